@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods score lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -43,9 +43,9 @@ kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the 
 	@deploy/kafka/kafka.sh stop .cache/kafka-trial
 
 demo: $(VENV)/runtime.stamp ## Simulate a storage service before and after a change, compare, write a report
-	@FLOWDIFF=$(BIN)/flowdiff sh deploy/demo.sh
+	@$(BIN)/flowdiff demo
 
-live: $(VENV)/runtime.stamp java ## Live ingestion from a Kafka of its own, a fault after two minutes, a report (six minutes)
+live: $(VENV)/runtime.stamp java ## Live ingestion from a Kafka of its own, a fault that a watch finds by itself, a report (twelve minutes)
 	@FLOWDIFF=$(BIN)/flowdiff bash deploy/live.sh
 
 check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, unit and golden tests
@@ -92,21 +92,36 @@ format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselines
+bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselines; FLEET=1: a fleet compared from statistics
+ifneq ($(FLEET),)
+	PYTHONPATH=tests $(BIN)/python tests/bench/bench_fleet.py $(SITES)
+else
 	$(BIN)/python tests/bench/bench_codecs.py
 	$(BIN)/python tests/bench/bench_kernel.py
 	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
+endif
 
-evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, SYSTEMS=1, RULES=1, WITHOUT=rule
+evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)
-	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT))
+	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT)) $(if $(REAL),--real $(REAL)) $(if $(SYSTEMS),--systems $(or $(SEED),0))
+else ifneq ($(INSTANCES),)
+	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.instances $(REAL)
+else ifneq ($(PEERS),)
+	PYTHONPATH=tests $(BIN)/python -m evaluation.peers.measure $(if $(SYSTEMS),--systems $(or $(SEED),0),$(REAL))
 else ifneq ($(SYSTEMS),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.score --systems $(or $(SEED),0)
 else
 	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
 endif
+
+evaluate-watch: $(VENV)/dev.stamp ## Score the watch: twenty quiet weeks, known steps; REAL=DIR: recordings as streams
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet --weeks 24 --series 60 --setting baseline_ticks=1008
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 4 --series 60 --setting baseline_ticks=1008
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 2 --series 60 --setting baseline_ticks=1008
+	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.watched recordings $(REAL) --slot 10 --setting "false_alarms=1 a day")
+	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.watched recordings $(REAL) --setting "false_alarms=1 a day")
 
 score: $(VENV)/dev.stamp ## Score robust mode on all labelled faults and some quiet pairs of REAL=DIR, against what is kept
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.score $(REAL)
@@ -119,8 +134,8 @@ evaluate-methods: $(VENV)/dev.stamp ## Score variance and distalyze on simulated
 	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.more_variable $(REAL))
 
 lock: ## Resolve the lock files anew (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build -o requirements.lock pyproject.toml
-	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build --extra dev -o requirements-dev.lock pyproject.toml
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra all --extra build -o requirements.lock pyproject.toml
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra all --extra build --extra dev -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove what was built here
 	@test ! -d .cache/kafka-trial || deploy/kafka/kafka.sh kill .cache/kafka-trial

@@ -1,4 +1,4 @@
-"""The run: samples in, methods over them, one report out (ARCHITECTURE §7).
+"""The run: samples in, methods over them, one report out.
 
 What every report has is made here, once: the samples in numbers, the headline, the notes on the data. What
 was found is each method's; nothing here knows which methods there are.
@@ -23,9 +23,9 @@ from analyze.report.statistics_header import statistics_load_ratio, statistics_s
 from analyze.stats.moments import category_moments
 from schemas.errors import ConfigError
 from schemas.report.accounts import VerdictSection
+from schemas.report.parts import Section
 from schemas.report.report import MethodRun, Preparation, Report, SampleSummary, with_id
 from schemas.report.report_tables import METHOD_COLUMN
-from schemas.report.section import Section
 
 PAIR_SIZE: Final = 2
 """Samples of a comparison of two periods."""
@@ -44,7 +44,7 @@ def compare(
 ) -> Outcome:
     """Run one or several methods over the samples of a population, or over what is known of them.
 
-    refined tells how the population was made, for the report; None: not by the refinement. calibration is
+    refined says how the population was made, for the report; None: not by the refinement. calibration is
     what is known of false findings here, a sentence for verdicts. source (a lake's name) and created_at (ISO,
     UTC) are shown but are not part of the id. Deterministic in its arguments.
     Raises ConfigError where a method takes another number of samples or needs requests, TypeError where two
@@ -71,7 +71,7 @@ def compare(
             *(note for result in results for note in result.notes),
             *(note for note in population.notes if note not in told),
         ),
-        headline=headline(samples, ratio),
+        headline=headline(samples, ratio, results[0].headline),
         methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),
         sections=tuple(
             _completed(section, chosen.method.name, calibration)

@@ -15,20 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.population import PARAMS_AS_TEXT, Population, Sample
+from analyze.population import PARAMS_AS_TEXT, FoldedNames, Population, Sample
+from analyze.refine.name_folding import FoldableName, FoldedStructures, Folding, NameFolder
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note, provisional_note
 from analyze.sql.connection import arrays, statement
-from analyze.sql.filters import filter_terms, refuse_unknown_keys
+from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
 from analyze.verify import verify
 from schemas.arrays import I8
 from schemas.errors import ConfigError, PeriodError
-from schemas.lake import PARAMS_SCHEMA
+from schemas.lake import PARAMS_SCHEMA, STORED_STRUCTURES_SCHEMA
 from schemas.periods import FLOW_KEYS
 from schemas.ranges import ranges_text
-from stitch.columnar.chunks import whole
-from stitch.lake.reading import read_rows, read_structures
+from stitch.columnar.runs import whole
+from stitch.lake.encoding import read_rows, read_structures
+from stitch.lake.structure_form import unnested
 
 _FLOW_COLUMNS: Final = [
     "request_id",
@@ -63,8 +65,11 @@ def load_population(
     settings: RefineSettings,
     *,
     history: Sequence[tuple[str, LakePeriods]] = (),
+    folded: Sequence[FoldedNames] = (),
 ) -> Loaded:
     """Load and refine samples (name, period or periods), and samples of ordinary times beside them.
+
+    folded: names that are folded elsewhere, and here, too.
 
     They may lie in different lakes, and may overlap (see `refuse_overlap`); the periods of one sample share
     no instant. A sample of the history without a request is left out. Raises PeriodError where a sample has
@@ -74,7 +79,8 @@ def load_population(
         raise ConfigError(f"{n_asked} samples are too many; {MOST_SAMPLES} is the most.")
     asked: list[tuple[str, tuple[LakePeriod, ...]]] = []
     tables = []
-    structures: dict[Path, pa.Table] = {}
+    structures = FoldedStructures(NameFolder(settings.max_names, folded))
+    seen: set[Path] = set()
     notes: dict[str, None] = {}
     for place, (name, found) in enumerate((*samples, *history)):
         parts = parts_of(found)
@@ -92,17 +98,24 @@ def load_population(
         asked.append((name, parts))
         for part in parts:
             for path in part.structures:
-                if path not in structures:
-                    structures[path] = read_stored_structures(part, path)
+                if path not in seen:
+                    seen.add(path)
+                    structures.add(read_stored(part, path, STORED_STRUCTURES_SCHEMA.names))
             if place < len(samples):
                 for note in (pending_note(part), provisional_note(part)):
                     if note is not None:
                         notes[f"Lake {part.root.name}: {note}"] = None
     if history and len(asked) == len(samples):
         raise PeriodError("The history holds no request.", remedy="Give --history other times.")
+    stored, keys = structures.settled()
+    flows = pa.concat_tables(tables).unify_dictionaries()
+    if keys is not None:
+        at = flows.column_names.index("category")
+        flows = flows.set_column(at, "category", keys.recoded(flows["category"]))
+    folding = Folding() if keys is None else keys.folding
     refined = refine(
-        pa.concat_tables(tables).unify_dictionaries(),
-        pa.concat_tables(structures.values()),
+        flows,
+        pa.concat_tables([unnested(table) for table in stored]),
         settings,
         tuple(sample_of(name, parts) for name, parts in asked),
         asked[0][1][0].window_ns,
@@ -111,8 +124,9 @@ def load_population(
     population = replace(
         refined,
         notes=(*notes, *refined.notes),
+        folded=folding.folds,
         params=_ParamsOf(tuple(parts for _, parts in asked)),
-        stored_operations=_OperationsOf(tuple(parts for _, parts in asked)),
+        stored_operations=_OperationsOf(tuple(parts for _, parts in asked), folding),
     )
     if not history:
         return Loaded(population, None)
@@ -135,7 +149,10 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
         raise refused
     where = parts[0].period.where
     told = "" if where is None else f" where {where.text}"
-    raise PeriodError(f"Period {ranges_text([part.period for part in parts])}{told} holds no request.")
+    raise PeriodError(
+        f"Period {ranges_text([part.period for part in parts])}{told} holds no request.",
+        remedy=unknown_name(parts[0]),
+    )
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
@@ -173,6 +190,7 @@ class _OperationsOf:
     """`ReadOperations` of the samples that were loaded."""
 
     samples: tuple[tuple[LakePeriod, ...], ...]
+    folding: Folding
 
     def __call__(self, keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
         """See `ReadOperations`. Reads files until every key is known."""
@@ -187,8 +205,8 @@ class _OperationsOf:
             nodes = whole(table["nodes"])
             ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
             fields = nodes.flatten()
-            names = pc.binary_join_element_wise(fields.field("component"), fields.field("point"), "/")
-            words = names.to_pylist()
+            names = zip(fields.field("component").to_pylist(), fields.field("point").to_pylist(), strict=True)
+            words = ["/".join(self.folding.name(FoldableName(*name))[:2]) for name in names]
             for number, key in enumerate(table["category"].to_pylist()):
                 known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
         return known

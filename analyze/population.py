@@ -96,7 +96,7 @@ class Nesting:
 
 
 class LeftBehind(NamedTuple):
-    """A child that the response does not wait for and that the refinement left out (A.6 S7, deferral)."""
+    """A child that the response does not wait for and that the refinement left out."""
 
     parent: int
     """Position of the start of the span that started it."""
@@ -105,7 +105,7 @@ class LeftBehind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Failures:
+class RecordedFailures:
     """Nodes that failed, sorted by (row, position); arrays are [failures]."""
 
     row: I4
@@ -115,16 +115,16 @@ class Failures:
     error: I4
     """Index into the population's `errors`."""
 
-    def of_rows(self, rows: slice) -> Failures:
+    def of_rows(self, rows: slice) -> RecordedFailures:
         """Those of a range of requests, whose numbers begin at 0 again."""
         start, stop, _ = rows.indices(np.iinfo(np.int32).max)
         first, past = np.searchsorted(self.row, (start, stop))
-        return Failures(
+        return RecordedFailures(
             self.row[first:past] - np.int32(start), self.position[first:past], self.error[first:past]
         )
 
 
-NO_FAILURES: Final = Failures(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
+NO_FAILURES: Final = RecordedFailures(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 class GraphText(Protocol):
@@ -136,7 +136,7 @@ class GraphText(Protocol):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Canonical token sequence at level L1, for the edit distance (C.5)."""
+        """Canonical token sequence at level L1, for the edit distance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Graph:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Canonical token sequence at level L1, for the edit distance (C.5)."""
+        """Canonical token sequence at level L1, for the edit distance."""
         return self.text.tokens
 
     @property
@@ -217,7 +217,7 @@ class Category:
     """[nodes, requests] index into the population's hosts, -1 unknown; moved with `node_ns` where
     interchangeable branches were sorted. Read only: one row repeated where all requests have the same hosts.
     None: not loaded (made by hand)."""
-    failures: Failures = NO_FAILURES
+    failures: RecordedFailures = NO_FAILURES
     """Every failing node of every request."""
     origin: I4 | None = None
     """[requests] index into `left_behind`; None: all 0."""
@@ -294,6 +294,19 @@ class ClockMove(NamedTuple):
     """How far one moved against the other, ns; None: they drift, or too few requests tell."""
 
 
+class FoldedNames(NamedTuple):
+    """Names that were too many, and were folded before graphs were made."""
+
+    component: str | None
+    """Whose operations; None: the names of components."""
+    level: int
+    """Of `analyze.refine.name_folding`."""
+    left: int
+    """Names after that."""
+    example: tuple[str, str]
+    """A name, and what became of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Population:
     """Categories of all samples, sorted by (root, key), and what the refinement noticed."""
@@ -312,14 +325,17 @@ class Population:
     """Words of `Failures.error`, ascending: error classes."""
     skew_notes: tuple[str, ...] = ()
     """Those of `notes` that are on clocks."""
+    asynchrony_notes: tuple[str, ...] = ()
+    """Those of `notes` that list what is asynchronous."""
     clock_moves: tuple[ClockMove, ...] = ()
     """Of hosts that the compared samples use: times between them are no evidence."""
     incomplete: tuple[tuple[int, int], ...] = ()
     """(flows with a sign that an event of theirs was never delivered, flows) by sample; empty: not known."""
     weight_known: tuple[float, ...] = ()
-    """Share of the flows, by sample, that told their sampling probability; empty: none, or not loaded."""
+    """Share of the flows, by sample, that reported their sampling probability; empty: none, or not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""
+    folded: tuple[FoldedNames, ...] = ()
     params: ReadParams = no_params
     """Parameters on demand; nothing is read before."""
     stored_operations: ReadOperations = no_operations

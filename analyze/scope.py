@@ -21,10 +21,12 @@ from schemas.ranges import united
 from schemas.recorded import Recorded, recordings
 from schemas.windows import Window
 from stitch.lake.copies import Copies
+from stitch.lake.disk import mapped
 from stitch.lake.layout import WindowTable
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.sums import SUMS, read_sums
 
 if TYPE_CHECKING:
     from stitch.drivers.live.provisional import ProvisionalFile
@@ -90,7 +92,7 @@ class LakePeriod:
         """Tables of the lake's finished reports, by path; to be fetched before they are read."""
         if self.copies is not None:
             return sorted(self.copies.report_files())
-        return [path for folder in self.report_folders() for path in sorted(folder.glob("*.parquet"))]
+        return [path for folder in self.report_folders() for path in _report_tables(folder)]
 
     def report_folders(self) -> list[Path]:
         """Folders of the lake's finished reports, by id."""
@@ -98,6 +100,18 @@ class LakePeriod:
             return sorted({path.parent for path in self.copies.report_files()})
         # One being written has a name that begins with a dot.
         return sorted(path for path in (self.root / "reports").glob("[!.]*") if path.is_dir())
+
+
+def _report_tables(folder: Path) -> list[Path]:
+    """Those that are there, and those that were: who reads a lost one hears of it."""
+    sums = folder / SUMS
+    written = read_sums(mapped(sums)) if sums.exists() else {}
+    there = {path.name for path in folder.glob("*.parquet")}
+    return [
+        folder / name
+        for name in sorted(there | written.keys())
+        if name.endswith(".parquet") and "/" not in name
+    ]
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analyze.scope import LakePeriod
-from stitch.lake.reading import still_at, unreadable
+from stitch.lake.encoding import still_at, unreadable
 
 HASHERS: Final = 2
 """Threads; hashing lets go of the interpreter."""

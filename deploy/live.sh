@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Live ingestion, from a broker to a report, in about six minutes: a Kafka of its own, a service that is traced
-# into it in real time and breaks after two minutes, `flowdiff ingest`, and a comparison of the two halves.
+# Live ingestion, from a broker to a report, in about twelve minutes: a Kafka of its own, a service that is traced into
+# it in real time, breaks after four minutes and is repaired two minutes later, `flowdiff ingest`, and `flowdiff watch`, which is
+# told nothing and says what broke, where and when it is over. Then a comparison of before and during.
 # Everything that is started here ends with it; what it leaves is in one folder.
 set -euo pipefail
 flowdiff="${FLOWDIFF:-flowdiff}"
@@ -8,13 +9,16 @@ folder="${LIVE_FOLDER:-live}"
 libs="${KAFKA_LIBS:-.cache/kafka}"
 kafka="$(dirname "$0")/kafka/kafka.sh"
 topic=traces
-half=120 # seconds before the fault, and with it
+before=240 # seconds before the fault
+during=120 # with it
+after=150  # and when it is repaired
 
 rm -rf "$folder"
 mkdir -p "$folder"
 ingest=
+watch=
 cleanup() {
-    [ -z "$ingest" ] || { kill -TERM "$ingest" 2>/dev/null && wait "$ingest" || true; }
+    for each in $watch $ingest; do kill -TERM "$each" 2>/dev/null && wait "$each" || true; done
     "$kafka" kill "$folder/kafka" >/dev/null 2>&1 || true
 }
 trap cleanup EXIT
@@ -30,8 +34,12 @@ bootstrap=$(sed -n 's/^BOOTSTRAP=//p' "$folder/kafka.env")
 
 # Windows are whole minutes: the service starts with the one after the next.
 start=$(( ($(date +%s) / 60 + 2) * 60 ))
-say simulate --workload postmark-large --requests 57000 --sample 0.2 --seed 1 --start "$(at $start)" \
-    --fault F1-mds-config --fault-start $half --format otlp-json --out "$folder/traces.ndjson.gz"
+broken=$(( start + before ))
+repaired=$(( broken + during ))
+say simulate --workload postmark-large --requests 74000 --sample 0.2 --seed 1 --start "$(at $start)" \
+    --fault F1-mds-config --fault-start $before --format otlp-json --out "$folder/traces.ndjson.gz"
+say simulate --workload postmark-large --requests 36000 --sample 0.2 --seed 2 --start "$(at $repaired)" \
+    --format otlp-json --out "$folder/repaired.ndjson.gz"
 
 printf '\n$ flowdiff ingest --bootstrap %s --topics %s --lake %s/lake --window-length 1m ... &\n' "$bootstrap" $topic "$folder"
 "$flowdiff" ingest --bootstrap "$bootstrap" --topics $topic --default-format otlp-json --lake "$folder/lake" \
@@ -39,20 +47,28 @@ printf '\n$ flowdiff ingest --bootstrap %s --topics %s --lake %s/lake --window-l
 ingest=$!
 
 wait_s=$(( start - $(date +%s) ))
-[ $wait_s -le 0 ] || { echo "The service starts in $wait_s s; its metadata server breaks $half s later."; sleep $wait_s; }
-say produce "$folder/traces.ndjson.gz" --format otlp-json --topic $topic --bootstrap "$bootstrap" --speed 1 --make-topic 4
+[ $wait_s -le 0 ] || { echo "The service starts in $wait_s s; its metadata server breaks $before s later, for $during s."; sleep $wait_s; }
+printf '\n$ flowdiff watch %s/lake --slot 10s &\n' "$folder"
+"$flowdiff" watch "$folder/lake" --slot 10s 2> "$folder/watch.log" > >(tee "$folder/incidents.txt") &
+watch=$!
+printf '\n$ flowdiff produce ... --speed 1 &\n'
+"$flowdiff" produce "$folder/traces.ndjson.gz" "$folder/repaired.ndjson.gz" --format otlp-json --topic $topic \
+    --bootstrap "$bootstrap" --speed 1 --make-topic 4 > "$folder/produce.txt"
 
-end=$(( start + 2 * half ))
-echo "Waiting until the last minute is sealed ..."
-for _ in $(seq 60); do
-    sealed=$("$flowdiff" windows --lake "$folder/lake" --json 2>/dev/null | grep -c window_start || true)
-    [ "$sealed" -lt 4 ] || break
+end=$(( repaired + after ))
+echo "All is sent. Waiting until the last minute is sealed and decided ..."
+for _ in $(seq 150); do
+    decided=$("$flowdiff" sql --lake "$folder/lake" -c "select count(*) from incidents where state = 'resolved'" --format csv 2>/dev/null | tail -n 1 || true)
+    [ "${decided:-0}" = 0 ] || [ "$(date +%s)" -lt $(( end + 30 )) ] || break
     kill -0 $ingest || { cat "$folder/ingest.log" >&2; exit 1; }
+    kill -0 $watch || { cat "$folder/watch.log" >&2; exit 1; }
     sleep 2
 done
 
 say windows --lake "$folder/lake"
-say compare --lake "$folder/lake" --reference "$(at $start)/$(at $(( start + half )))" \
-    --problem "$(at $(( start + half )))/$(at $end)" --fail-on never --html "$folder/report.html"
+say incidents --lake "$folder/lake" list
+say compare --lake "$folder/lake" --reference "$(at $start)/$(at $broken)" \
+    --problem "$(at $broken)/$(at $repaired)" --fail-on never --html "$folder/report.html"
 
-printf '\nOpen %s/report.html in a browser. What ingest said is in %s/ingest.log.\n' "$folder" "$folder"
+printf '\nBroken at %s, repaired at %s. Open %s/report.html in a browser. What ingest and watch said is in %s/*.log.\n' \
+    "$(at $broken)" "$(at $repaired)" "$folder" "$folder"

@@ -8,19 +8,73 @@
     found = lake.compare("2026-11-18", "2026-11-19")
     print(found.verdict.text, *(finding.title for finding in found.findings), sep="\\n")
 
-Everything else is private by name: it may change with any version.
+What is public is in `__all__`; everything else may change with any version. Nothing is printed, kept in
+globals, or imported before it is asked for. See docs/python.md.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from flowdiff.lake import Lake
+    from flowdiff.lake import Lake as Lake
+    from flowdiff.results import Analysis as Analysis
+    from flowdiff.results import Flow as Flow
+    from flowdiff.results import Imported as Imported
+    from flowdiff.simulation import simulate as simulate
+    from flowdiff.tables import Table as Table
+    from flowdiff.times import Period as Period
+    from flowdiff.times import Periods as Periods
+    from schemas.errors import FlowdiffError as FlowdiffError
+
+    __version__: str
+
+__all__ = [
+    "Analysis",
+    "Flow",
+    "FlowdiffError",
+    "Imported",
+    "Lake",
+    "Period",
+    "Periods",
+    "Table",
+    "__version__",
+    "open",
+    "simulate",
+]
+
+_PLACES: Final = {
+    "Analysis": "flowdiff.results",
+    "Flow": "flowdiff.results",
+    "FlowdiffError": "schemas.errors",
+    "Imported": "flowdiff.results",
+    "Lake": "flowdiff.lake",
+    "Period": "flowdiff.times",
+    "Periods": "flowdiff.times",
+    "Table": "flowdiff.tables",
+    "simulate": "flowdiff.simulation",
+}
+"""Modules of the public names: a command starts without them."""
 
 
-def open(lake: str) -> Lake:
-    """The lake of a name: a folder, or s3://BUCKET/PREFIX. Raises LakeError where there is none."""
-    from flowdiff.lake import Lake  # a command starts without it
+def __getattr__(name: str) -> object:
+    """A public name, imported now."""
+    if name == "__version__":
+        from flowdiff.cli.version import version
 
-    return Lake(lake)
+        return version()
+    if name not in _PLACES:
+        raise AttributeError(f"module 'flowdiff' has no attribute '{name}'")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def open(lake: str | PathLike[str], *, create: bool = False) -> Lake:
+    """The lake of a name: a folder, or s3://BUCKET/PREFIX. Raises LakeError where there is none.
+
+    create: it is to be made by the first import.
+    """
+    from flowdiff.lake import opened
+
+    return opened(fspath(lake), create=create)

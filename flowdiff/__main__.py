@@ -20,14 +20,13 @@ import typer
 import typer.core
 import typer.main
 
-from flowdiff.cli.outcome import exit_code
-from flowdiff.cli.streams import open_closed_streams, tolerate_any_text
+from flowdiff.cli.outcome import exit_code, open_closed_streams, tolerate_any_text
 from flowdiff.cli.version import version
 from schemas.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedCommand:
     """One subcommand as `flowdiff --help` lists it, without importing it."""
 
     module: str
@@ -36,63 +35,79 @@ class Listed:
 
 
 COMMANDS: Final = {
-    "import": Listed("import_", "Import trace files into a lake."),
-    "ingest": Listed("ingest", "Ingest topics of Kafka into a lake, continuously and exactly once."),
-    "top": Listed("top", "Show what a running `flowdiff ingest` does, in a terminal."),
-    "config": Listed(
+    "import": ListedCommand("import_", "Import trace files into a lake."),
+    "ingest": ListedCommand("ingest", "Ingest topics of Kafka into a lake, continuously and exactly once."),
+    "top": ListedCommand("top", "Show what a running `flowdiff ingest` does, in a terminal."),
+    "config": ListedCommand(
         "config",
         "Print the settings of `flowdiff ingest` that count: file, environment and flags together.",
     ),
-    "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
-    "distalyze": Listed(
+    "compare": ListedCommand("compare", "Compare two periods: name, rank and explain what changed."),
+    "watch": ListedCommand(
+        "watch", "Watch a lake: say once what changed, where and since when, and nothing otherwise."
+    ),
+    "incidents": ListedCommand("incidents", "List what `flowdiff watch` found, show one, or say what it is."),
+    "distalyze": ListedCommand(
         "distalyze",
         "Hold two classes of requests against each other: what diverges, and what response time depends on.",
     ),
-    "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
-    "clusters": Listed(
+    "variance": ListedCommand("variance", "Find where response times vary, and which edges make them vary."),
+    "clusters": ListedCommand(
         "clusters",
         "Group requests by what they do and how long, and lay the groups' call trees on each other.",
     ),
-    "browse": Listed(
+    "browse": ListedCommand(
         "browse",
         "Look around in one period: response times, typical requests, what happened when and where.",
     ),
-    "windows": Listed(
+    "windows": ListedCommand(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),
-    "categories": Listed(
+    "categories": ListedCommand(
         "categories", "List the categories of a period: requests that took exactly the same path."
     ),
-    "flow": Listed(
+    "flow": ListedCommand(
         "flow", "Draw one request: which component worked when, and what the response waited for."
     ),
-    "sql": Listed("sql", "Query a lake in SQL."),
-    "export": Listed("export", "Write flows out again: as DOT graphs, as OTLP spans or as native records."),
-    "summarize": Listed(
+    "reports": ListedCommand(
+        "reports",
+        "List the reports that a lake keeps: when, what was compared, the verdict, the first finding, the "
+        "page.",
+    ),
+    "sql": ListedCommand("sql", "Query a lake in SQL."),
+    "export": ListedCommand(
+        "export", "Write flows out again: as DOT graphs, as OTLP spans or as native records."
+    ),
+    "summarize": ListedCommand(
         "summarize",
         "Work out the statistics of every window ahead, so that histories are read in seconds.",
     ),
-    "repair": Listed(
+    "repair": ListedCommand(
         "repair", "Fold late events into the windows they belong to, under readers and live ingestion."
     ),
-    "retain": Listed(
+    "retain": ListedCommand(
         "retain", "Drop whole windows past an age from a lake, under readers and live ingestion."
     ),
-    "compact": Listed(
+    "compact": ListedCommand(
         "compact", "Write sealed windows of many small files anew, as one file a table, with the same rows."
     ),
-    "end-lane": Listed(
+    "end-lane": ListedCommand(
         "end_lane",
         "End a lane whose partitions are gone for good: what is open is published, and it holds no seal.",
     ),
-    "calibrate": Listed(
+    "calibrate": ListedCommand(
         "calibrate",
         "Compare ordinary times of a lake with each other and count the findings, all of them false.",
     ),
-    "simulate": Listed("simulate", "Simulate a storage service and write its traces."),
-    "produce": Listed("produce", "Write trace files to a Kafka topic, all of a request to one partition."),
-    "rekey": Listed("rekey", "Write a Kafka topic to another one, all of a request to one partition."),
-    "fsck": Listed(
+    "demo": ListedCommand(
+        "demo", "Simulate a storage service before and after a change, compare, write a report."
+    ),
+    "simulate": ListedCommand("simulate", "Simulate a storage service and write its traces."),
+    "produce": ListedCommand(
+        "produce", "Write trace files to a Kafka topic, all of a request to one partition."
+    ),
+    "rekey": ListedCommand("rekey", "Write a Kafka topic to another one, all of a request to one partition."),
+    "fsck": ListedCommand(
         "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."
     ),
 }
@@ -115,10 +130,7 @@ class _Commands(typer.core.TyperGroup):
 def _load(name: str) -> Any:
     app = typer.Typer(add_completion=False)
     module = import_module(f"flowdiff.commands.{COMMANDS[name].module}")
-    # A command whose options depend on its arguments brings a class of its own.
-    app.command(name, cls=getattr(module, "COMMAND_CLASS", None), help=_paragraphs(module.command))(
-        module.command
-    )
+    app.command(name, help=_paragraphs(module.command))(module.command)
     return typer.main.get_command(app)
 
 
@@ -166,11 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     open_closed_streams()
     tolerate_any_text()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(exit_code(lambda: _run(given)))
+    sys.exit(exit_code(lambda: run(given)))
 
 
-def _run(given: list[str]) -> int | None:
-    """Exit code where the command gives one. Nothing asked for is a wrong call, answered with the help."""
+def run(given: list[str]) -> int | None:
+    """Run a subcommand: its exit code where it gives one. Nothing asked for is a wrong call: the help."""
     for argument in given:
         _refuse_foreign_bytes(argument)
     app = build_app([*COMMANDS])

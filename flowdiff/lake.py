@@ -1,82 +1,37 @@
 """Ask a lake: its windows and requests, SQL, and what methods find in periods of it.
 
-The front door: commands and notebooks come this way. Periods are texts, as on the command line: a date, a
-range, `yesterday`, several of them. Tables are Arrow's.
+The front door: commands and notebooks come this way. What does the work is imported when it is asked for.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from analyze.calibrate import calibration_sentence
-from analyze.compare import compare
-from analyze.methods.port import Chosen
-from analyze.methods.registry import method_of
-from analyze.profile.history import StatisticsUse, read_samples
-from analyze.refine.settings import RefineSettings
-from analyze.report.outcome import Outcome
-from analyze.report.page import render_html
-from analyze.scope import Lakes, resolve
-from analyze.sql import browse
-from analyze.sql.session import open_session
-from analyze.sql.session_process import DEFAULT_SECONDS, SessionProcess
-from flowdiff.samples import ONE, Samples, find_samples
+from flowdiff.extras import needed
+from flowdiff.results import Analysis, Flow, Imported
+from flowdiff.tables import Table
+from flowdiff.times import Period, Periods, period_texts
+from schemas.errors import ConfigError, PeriodError
 from schemas.periods import parse_period
-from schemas.report.accounts import AccountSection
-from schemas.report.findings import Finding, FindingsSection
-from schemas.report.report import Report, Verdict, to_json
 
 if TYPE_CHECKING:
+    from analyze.methods.port import Chosen
+    from analyze.profile.history import StatisticsUse
+    from analyze.refine.settings import RefineSettings
+    from analyze.report.outcome import Outcome
     from analyze.scope import LakePeriod
+    from flowdiff.samples import Samples
 
-Periods = str | Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """What a method found."""
-
-    outcome: Outcome
-
-    @property
-    def report(self) -> Report:
-        """The whole report, as in `report.json`."""
-        return self.outcome.report
-
-    @property
-    def verdict(self) -> Verdict:
-        """What it came to, in a word and a sentence."""
-        return self.report.verdict
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The most important first; none of a method that gives no findings."""
-        found = (s.findings for s in self.report.sections if isinstance(s, FindingsSection))
-        return next(found, ())
-
-    @property
-    def account(self) -> AccountSection | None:
-        """Where the change of the mean, of slow requests and of errors came from; None: not accounted for."""
-        return next((s for s in self.report.sections if isinstance(s, AccountSection)), None)
-
-    @property
-    def tables(self) -> Mapping[str, pa.Table]:
-        """Complete tables, by name."""
-        return self.outcome.tables
-
-    def html(self) -> str:
-        """The page, self-contained."""
-        return render_html(self.report, self.outcome.views)
-
-    def json(self) -> str:
-        """The report as JSON."""
-        return to_json(self.report)
+SQL_SECONDS = 300.0
+"""How long a query may compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +40,102 @@ class Lake:
 
     name: str
 
-    def __post_init__(self) -> None:
-        """Raises LakeError where there is no lake."""
-        Lakes(self.name).manifest(parse_period("all", now_ns=0))
-
-    def windows(self, period: str = "all") -> pa.Table:
+    def windows(self, period: Period = "all") -> Table:
         """A row a window: requests, categories, mean response time, errors. Raises PeriodError."""
-        with open_session(self._period(period)) as session:
-            return browse.windows(session)
+        from analyze.sql import browse
+        from analyze.sql.session import open_session
 
-    def requests(self, period: str = "all") -> pa.Table:
-        """A row a request, as the view `requests` of docs/sql.md. Raises PeriodError."""
         with open_session(self._period(period)) as session:
-            return session.query("FROM requests")
+            return Table(browse.windows(session))
+
+    def requests(self, period: Period = "all", where: str | None = None) -> Table:
+        """A row a request, as the view `requests` of docs/sql.md; `where`: the filter of the commands.
+
+        Raises PeriodError.
+        """
+        from analyze.load import read_flow_files
+        from analyze.sql.session import open_session
+
+        found = self._period(period, where)
+        with open_session(found) as session:
+            if where is None:
+                return Table(session.query("FROM requests"))
+            parts = [rows for _, rows in read_flow_files(found, ["request_id", "kind", "start_ns"])]
+            ids = [(one, kind) for rows in parts for one, kind in _pairs(rows)]
+            query = "FROM requests WHERE (request_id, kind) IN (SELECT unnest(?), unnest(?))"
+            return Table(session.query(query, [[one for one, _ in ids], [kind for _, kind in ids]]))
+
+    def flow(self, request_id: str, period: Period = "all", *, kind: str | None = None) -> Flow:
+        """One request, by its id or the beginning of it; `kind` where spans and records have the same.
+
+        Raises NotFoundError, PeriodError, ConfigError.
+        """
+        from analyze.sql.browse import find_flow
+        from analyze.sql.session import open_session
+
+        with open_session(self._period(period)) as session:
+            found = find_flow(session, request_id, kind)
+            row = [found.flow["request_id"], found.flow["kind"]]
+            spans = session.query(
+                "FROM spans WHERE request_id = ? AND ? = 'spans' ORDER BY start_us, position", row
+            )
+            nodes = session.query("FROM nodes WHERE request_id = ? AND kind = ? ORDER BY position", row)
+            return Flow(found, Table(spans), Table(nodes))
 
     def sql(
-        self, query: str, period: str = "all", *, memory: str = "2GB", seconds: float = DEFAULT_SECONDS
-    ) -> pa.Table:
-        """The rows of a query over the views of docs/sql.md; its process is ended at its time and memory.
+        self,
+        query: str,
+        /,
+        period: Period = "all",
+        *,
+        attach: Mapping[str, Any] | None = None,
+        memory: str = "2GB",
+        seconds: float = SQL_SECONDS,
+        **parameters: object,
+    ) -> Table:
+        """The rows of a query over the views of docs/sql.md; `:name` in it is the parameter `name`.
 
-        Raises QueryError, PeriodError, ConfigError.
+        attach: tables of one's own by name: a file (CSV, JSON, Parquet), or what speaks Arrow (DataFrames).
+        The process of the query is ended at its time and memory. Raises QueryError, PeriodError, ConfigError,
+        InputError.
         """
-        started = SessionProcess(self.name, period, now_ns=time.time_ns(), memory=memory, seconds=seconds)
+        from analyze.sql.session_process import SessionProcess
+
+        started = SessionProcess(
+            self.name,
+            _one(period),
+            now_ns=time.time_ns(),
+            memory=memory,
+            seconds=seconds,
+            attached={name: _attached(name, given) for name, given in (attach or {}).items()},
+        )
         with closing(started) as session:
-            return session.query(query)
+            return Table(session.query(query, parameters))
+
+    def import_(
+        self, files: str | Path | Sequence[str | Path], *, format: str | None = None, progress: bool = False
+    ) -> Imported:
+        """Import trace files, named or by patterns; the lake is made where it is missing.
+
+        The same file twice changes nothing. Raises LakeError, InputError, ConfigError, UnknownFormatError.
+        """
+        from flowdiff.cli.version import version
+        from flowdiff.commands.import_ import expanded, import_progress
+        from stitch.drivers.batch import import_into
+        from stitch.drivers.import_settings import ImportSettings
+
+        names = [files] if isinstance(files, str | Path) else files
+        with import_progress(shown=progress) as bar:
+            summary = import_into(
+                self.name,
+                expanded([str(name) for name in names]),
+                ImportSettings(format=format),
+                owner=f"{os.getpid()}-{uuid.uuid4().hex}",
+                created_by=f"flowdiff {version()}",
+                stdin=sys.stdin.buffer,
+                progress=bar,
+            )
+        return Imported(summary)
 
     def compare(
         self,
@@ -121,37 +148,58 @@ class Lake:
         problem_where: str | None = None,
         method: str = "robust",
         settings: Mapping[str, Any] | None = None,
-        refine: RefineSettings | None = None,
+        refine: Mapping[str, Any] | RefineSettings | None = None,
+        progress: bool = False,
     ) -> Analysis:
         """What changed from one period to another; `history` are ordinary times, `settings` the method's.
 
-        Raises PeriodError, ConfigError, pydantic's ValidationError for settings that cannot be.
+        Raises PeriodError, ConfigError, LakeError.
         """
-        filters = (("reference", reference_where), ("problem", problem_where))
-        return self._analysis(
-            {"reference": _texts(reference), "problem": _texts(problem)},
-            _texts(history),
-            method,
-            settings,
-            refine,
-            where=where,
-            own_where={name: text for name, text in filters if text is not None},
-        )
+        from flowdiff.samples import asked_samples
+
+        asked = asked_samples(period_texts(reference), period_texts(problem), ())
+        filters = {"reference": reference_where, "problem": problem_where}
+        history_texts = period_texts(history) if history else ()
+        return self._analysis(asked, history_texts, method, settings, refine, where, filters, progress)
 
     def analyse(
         self,
         method: str,
-        period: Periods = "all",
+        period: Periods | None = None,
         *,
+        reference: Periods | None = None,
+        problem: Periods | None = None,
         where: str | None = None,
+        reference_where: str | None = None,
+        problem_where: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        refine: RefineSettings | None = None,
+        refine: Mapping[str, Any] | RefineSettings | None = None,
+        progress: bool = False,
     ) -> Analysis:
-        """What a method of one sample finds in a period: variance, clusters, browse, distalyze.
+        """What a method finds in a period, in two, or in two parts of one by filters. Raises as `compare`."""
+        from flowdiff.samples import one_or_two
 
-        Raises as `compare`.
-        """
-        return self._analysis({ONE: _texts(period)}, (), method, settings, refine, where=where)
+        filters = {"reference": reference_where, "problem": problem_where}
+        given = {name: text for name, text in filters.items() if text is not None}
+        texts = [[] if one is None else period_texts(one) for one in (period, reference, problem)]
+        asked = one_or_two(texts[0], texts[1], texts[2], given)
+        return self._analysis(asked, (), method, settings, refine, where, filters, progress)
+
+    def variance(self, period: Periods | None = None, **options: Any) -> Analysis:
+        """Where response times vary, and which edges make them vary. Options: those of `analyse`."""
+        return self.analyse("variance", period, **options)
+
+    def clusters(self, period: Periods | None = None, **options: Any) -> Analysis:
+        """Groups of requests by what they do and how long. Options: those of `analyse`."""
+        return self.analyse("clusters", period, **options)
+
+    def browse(self, period: Periods | None = None, **options: Any) -> Analysis:
+        """A page to look around in one period. Options: those of `analyse`."""
+        return self.analyse("browse", period, **options)
+
+    def distalyze(self, reference: Periods, problem: Periods, **options: Any) -> Analysis:
+        """What diverges between two classes of requests. Options: those of `analyse`."""
+        return self.analyse("distalyze", reference=reference, problem=problem, **options)
 
     def _analysis(
         self,
@@ -159,21 +207,48 @@ class Lake:
         history: Sequence[str],
         method: str,
         settings: Mapping[str, Any] | None,
-        refine: RefineSettings | None,
-        *,
+        refine: Mapping[str, Any] | RefineSettings | None,
         where: str | None,
-        own_where: Mapping[str, str] | None = None,
+        filters: Mapping[str, str | None],
+        progress: bool,
     ) -> Analysis:
-        found = method_of(method)
-        chosen = Chosen(found, found.settings.model_validate(dict(settings or {})))
-        samples = find_samples(
-            asked, history, now_ns=time.time_ns(), lake=self.name, where=where, own_where=own_where
-        )
-        return Analysis(analysed(samples, [chosen], refine or RefineSettings(), "auto"))
+        with needed():
+            from analyze.methods.port import Chosen
+            from analyze.methods.registry import method_of
+            from analyze.refine.settings import RefineSettings
+            from flowdiff.cli.analysis import refuse_sample_count, stage, with_trace_url
+            from flowdiff.samples import find_samples
 
-    def _period(self, text: str) -> LakePeriod:
-        asked = parse_period(text, now_ns=time.time_ns())
+            found = method_of(method)
+            chosen = Chosen(found, _settings(found.settings, settings))
+            how = refine if isinstance(refine, RefineSettings) else _settings(RefineSettings, refine)
+            refuse_sample_count([found], [*asked], "Give one period, or reference and problem.")
+            samples = find_samples(
+                asked,
+                history,
+                now_ns=time.time_ns(),
+                lake=self.name,
+                where=where,
+                own_where={name: text for name, text in filters.items() if text is not None},
+            )
+            shown = {"stage": stage} if progress else {}
+            outcome = analysed(samples, [chosen], how, "auto", **shown)
+            return Analysis(with_trace_url(outcome, self.name, None), self.name)
+
+    def _period(self, period: Period, where: str | None = None) -> LakePeriod:
+        from analyze.scope import resolve
+
+        asked = parse_period(_one(period), now_ns=time.time_ns(), where=where)
         return resolve(asked, default_lake=self.name, may_be_empty=True)
+
+
+def opened(name: str, *, create: bool) -> Lake:
+    """A lake of a name. Raises LakeError where there is none and none is to be made."""
+    if not create:
+        from analyze.scope import Lakes
+
+        Lakes(name).manifest(parse_period("all", now_ns=0))
+    return Lake(name)
 
 
 def analysed(
@@ -187,6 +262,10 @@ def analysed(
 
     `stage` is entered with the name of what is done. Raises PeriodError, LakeError, ConfigError.
     """
+    from analyze.calibrate import calibration_sentence
+    from analyze.compare import compare
+    from analyze.profile.history import read_samples
+
     with stage("Loading and refining"):
         read = read_samples(
             found.compared,
@@ -208,5 +287,35 @@ def analysed(
         )
 
 
-def _texts(periods: Periods) -> list[str]:
-    return [periods] if isinstance(periods, str) else [*periods]
+def _one(period: Period) -> str:
+    texts = period_texts(period)
+    if len(texts) != 1:
+        raise PeriodError("Several periods are given, and one is asked for.")
+    return texts[0]
+
+
+def _pairs(rows: Any) -> Any:
+    return zip(rows["request_id"].to_pylist(), rows["kind"].to_pylist(), strict=True)
+
+
+def _attached(name: str, given: object) -> Any:
+    """A file, or a table of Arrow. Raises ConfigError for what is neither."""
+    import pyarrow as pa
+
+    if isinstance(given, str | Path):
+        return Path(given)
+    if not hasattr(given, "__arrow_c_stream__"):
+        raise ConfigError(f"'{name}' is neither a file nor a table that speaks Arrow.")
+    return pa.table(given)
+
+
+def _settings(model: Any, given: Mapping[str, Any] | None) -> Any:
+    """Settings of a model, defaults where nothing is given. Raises ConfigError, naming what cannot be."""
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(dict(given or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "settings"
+        raise ConfigError(f"{name}: {first['msg']}.") from error

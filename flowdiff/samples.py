@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from analyze.profile.history import cut_history
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
-from schemas.errors import ConfigError
-from schemas.ranges import parse_ranges, ranges_text
+from schemas.errors import ConfigError, PeriodError
+from schemas.periods import Period
+from schemas.ranges import SAME_WEEKDAY, parse_ranges, ranges_text, weeks_before
 
 Named = tuple[tuple[str, tuple[LakePeriod, ...]], ...]
 """Samples as `analyze.load.load_population` takes them: name and periods, which share no instant."""
@@ -81,6 +82,12 @@ def one_or_two(
     return {"reference": texts, "problem": texts}
 
 
+REFERENCE: Final = "reference"
+PROBLEM: Final = "problem"
+EARLIER_WEEKS: Final = (2, 3, 4)
+"""Weeks before the problem that are the history of `same-weekday`, those of them that the lake has."""
+
+
 def find_samples(
     asked: Mapping[str, Sequence[str]],
     history: Sequence[str],
@@ -94,28 +101,63 @@ def find_samples(
     """Find the samples in their lakes, which are opened once, and cut the history into noise samples.
 
     asked: `asked_samples`. history: texts of periods. where: filter of them all; own_where: of single
-    samples, by name. provisional: see `Lakes`. Raises PeriodError where a period is none, holds no window, or
-    two samples overlap, ConfigError for a filter of a sample that is not asked for, LakeError.
+    samples, by name. provisional: see `Lakes`. `same-weekday` is a week before the problem; where it is the
+    reference and no history is asked for, the weeks before that are. Raises PeriodError where a period is
+    none, holds no window, or two samples overlap, ConfigError for a filter of a sample that is not asked for,
+    LakeError.
     """
     own = {} if own_where is None else own_where
     for name in own:
         if name not in asked:
             raise ConfigError(f"--{name}-where is given, and no --{name}.")
     lakes = Lakes(lake, provisional=provisional)
+    anchor = _anchor(asked, now_ns)
     compared = tuple(
-        (name, lakes.ranges(parse_ranges(texts, now_ns=now_ns, where=_both(where, own.get(name)))))
+        (
+            name,
+            lakes.ranges(
+                parse_ranges(texts, now_ns=now_ns, where=_both(where, own.get(name)), beside=anchor)
+            ),
+        )
         for name, texts in asked.items()
     )
     refuse_overlap([parts for _, parts in compared])
-    if not history:
-        return Samples(compared, ())
-    usual = cut_history(
-        parse_ranges(history, now_ns=now_ns, where=where), [parts for _, parts in compared], lakes
-    )
-    notes: tuple[str, ...] = ()
+    notes = tuple(_swapped(dict(compared)))
+    if history:
+        past = parse_ranges(history, now_ns=now_ns, where=where, beside=anchor, weeks=(1, *EARLIER_WEEKS))
+    elif anchor and SAME_WEEKDAY in [text.strip().lower() for text in asked.get(REFERENCE, ())]:
+        past = tuple(p for p in weeks_before(anchor, EARLIER_WEEKS, where=where) if _is_there(lakes, p))
+    else:
+        past = ()
+    if not past:
+        return Samples(compared, (), notes)
+    usual = cut_history(past, [parts for _, parts in compared], lakes)
     if usual.left_out:
-        notes = (f"Not in the history, as compared: {ranges_text(usual.left_out)}.",)
+        notes += (f"Not in the history, as compared: {ranges_text(usual.left_out)}.",)
     return Samples(compared, usual.samples, notes)
+
+
+def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
+    """Say so where the reference is the later one."""
+    before, after = (compared.get(name, ()) for name in (REFERENCE, PROBLEM))
+    if before and after:
+        first = min(part.period.start_ns for part in before)
+        last = max(part.period.end_ns for part in after)
+        if last <= first:
+            yield "The reference is later than the problem period: swap the two if that is not meant."
+
+
+def _anchor(asked: Mapping[str, Sequence[str]], now_ns: int) -> tuple[Period, ...]:
+    """What `same-weekday` is a week before: the problem, where there is one."""
+    return parse_ranges(asked[PROBLEM], now_ns=now_ns) if PROBLEM in asked else ()
+
+
+def _is_there(lakes: Lakes, period: Period) -> bool:
+    """Whether a lake has sealed windows of a period."""
+    try:
+        return bool(lakes.sealed(period))
+    except PeriodError:
+        return False
 
 
 def _both(where: str | None, own: str | None) -> str | None:

@@ -1,9 +1,14 @@
-"""Read a file as a source of payloads: unpacked, its format recognised, cut at line or message ends."""
+"""Read a file as a source of payloads: unpacked, its format recognised, cut at line or message ends.
+
+Format and framing are recognised by the first bytes.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator
+import json
+import re
+from collections.abc import Generator, Iterable, Iterator, Set
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,16 +16,108 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
+from ingest import formats
+from ingest.codecs.payloads import is_json, without_bom
 from ingest.compressed import ByteSource
 from ingest.decoding import BATCH_EVENTS, DecodedBatch, decode_source
-from ingest.formats import Format, Layout, format_of
-from ingest.framing import Framing, read_length
-from ingest.sniff import framing_of, is_lines, sniff_format
+from ingest.formats import FileLayout, Format, format_of
+from ingest.framing import Fit, Framing, fit_of, read_length
 from ingest.source import Payloads
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 from schemas.visible import readable_name
+
+_KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
+_LINES_TRIED = 20
+_HEAD_BYTES = 4 * 2**20
+"""Looked at in JSON text: some lines, even long ones."""
+
+
+def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
+    """Format of a file that begins with `head` (decompressed; `is_whole`: all of it), or None.
+
+    JSON is recognised by the keys of its first object, protobuf by walking its fields.
+    """
+    text = without_bom(head[:_HEAD_BYTES]).lstrip()
+    if text[:1] in (b"{", b"["):
+        return _format_of_json(text)
+    # Perhaps the first line is damaged, and the others tell.
+    for line in first_lines(text):
+        if is_object_line(line) and (found := _format_of_json(line)) is not None:
+            return found
+    fit = _best_fit(head, formats.FORMATS, is_whole=is_whole)
+    return None if fit is None else fit[0]
+
+
+def framing_of(head: bytes, format_: Format, *, is_whole: bool) -> Framing | None:
+    """The framing of a file of messages of a known format, or None."""
+    found = _best_fit(head, (format_,), is_whole=is_whole)
+    return None if found is None else found[1]
+
+
+def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[Format, Framing] | None:
+    """The first perfect fit; else the one with the most bytes in frames that fit."""
+    best, best_fit = None, Fit()
+    for framing in Framing:
+        for row in rows:
+            fit = Fit() if row.shape is None else fit_of(head, framing, row.shape, is_whole=is_whole)
+            if fit.n_bytes and fit.is_perfect:
+                return row, framing
+            if fit.n_bytes > best_fit.n_bytes:
+                best, best_fit = (row, framing), fit
+    return best
+
+
+def is_lines(head: bytes) -> bool:
+    """Whether JSON text is a value a line, rather than one document.
+
+    The first line decides if it is a value; if not (it may be damaged), most of the first must be objects.
+    """
+    text = without_bom(head[:_HEAD_BYTES]).lstrip()
+    lines = first_lines(text)
+    if not lines:
+        return False
+    if text[:1] == b"{" and is_object_line(lines[0]):
+        return True
+    if text[:1] == b"[" and is_json(lines[0]):
+        return True
+    return 2 * sum(is_object_line(line) for line in lines) > len(lines)
+
+
+def first_lines(text: bytes) -> list[bytes]:
+    """Complete lines (or the only one), not blank, a few."""
+    lines = text.split(b"\n", 10 * _LINES_TRIED)
+    if len(lines) > 1:
+        lines.pop()
+    return [line for line in lines if line and not line.isspace()][:_LINES_TRIED]
+
+
+def is_object_line(line: bytes) -> bool:
+    """One complete JSON object from the first column on."""
+    return line.startswith(b"{") and is_json(line)
+
+
+def _format_of_json(text: bytes) -> Format | None:
+    keys = _keys_of_first_object(text.decode("utf-8", "replace"))
+    return next((row for row in formats.FORMATS if any(signs <= keys for signs in row.keys)), None)
+
+
+def _keys_of_first_object(text: str) -> Set[str]:
+    """Keys of the outermost object, or of the first in a list; of all objects seen if it is cut off.
+
+    Those of what it wraps as its `trace` are among them.
+    """
+    start = text.find("{")
+    if start < 0 or text[:start].strip(" \t\r\n["):
+        return frozenset()
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return frozenset(_KEY.findall(text))
+    wrapped = value.get("trace")
+    return frozenset(value) | frozenset(wrapped if isinstance(wrapped, dict) else ())
+
 
 CHUNK_BYTES: Final = 16 * 2**20
 """Bytes of payload in a poll, about."""
@@ -97,13 +194,15 @@ class FileSource:
                 if source.failure is None:
                     detail = "no format is known by these contents"
                     yield self._rejected(nothing or Reject(Reason.UNKNOWN_FORMAT, detail, head))
-            elif format_.layout is Layout.MESSAGES:
+            elif format_.layout is FileLayout.MESSAGES:
                 framing = framing_of(head, format_, is_whole=is_whole)
                 if framing is None or framing is Framing.BARE:
                     yield self._document(format_, head, source)
                 else:
                     yield from self._messages(format_, framing, head, source)
-            elif format_.layout is not Layout.DOCUMENT and (is_lines(head) or _is_long_line(format_, head)):
+            elif format_.layout is not FileLayout.DOCUMENT and (
+                is_lines(head) or _is_long_line(format_, head)
+            ):
                 yield from self._lines(format_, head, source)
             else:
                 yield self._document(format_, head, source)
@@ -173,7 +272,7 @@ class FileSource:
 
     def _of_lines(self, format_: Format, text: bytes, number: int, until: int) -> Payloads:
         stream, name = self._stream, format_.name
-        if format_.layout is Layout.LINE_BLOCKS and len(text) <= self._limit:
+        if format_.layout is FileLayout.LINE_BLOCKS and len(text) <= self._limit:
             is_full = bool(text.strip())
             return Payloads(stream, name, [text] if is_full else [], [number] if is_full else [], until)
         lines = [(line, i) for i, line in enumerate(text.split(b"\n"), number) if line and not line.isspace()]
@@ -273,7 +372,7 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 
 def _is_long_line(format_: Format, head: bytes) -> bool:
     """One record that is not over yet: as a line it will be refused, not held whole."""
-    return format_.layout is Layout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
+    return format_.layout is FileLayout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
 
 
 def _nothing(content: bytes) -> Reject | None:

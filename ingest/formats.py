@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ingest.codecs.port import Codec
 
 
-class Layout(StrEnum):
+class FileLayout(StrEnum):
     """How payloads of a format lie in a file."""
 
     LINES = "lines"
@@ -40,7 +40,7 @@ class Format:
     """For `--format`."""
     codec: str
     """`module:class`."""
-    layout: Layout
+    layout: FileLayout
     keys: tuple[frozenset[str], ...] = ()
     """JSON: the outermost object, or the first of a list, has all keys of one of these."""
     shape: MessageShape | None = None
@@ -53,20 +53,20 @@ FORMATS: Final = (
     Format(
         "native",
         "ingest.codecs.native.native:NativeCodec",
-        Layout.LINE_BLOCKS,
+        FileLayout.LINE_BLOCKS,
         keys=(frozenset({"breadcrumb", "component", "point"}),),
     ),
     Format(
         "otlp-json",
         "ingest.codecs.otlp.otlp_json:OtlpJsonCodec",
-        Layout.LINES,
+        FileLayout.LINES,
         # As exporters and protobuf write it, and as Tempo's API does.
         keys=(frozenset({"resourceSpans"}), frozenset({"resource_spans"}), frozenset({"batches"})),
     ),
     Format(
         "zipkin-proto",
         "ingest.codecs.zipkin.zipkin_proto:ZipkinProtoCodec",
-        Layout.MESSAGES,
+        FileLayout.MESSAGES,
         # Before otlp-proto: a span of ids alone could be a resource with a scope.
         shape=MessageShape(
             fields=frozenset({1}),
@@ -81,7 +81,7 @@ FORMATS: Final = (
     Format(
         "otlp-proto",
         "ingest.codecs.otlp.otlp_proto:OtlpProtoCodec",
-        Layout.MESSAGES,
+        FileLayout.MESSAGES,
         # A request has no other field than resource_spans; those have resource, scopes and their schema.
         shape=MessageShape(
             fields=frozenset({1}),
@@ -92,13 +92,13 @@ FORMATS: Final = (
     Format(
         "jaeger-ui",
         "ingest.codecs.jaeger.jaeger_json:JaegerUiCodec",
-        Layout.DOCUMENT,
+        FileLayout.DOCUMENT,
         keys=(frozenset({"data"}), frozenset({"spans", "processes"})),
     ),
     Format(
         "jaeger-json",
         "ingest.codecs.jaeger.jaeger_json:JaegerJsonCodec",
-        Layout.LINES,
+        FileLayout.LINES,
         # As the UI and storage plugins write it, and protobuf's JSON form.
         keys=(
             frozenset({"traceID", "spanID"}),
@@ -109,21 +109,21 @@ FORMATS: Final = (
     Format(
         "jaeger-proto",
         "ingest.codecs.jaeger.jaeger_proto:JaegerProtoCodec",
-        Layout.MESSAGES,
+        FileLayout.MESSAGES,
         # A span begins with a trace id of 16 bytes and a span id of 8.
         shape=MessageShape(fields=frozenset(range(1, 13)), begins=((1, 16), (2, 8))),
     ),
     Format(
         "zipkin",
         "ingest.codecs.zipkin.zipkin_json:ZipkinCodec",
-        Layout.LINES,
+        FileLayout.LINES,
         keys=(frozenset({"traceId", "id"}),),
         aliases=("zipkin-json",),
     ),
     Format(
         "xtrace",
         "ingest.codecs.xtrace.xtrace:XTraceCodec",
-        Layout.DOCUMENT,
+        FileLayout.DOCUMENT,
         keys=(frozenset({"id", "reports"}),),
     ),
 )

@@ -72,7 +72,7 @@ def payloads_of_messages(
 
 
 def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> TypeGuard[Sequence[bytes]]:
-    """Whether all values are just bytes within the limits: the common case, told by passes in C."""
+    """Whether all values are just bytes within the limits: the common case, recognised by passes in C."""
     if not values or not all(values):
         return False
     filled = cast(Sequence[bytes], values)

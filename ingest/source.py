@@ -83,14 +83,14 @@ class Place:
     offset: int
     """Of the next message."""
     topic_id: str | None = None
-    """Tells a topic from another one made under the same name; None: not known."""
+    """Distinguishes a topic from another one made under the same name; None: not known."""
     epoch: int | None = None
     """Of what is before the place, or larger: a log that is cut back goes on under a larger one, and ends
     there in the older. None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StreamChange:
     """What happened to the assignment of streams."""
 
     gained: tuple[StreamId, ...] = ()
@@ -165,7 +165,7 @@ class LiveSource(Protocol):
         """One sentence on what keeps polls from giving anything; None: nothing does."""
         ...
 
-    def change(self) -> Change:
+    def change(self) -> StreamChange:
         """What happened to the assignment since the last call. Never blocks; empty most of the time."""
         ...
 
@@ -178,7 +178,7 @@ class LiveSource(Protocol):
         ...
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
-        """Go on with a gained stream at a place, or where the settings say for None; tells where that is.
+        """Go on with a gained stream at a place, or where the settings say for None; says where that is.
 
         Raises GapError, TopicChangedError, CutBackError, InputError where the log cannot be reached in time.
         """
@@ -203,7 +203,8 @@ class LiveSource(Protocol):
         ...
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """Tell the log how far we are, for tools that look at lag; whether it took it, in bounded time."""
+        """Report to the log how far we are, for tools that look at lag; whether it took it, in bounded
+        time."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a calibration of a lake found: comparisons of ordinary times with ordinary times (ALGORITHMS J.3)."""
+"""What a calibration of a lake found: comparisons of ordinary times with ordinary times."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class InputFile(Config):
     sha256: str
     size: int
     format: str | None = None
-    """Format that was asked for; None: told by content."""
+    """Format that was asked for; None: recognised by content."""
     events: int | None = None
     """Events read from it; None: not noted, then there were some."""
     quarantined: int = 0
@@ -80,13 +80,13 @@ class PartitionRange(Config):
 
     topic: str
     topic_id: str | None = None
-    """Tells a topic from another one made under the same name."""
+    """Distinguishes a topic from another one made under the same name."""
     partition: int = Field(ge=0)
     start: int = Field(ge=0)
     end: int = Field(ge=0)
     epoch: int | None = None
-    """Largest epoch of a leader among what is before `end`, or larger: tells a log from the one that it was
-    before it was cut back. None: the log has none."""
+    """Largest epoch of a leader among what is before `end`, or larger: distinguishes a log from the one that
+    it was before it was cut back. None: the log has none."""
 
 
 class Counters(Config):
@@ -165,7 +165,7 @@ class Generation(Config):
     through: tuple[tuple[int, int], ...]
     """(lane, commit), ascending: in these windows, files of the lane up to that commit are replaced."""
     emptied: tuple[str, ...] = ()
-    """Windows (names) that are written anew and have no flow left, so that no file tells of them."""
+    """Windows (names) that are written anew and have no flow left, so that no file reports them."""
 
 
 class Replaced(Config):
@@ -191,7 +191,7 @@ class Upkeep(Config):
     """Ascending; of a table the last one holds for readers, it says all that earlier ones said."""
     late_to_ns: int | None = None
     """Late events of this time or before that the next repair cannot fold in leave the lake by it: what it
-    writes anew looks young, so the age of its file does not tell. None: nothing was said."""
+    writes anew looks young, so the age of its file does not say. None: nothing was said."""
 
 
 class Standing(Config):

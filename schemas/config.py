@@ -72,7 +72,7 @@ class StitchConfig(Config):
     max_events_per_flow: int = Field(default=20_000, gt=1)
     """Events past this many (in time order) are dropped and the flow is flagged CAPPED."""
     orphan_share: float = Field(default=0.05, ge=0, le=1)
-    """More orphans than max(1, this share of the spans) flag the flow INCOMPLETE (A.6 S2)."""
+    """More orphans than max(1, this share of the spans) flag the flow INCOMPLETE."""
     idle_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
     """A request closes when the watermark is this far past its last event."""
     max_age_ns: int = Field(default=15 * 60 * NS_PER_SECOND, gt=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class FlowdiffError(Exception):
-    """An expected failure, told in one line: what failed, with which value, what to do.
+    """An expected failure, reported in one line: what failed, with which value, what to do.
 
     `slug` names the failure for scripts and documentation; `remedy` is an imperative sentence.
     """

@@ -1,7 +1,7 @@
 """The event batch: what every codec makes and the stitch kernel takes (Arrow, one row an event).
 
 An event is a native activity record (a *point*: `ts_ns` only) or a span (`ts_ns` to `end_ns`).
-`kind` tells which: values from `SPAN_KIND_BASE` up are spans.
+`kind` says which: values from `SPAN_KIND_BASE` up are spans.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 class EventKind(IntEnum):
-    """Kind of an event, uint8. 0-3 are records (ARCHITECTURE 4.1), 16-21 spans (OTLP's kinds + 16)."""
+    """Kind of an event, uint8. 0-3 are records, 16-21 spans (OTLP's kinds + 16)."""
 
     EVENT = 0
     SPLIT = 1

@@ -34,7 +34,7 @@ FLOWS_SCHEMA = pa.schema(
         ),
         _field("host", pa.list_(_word), "host of each node in canonical order; null where unknown"),
         _field("weight", pa.float64(), "1 / sampling probability; 1 where unknown"),
-        _field("weight_known", pa.bool_(), "whether the records told their sampling probability"),
+        _field("weight_known", pa.bool_(), "whether the records gave their sampling probability"),
         _field("status", _word, "`ok`, or the error class of the root"),
         _field(
             "inner_status",
@@ -161,7 +161,7 @@ READINGS_SCHEMA = pa.schema(
         _field(
             "canonical",
             pa.string(),
-            "canonical text (A.3.4): `a b` series, `{ x | y }` parallel, `&{ x }` a branch nobody waits for, "
+            "canonical text: `a b` series, `{ x | y }` parallel, `&{ x }` a branch nobody waits for, "
             "`^k` revisit of the k-th node, `( body )*n` loop, `x *n` identical branches, `~` deferred",
         ),
         _field("category_l1", pa.string(), "key with loop counts rounded up to powers of two"),

@@ -1,9 +1,11 @@
 """Periods: what a comparison takes. Text to `Period`, and the filter of `--where` to a small syntax tree.
 
-    [LAKE@]RANGE     RANGE = all | today | yesterday | last DURATION | DATE | START/END | START/DURATION
+    [LAKE@]RANGE     RANGE = all | today | yesterday | N days ago | last WEEKDAY | last DURATION
+                           | DATE | START/END | START/DURATION
 
-START and END are ISO dates or instants (UTC unless they say otherwise); ranges are half open. The clock is
-an argument.
+START and END are ISO dates or instants (UTC unless they say otherwise); ranges are half open. Days are UTC
+days, and `last monday` is the latest one that is over. The clock is an argument. `same-weekday`, a week
+before another sample, is a word of lists of ranges (`schemas.ranges`).
 
     FILTER    = CONDITION { and CONDITION }
     CONDITION = KEY ( = | != | < | <= | > | >= | like ) VALUE  |  KEY in ( VALUE { , VALUE } )
@@ -36,7 +38,13 @@ FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "hos
 DURATION_KEY = "duration"
 ERROR_KEY = "error"
 
-_RANGE_REMEDY = "Write START/END, START/DURATION, a date, today, yesterday, 'last 1h' or all."
+_RANGE_REMEDY = (
+    "Write START/END, START/DURATION, a date, yesterday, '2 days ago', 'last monday', 'last 1h' or all."
+)
+_DAYS_AGO = re.compile(r"([0-9]{1,6}) days? ago")
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_EPOCH_WEEKDAY = 3
+"""The epoch began on a Thursday."""
 _INSTANT = re.compile(
     r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?$"
 )
@@ -109,13 +117,25 @@ _ALL = (-(2**63), 2**63 - 1)
 def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
     """Parse `[LAKE@]RANGE` (grammar above) and the filter `where`.
 
-    `now_ns` (ns since the epoch) decides what `today`, `yesterday` and `last` mean: `last 1h` ends at
+    `now_ns` (ns since the epoch) decides what `today`, `yesterday`, `ago` and `last` mean: `last 1h` ends at
     `now_ns`, the days are UTC days. Raises PeriodError, with what can be written instead.
     """
     if len(text) > MAX_TEXT:
         raise PeriodError(f"The period is {len(text)} characters long.", remedy=_RANGE_REMEDY)
     lake, _, range_text = text.strip().rpartition("@")
     start_ns, end_ns = _parse_range(range_text.strip(), now_ns)
+    _check(start_ns, end_ns, range_text)
+    return Period(lake or None, start_ns, end_ns, parse_filter(where) if where is not None else None)
+
+
+def earlier(period: Period, by_ns: int) -> Period:
+    """The period so much earlier. Raises PeriodError where no clock says it."""
+    start_ns, end_ns = period.start_ns - by_ns, period.end_ns - by_ns
+    _check(start_ns, end_ns, f"{by_ns // NS_PER_DAY} days before {period.text}")
+    return replace(period, start_ns=start_ns, end_ns=end_ns)
+
+
+def _check(start_ns: int, end_ns: int, range_text: str) -> None:
     if start_ns >= end_ns:
         raise PeriodError(f"Period '{range_text}' is empty: it ends before it starts.")
     if start_ns < _ALL[0] or end_ns > _ALL[1]:
@@ -127,18 +147,15 @@ def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
         raise PeriodError(
             f"Period '{range_text}' is longer than 292 years.", remedy="Take a shorter period, or all."
         )
-    return Period(lake or None, start_ns, end_ns, parse_filter(where) if where is not None else None)
 
 
 def _parse_range(text: str, now_ns: int) -> tuple[int, int]:
     today = now_ns - now_ns % NS_PER_DAY
-    word = text.lower()
+    word = " ".join(text.lower().split())
     if word == "all":
         return _ALL
-    if word == "today":
-        return today, today + NS_PER_DAY
-    if word == "yesterday":
-        return today - NS_PER_DAY, today
+    if (ago := _days_ago(word, today // NS_PER_DAY)) is not None:
+        return today - ago * NS_PER_DAY, today - (ago - 1) * NS_PER_DAY
     if word.startswith("last "):
         return now_ns - _duration(word[5:], text), now_ns
     start_text, slash, end_text = text.partition("/")
@@ -152,6 +169,17 @@ def _parse_range(text: str, now_ns: int) -> tuple[int, int]:
     if re.fullmatch(r"\d+[a-z]+", end_text):
         return start, start + _duration(end_text, text)
     return start, _instant(end_text, text)[0]
+
+
+def _days_ago(word: str, today: int) -> int | None:
+    """How many days before `today` (days since the epoch) the day of a word is; None: it names no day."""
+    if word in ("today", "yesterday"):
+        return ("today", "yesterday").index(word)
+    if match := _DAYS_AGO.fullmatch(word):
+        return int(match[1])
+    if word.startswith("last ") and word[5:] in _WEEKDAYS:
+        return (today + _EPOCH_WEEKDAY - _WEEKDAYS.index(word[5:]) - 1) % 7 + 1
+    return None
 
 
 def _duration(text: str, whole: str) -> int:

@@ -11,7 +11,7 @@ class Quality(IntFlag):
     """Why a flow may not be what the program did. Zero is a clean flow."""
 
     ORPHAN = 1 << 0
-    """A node whose declared parent is missing was re-attached (A.6 S2)."""
+    """A node whose declared parent is missing was re-attached."""
     INCOMPLETE = 1 << 1
     """More than max(1, 5 %) orphans, or closed before it was complete: kept out of tests, counted."""
     NO_END = 1 << 2

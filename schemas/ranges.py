@@ -3,7 +3,8 @@
     RANGES = [LAKE@]RANGE { , [LAKE@]RANGE }
 
 A lake that is named holds for the ranges behind it, up to the next that is named. RANGE as in
-`schemas.periods`; a comma cannot be part of a lake's name here (`--lake` takes any name).
+`schemas.periods`, or `same-weekday`: the ranges of the sample it is held against, a week earlier. A comma
+cannot be part of a lake's name here (`--lake` takes any name).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from schemas.errors import PeriodError
-from schemas.periods import Period, parse_period
+from schemas.periods import Period, earlier, parse_filter, parse_period
+from schemas.windows import NS_PER_DAY
 
 MOST_RANGES: Final = 4_096
 """Ranges of one sample: two weeks of five-minute windows, each named by itself."""
@@ -21,10 +23,22 @@ SHOWN_RANGES: Final = 3
 """Ranges that a text names; of more, the first and the last."""
 
 
-def parse_ranges(texts: Sequence[str], *, now_ns: int, where: str | None = None) -> tuple[Period, ...]:
+SAME_WEEKDAY: Final = "same-weekday"
+_NS_PER_WEEK: Final = 7 * NS_PER_DAY
+
+
+def parse_ranges(
+    texts: Sequence[str],
+    *,
+    now_ns: int,
+    where: str | None = None,
+    beside: Sequence[Period] = (),
+    weeks: Iterable[int] = (1,),
+) -> tuple[Period, ...]:
     """Periods of some texts, each a list of ranges (grammar above), as they were written, in their order.
 
-    `where` is the filter of them all, `now_ns` as in `parse_period`. Raises PeriodError, also for no text.
+    `where` is the filter of them all, `now_ns` as in `parse_period`. `beside` are the ranges that
+    `same-weekday` is so many `weeks` before. Raises PeriodError, also for no text.
     """
     periods: list[Period] = []
     for text in texts:
@@ -32,6 +46,11 @@ def parse_ranges(texts: Sequence[str], *, now_ns: int, where: str | None = None)
         for part in text.split(","):
             if not part.strip():
                 raise PeriodError(f"'{text}' has an empty range.", remedy="Write RANGE,RANGE …")
+            named, _, word = part.strip().rpartition("@")
+            if word.strip().lower() == SAME_WEEKDAY:
+                lake = named or lake
+                periods += weeks_before(beside, weeks, lake, where)
+                continue
             period = parse_period(part, now_ns=now_ns, where=where)
             lake = period.lake if period.lake is not None else lake
             periods.append(replace(period, lake=lake))
@@ -43,6 +62,26 @@ def parse_ranges(texts: Sequence[str], *, now_ns: int, where: str | None = None)
             remedy="Write longer ranges.",
         )
     return tuple(periods)
+
+
+def weeks_before(
+    periods: Sequence[Period], weeks: Iterable[int], lake: str | None = None, where: str | None = None
+) -> list[Period]:
+    """The same hours of the same weekdays so many weeks earlier, the nearest first, with an own filter.
+
+    `lake` None: that of each. Raises PeriodError where there is no period, or one without a start.
+    """
+    if not periods or any(period.text == "all" for period in periods):
+        raise PeriodError(
+            f"'{SAME_WEEKDAY}' is a week before the problem period, and none is given that begins and ends.",
+            remedy=f"Write --problem yesterday --reference {SAME_WEEKDAY}.",
+        )
+    kept = None if where is None else parse_filter(where)
+    return [
+        replace(earlier(period, week * _NS_PER_WEEK), lake=lake or period.lake, where=kept)
+        for week in weeks
+        for period in periods
+    ]
 
 
 def united(periods: Iterable[Period]) -> tuple[Period, ...]:

@@ -1,6 +1,6 @@
 """When a lake's recording is known to have gone on, by the windows that hold flows and by how far lanes are.
 
-A stretch without flows may be an outage, or a time that nobody recorded. Files do not tell; what was recorded
+A stretch without flows may be an outage, or a time that nobody recorded. Files do not say; what was recorded
 before and after the stretch does, and a live lane that is past it.
 """
 

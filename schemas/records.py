@@ -1,4 +1,4 @@
-"""The native activity record, version 1 (ARCHITECTURE 4.1), as a model: the words for what is wrong with one.
+"""The native activity record, version 1, as a model: the words for what is wrong with one.
 
 The columnar decoder never builds these; it turns to them for lines that it refuses.
 """

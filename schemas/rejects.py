@@ -29,7 +29,7 @@ class Reason(StrEnum):
     BAD_VALUE = "bad-value"
     BAD_TIME = "bad-time"
     ABSURD_TIME = "absurd-time"
-    """Years away from all else of an import: a clock that is wrong (`stitch.drivers.quarantine`)."""
+    """Years away from all else of an import: a clock that is wrong (`stitch.drivers.refusals`)."""
     BAD_ID = "bad-id"
     CONFLICT = "conflict"
     """The same id with other content (found by the kernel)."""

@@ -10,7 +10,7 @@ A request closes
 Only the events' own times count. So where no more events come, a request closed early is the request closed
 late, flags included.
 
-Complete means that all is there that its events tell of.
+Complete means that all is there that its events report.
 
 Spans: a request is complete if it has a root (a span without declared parents) and every declared parent is
 there; every span has a start and an end, be it by another report of the same id; and every PRODUCER is the
@@ -34,9 +34,9 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8, U1, U8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, EventKind
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.records.components import flat_list
-from stitch.spans.span_ids import SpanIndex, id_keys
+from stitch.spans.span_columns import SpanIndex, id_keys
 
 NEVER = np.int64(2**63 - 1)
 """First time of what has none; its last time is `-NEVER`."""
@@ -55,7 +55,7 @@ class Closing:
 
 
 def event_times(events: pa.Table) -> tuple[I8, I8]:
-    """[events] first and last time that each tells, ns; NEVER and -NEVER where it tells none."""
+    """[events] first and last time that each says, ns; NEVER and -NEVER where it says none."""
     start, end = whole(events["ts_ns"]), whole(events["end_ns"])
     if start.null_count == 0 and end.null_count == len(end):
         only: I8 = start.to_numpy(zero_copy_only=False)

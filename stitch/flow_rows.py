@@ -13,11 +13,9 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
-from stitch.columnar.chunks import whole
-from stitch.columnar.runs import ranges
-from stitch.graph.key import fingerprint_flows
-from stitch.graph.labels import NodeLabels
-from stitch.graph.placed import END, PlacedFlows
+from stitch.columnar.runs import ranges, whole
+from stitch.graph.placed import END, NodeLabels, PlacedFlows
+from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
 
 _NAMING: Final = ["request_id", "kind"]
@@ -159,7 +157,7 @@ def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
 def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
     """[flows] weight, whether it is known, and whether events of the flow disagree on the rate.
 
-    The weight is 1 / the smallest rate any event of the flow tells; 1 where none does. O(nodes).
+    The weight is 1 / the smallest rate any event of the flow says; 1 where none does. O(nodes).
     """
     n = placed.n_flows
     rates = whole(events["sample_rate"])
@@ -252,7 +250,8 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""Parameters whose flow is told by its row in a table of flows: a tenth of the bytes of its name and kind."""
+"""Parameters whose flow is recognised by its row in a table of flows: a tenth of the bytes of its name and
+kind."""
 
 
 def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Stitch events into flows; pure, Arrow in and Arrow out (ARCHITECTURE 2).
+"""Stitch events into flows; pure, Arrow in and Arrow out.
 
 The output depends on the set of events of each request only: not on their order, on repeated delivery, on
 other requests of the batch, nor on where the input was cut (as long as a request's events come before it
@@ -21,10 +21,9 @@ from schemas.events import SPAN_KIND_BASE, concat_events, empty_events, with_tex
 from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.flow_rows import FlowOrder, categorise, flows_table, named_params, order_flows, params_of_flows
-from stitch.graph.labels import LabelCodes, encode_labels, label_nodes
-from stitch.graph.placed import PlacedFlows
+from stitch.graph.placed import LabelCodes, PlacedFlows, encode_labels, label_nodes
 from stitch.records.components import request_codes
 from stitch.records.record_graphs import place_records
 from stitch.spans.span_graphs import place_spans
@@ -89,7 +88,7 @@ def stitch(
 
     A request closes `config.idle_ns` after its last event, or at `config.max_age_ns` (then INCOMPLETE). Rows
     of span kinds become trees of spans, others graphs of records; a request id that has both gives two
-    flows, told apart by their `kind`. O(events log events).
+    flows, distinguished by their `kind`. O(events log events).
     """
     batch = concat_events([part for part in (carry, events) if part is not None and part.num_rows])
     n_events = batch.num_rows

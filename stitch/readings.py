@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from schemas.lake import LOOP_TYPE, READINGS_SCHEMA
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.graph.folding import node_words
 from stitch.graph.template import Template
 from stitch.graph.text import Reading, read_graph

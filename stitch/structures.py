@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, I4, I8, U1
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
-from stitch.columnar.runs import offsets, ranges
-from stitch.graph.key import name_bytes, structure_key
-from stitch.graph.labels import NodeLabels
-from stitch.graph.placed import PlacedFlows
+from stitch.columnar.runs import list_arrays, offsets, ranges, struct_arrays
+from stitch.graph.placed import NodeLabels, PlacedFlows
+from stitch.graph.template import name_bytes, structure_key
 
 _MAX_CHUNKS = 64
 """Each batch with new structures adds a chunk; past this many they are copied into one."""
@@ -100,12 +99,12 @@ def structures_of(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> pa.Tabl
         "category": pa.array(keys, pa.string()),
         "root": pc.binary_join_element_wise(names["component"].take(head), names["point"].take(head), "/"),
         "n_nodes": pa.array(n_nodes),
-        "nodes": _lists(n_nodes, _structs(NODE_TYPE, node_columns)),
-        "in_edges": _lists(
+        "nodes": list_arrays(n_nodes, struct_arrays(NODE_TYPE, node_columns)),
+        "in_edges": list_arrays(
             np.diff(templates.first_edge),
-            _structs(EDGE_TYPE, {"src": pa.array(templates.src), "dst": pa.array(templates.dst)}),
+            struct_arrays(EDGE_TYPE, {"src": pa.array(templates.src), "dst": pa.array(templates.dst)}),
         ),
-        "responses": _lists(n_responses, pa.array(positions[templates.response], pa.int32())),
+        "responses": list_arrays(n_responses, pa.array(positions[templates.response], pa.int32())),
     }
     arrays = [columns[field.name].cast(field.type) for field in STRUCTURES_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=STRUCTURES_SCHEMA)
@@ -174,13 +173,3 @@ def _keys(templates: _Templates, labels: NodeLabels) -> list[str]:
         sizes = (node_end - node, edge_end - edge, response_end - response)
         keys.append(structure_key(sizes, numbers, names[node:node_end]))
     return keys
-
-
-def _structs(kind: pa.StructType, columns: dict[str, pa.Array]) -> pa.StructArray:
-    return pa.StructArray.from_arrays(
-        [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
-    )
-
-
-def _lists(lengths: I8, values: pa.Array) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)

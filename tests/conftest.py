@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+BESIDE = f"{REPOSITORY.parent}/"
+OURS = (f"{REPOSITORY}/", f"{BESIDE}.", sys.base_prefix, sys.prefix, tempfile.gettempdir())
+"""What above the clone is no neighbour: the clone, hidden folders (caches), Python, temporary files."""
+
+
+def _only_the_clone(event: str, arguments: tuple[object, ...]) -> None:
+    """Refuse to open what lies beside the clone: nobody else has it. DuckDB's opens are not seen."""
+    if event != "open" or not isinstance(arguments[0], str | bytes):
+        return
+    text = os.fsdecode(arguments[0])
+    if ".." in text:
+        text = os.path.abspath(text)  # noqa: PTH100 - `resolve` follows links, and opens nothing less
+    if text.startswith(BESIDE) and not text.startswith(OURS):
+        raise PermissionError(f"{text} lies beside the clone, and tests have the clone only")
+
+
+if BESIDE != "//":
+    sys.addaudithook(_only_the_clone)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: many tests wait for a server."""
+    return (os.cpu_count() or 1) + 1
 
 
 # Loaded before any test module, whose `@settings` take the rest from here. `repeatable` is what everyone

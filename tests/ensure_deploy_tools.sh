@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the tests of deploy/ check its files with, into .cache/: a Prometheus with promtool (Debian's package,
-# unpacked and not installed), the libraries of docker compose and docker build (Go), and the types of a Grafana
-# dashboard (npm). systemd-analyze comes with the system. Nothing to do where they are there.
+# unpacked and not installed), an Alertmanager (Go, built once), the libraries of docker compose and docker build
+# (Go), and the types of a Grafana dashboard (npm). systemd-analyze comes with the system. Nothing to do where they are there.
 set -eu
 cd "$(dirname "$0")/.."
 cache="$PWD/.cache"
@@ -29,6 +29,15 @@ if [ ! -x "$cache/prometheus/usr/bin/prometheus" ]; then
     dpkg -x prometheus_*.deb .
     rm prometheus_*.deb
     cd - > /dev/null
+fi
+
+alertmanager=v0.28.1
+if [ ! -x "$cache/alertmanager-$alertmanager" ]; then
+    echo "Building Alertmanager (1.5 CPU minutes) ..."
+    GOBIN="$cache/alertmanager.new" nice go install -trimpath -ldflags='-s -w' \
+        github.com/prometheus/alertmanager/cmd/alertmanager@$alertmanager
+    mv "$cache/alertmanager.new/alertmanager" "$cache/alertmanager-$alertmanager"
+    rmdir "$cache/alertmanager.new"
 fi
 
 # fresh STAMP FILES...: whether the stamp is of these files; else it is written by `stamped`.

@@ -1,4 +1,4 @@
-"""Choose which requests are compared with each other, and sample them (ALGORITHMS D.3)."""
+"""Choose which requests are compared with each other, and sample them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hold attributes of requests as columns: numbers or levels; type, hosts, hour and sampling of each (D.3)."""
+"""Hold attributes of requests as columns: numbers or levels; type, hosts, hour and sampling of each."""
 
 from __future__ import annotations
 

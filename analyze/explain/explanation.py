@@ -1,6 +1,6 @@
-"""Explain what separates two classes of requests, and whether that can be relied on (ALGORITHMS D.4, D.5).
+"""Explain what separates two classes of requests, and whether that can be relied on.
 
-A finding is explained inside the problem period where possible, else against the reference (D.1). The table a
+A finding is explained inside the problem period where possible, else against the reference. The table a
 user reads first says how unlike each attribute is in the two classes.
 """
 
@@ -41,16 +41,7 @@ from schemas.report.explanations import AttributeRow, Explanation, LevelShare, R
 
 _Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
 _TWINS_SHOWN = 3
-_MOST_STANDING = 3
-"""Trees that may turn out to tell what is so on every day, before there is no explanation."""
-_AS_USUAL = 0.5
-_NEW = 0.2
-_TWIN = 0.98
-"""Correlation of two columns' answers from which they say the same."""
 _LEVELS_SHOWN = 3
-_AS_GOOD = 0.05
-"""By so much AUC may a contrast inside the period be worse and still be the one to show: it controls for
-everything that merely changed with time."""
 
 
 def explain(
@@ -67,7 +58,7 @@ def explain(
     asked = ExplainSettings() if settings is None else settings
     left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
     standing: list[str] = []
-    for _ in range(_MOST_STANDING + 1):
+    for _ in range(asked.most_standing + 1):
         chosen = [
             number
             for number, column in enumerate(table.columns)
@@ -75,7 +66,7 @@ def explain(
         ]
         coded, whole = _coded(table, chosen, asked)
         found = _judged(table, coded, asked)
-        if found.tree is None or whole is None or not _on_every_day(table, coded, whole, found):
+        if found.tree is None or whole is None or not _on_every_day(table, coded, whole, found, asked):
             break
         standing += found.parting
     rows = _attribute_rows(coded, table.affected)
@@ -117,12 +108,18 @@ def _coded(
     )
 
 
-def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColumns, found: _Judged) -> bool:
+def _on_every_day(
+    table: FeatureTable,
+    coded: CodedColumns,
+    controls: CodedColumns,
+    found: _Judged,
+    settings: ExplainSettings,
+) -> bool:
     """Whether the root says what it would say on any day: large reads are slow, and are no more than
     before.
 
     It must part the usual requests of the reference from its rest, the same way and half as well as the
-    affected from the others, and must not part problem from reference by `_NEW`.
+    affected from the others, and must not part problem from reference by `settings.new`.
     """
     assert table.controls is not None
     assert found.tree is not None
@@ -136,7 +133,7 @@ def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColum
     difference = float(here[table.affected].mean() - here[~table.affected].mean())
     before = float(there[usual].mean() - there[rest].mean())
     moved = float(there[problem].mean() - there[~problem].mean())
-    return before * difference >= _AS_USUAL * difference**2 and abs(moved) < _NEW
+    return before * difference >= settings.as_usual * difference**2 and abs(moved) < settings.new
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
@@ -177,7 +174,9 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     rows = np.arange(n)
     weights = class_weights(affected)
     rng = np.random.default_rng(settings.seed)
-    question = ask(coded, affected, table.block, rows, weights, least_leaf(n, settings), settings.perms, rng)
+    question = ask(
+        coded, affected, table.block, rows, weights, least_leaf(n, settings), settings, settings.perms, rng
+    )
     if question is None or question.p > settings.gate:
         return _Judged("not-predictive")
     area = cross_validated_auc(coded, affected, table.block, table.fold, settings)
@@ -230,7 +229,7 @@ def _twins(
         if (column.where, column.key) == (root.where, root.key) or found.gain[number, 0] <= 0:
             continue
         split = Split(number, int(found.cut[number, 0]), bool(found.missing_left[number, 0]))
-        if agreement(base, goes_left(coded, split, rows)) >= _TWIN:
+        if agreement(base, goes_left(coded, split, rows)) >= settings.twin:
             twins.setdefault((column.where, column.key), replace(column, aggregate=""))
     return tuple(twins.values())
 
@@ -447,7 +446,7 @@ def explain_finding(
     for others, said in contrasts:
         table = observed.contrast(0, others, (words[0], said), asked, control=control)
         found = explain(table, exclude=exclude, settings=asked)
-        as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - _AS_GOOD
+        as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - asked.as_good
         if shown is None or (found.reliable and (as_good or not shown.reliable)):
             shown = found
     assert shown is not None

@@ -1,4 +1,4 @@
-"""Test host, version, any attribute of few values as a factor of a change at one call site (ALGORITHMS L.4).
+"""Test host, version, any attribute of few values as a factor of a change at one call site.
 
 "All of it on host dn-001": inside the problem, a site's values at one level of an attribute are compared with
 those elsewhere, root type by root type, after each level's own reference has been taken off. A host that was
@@ -27,7 +27,6 @@ from schemas.report.findings import Factor, Unit
 _NORMAL_FROM: Final = 12
 """Requests at the level, and elsewhere, from which the rank sum is taken as normal; below it is permuted."""
 _CELLS_AT_ONCE: Final = 1 << 22
-_MOST_LEVELS = 50
 
 
 class Attribute(NamedTuple):
@@ -55,7 +54,7 @@ class FactorSettings:
     least_share: float = 0.2
     """Of the whole change, that the level carries."""
     most_levels: int = 50
-    """Of an attribute; the most frequent are tested."""
+    """Of an attribute; one of more is no factor."""
     most: int = 5
     """Factors that are given."""
     perms: int = 1999
@@ -84,8 +83,8 @@ def factors(
     values, problem, strata = values[known], problem[known], strata[known]
     found: list[tuple[float, float, Factor]] = []
     for attribute in attributes:
-        codes, words = _frequent(attribute.codes[known], attribute.words, problem, asked.most_levels)
-        found += _of_attribute(attribute.name, codes, words, values, problem, strata, unit, asked)
+        codes = attribute.codes[known]
+        found += _of_attribute(attribute.name, codes, attribute.words, values, problem, strata, unit, asked)
     if not found:
         return ()
     q = q_values(np.array([p for p, _, _ in found]))
@@ -145,18 +144,6 @@ def _of_attribute(
 
 def _stands_out(factor: Factor, settings: FactorSettings) -> bool:
     return abs(factor.effect_here) >= settings.ratio * abs(factor.effect_elsewhere)
-
-
-def _frequent(codes: I4, words: tuple[str, ...], problem: B1, most: int) -> tuple[I4, tuple[str, ...]]:
-    """The most frequent levels of the problem under new codes; the others are elsewhere, as one level."""
-    if len(words) <= most:
-        return codes, words
-    times = np.bincount(codes[problem & (codes >= 0)], minlength=len(words))
-    kept = np.argsort(-times, kind="stable")[:most]
-    new = np.full(len(words) + 1, most, np.int32)
-    new[kept] = np.arange(most)
-    new[-1] = -1
-    return new[codes], (*(words[int(k)] for k in kept), "(other)")
 
 
 def _centre_before(
@@ -277,13 +264,19 @@ def _shuffled(score: F8, hit: B1, strata: I4, perms: int, rng: np.random.Generat
 
 
 def factor_attributes(
-    population: Population, category: I4, row: I8, *, component: str | None = None, params: bool = False
+    population: Population,
+    category: I4,
+    row: I8,
+    *,
+    component: str | None = None,
+    params: bool = False,
+    settings: FactorSettings | None = None,
 ) -> tuple[Attribute, ...]:
     """Attributes of requests given by category index and row, [requests] each, in their order.
 
     component: of hosts only this one's and the entry host. params: parameters too, which reads files for
-    every request given (of several values in a request the first); those of more than 50 values are no
-    factors. Attributes of one value are left out.
+    every request given (of several values in a request the first). Attributes of one value, or of more than
+    `most_levels`, are left out.
     """
     order = np.lexsort((row, category))
     chosen = chosen_rows(population, category[order], row[order])
@@ -292,6 +285,7 @@ def factor_attributes(
         columns = [c for c in columns if c.where in (REQUEST, component)]
     if params:
         columns += parameter_columns(population, chosen)
+    most = (FactorSettings() if settings is None else settings).most_levels
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     found = (
@@ -299,7 +293,7 @@ def factor_attributes(
         for column in columns
         if column.levels is not None and column.aggregate in ("", "first")
     )
-    return tuple(attribute for attribute in found if 1 < len(attribute.words) <= _MOST_LEVELS)
+    return tuple(attribute for attribute in found if 1 < len(attribute.words) <= most)
 
 
 def _attribute(column: AttributeColumn, back: I8) -> Attribute:

@@ -1,13 +1,14 @@
-"""Read low-level parameters as columns, on demand, summed up by request and operation (D.2, D.3).
+"""Read low-level parameters as columns, on demand, summed up by request and operation.
 
 Parameters are stored by the position of a structure as it was recorded; a refined graph may number its nodes
 otherwise, and the classes of a contrast hold many structures. So a column belongs to an *operation*,
 `component/point`: the same wherever it stands. Operations that a class does not pass are no ground for
-comparison (the template of D.2) and are left out by `feature_table`.
+comparison and are left out by `feature_table`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.columns import AttributeColumn, shown, text_column
+from analyze.explain.settings import IDENTIFIER_NAMES
 from analyze.population import Category, Population
 from schemas.arrays import B1, F8, I4, I8
 
@@ -63,8 +65,9 @@ def parameter_columns(
     """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
 
     counts: also how many values a request has, which is structure rather than a parameter. Where a node's
-    parameter occurs once a request at most, it gives one column, else the aggregates of D.3. Numbers that
-    came as text are numbers; where numbers and words are mixed, all are words. What is not finite is missing.
+    parameter occurs once a request at most, it gives one column, else its aggregates. Numbers that
+    came as text are numbers, but not under the name of an identifier: version 1.10 is not 1.1. Where numbers
+    and words are mixed, all are words. What is not finite is missing.
     """
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures)
@@ -161,7 +164,7 @@ def _columns(
     written = text >= 0
     number = np.where(np.isnan(number), values.word_number[text], number)
     mixed = written & np.isnan(number)
-    if mixed.any():
+    if mixed.any() or (written.any() and re.search(IDENTIFIER_NAMES, key, re.IGNORECASE)):
         codes, words = _as_words(values.number[span], text, values.words)
         there = codes >= 0
         yield from _text_columns(where, key, request[there], codes[there], words, n_requests)

@@ -1,6 +1,6 @@
-"""Read a tree as rules, one a path from the root to a leaf, in words (ALGORITHMS D.5).
+"""Read a tree as rules, one a path from the root to a leaf, in words.
 
-A threshold is written as a person would: `count <= 4096`, not `count <= 5120.5` (D.4).
+A threshold is written as a person would: `count <= 4096`, not `count <= 5120.5`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Set the defaults of the explanation (ALGORITHMS D.3 to D.5, K), in one place."""
+"""Set the defaults of the explanation, in one place."""
 
 from __future__ import annotations
 
@@ -50,6 +50,22 @@ class ExplainSettings:
     """Levels of a text column that are kept by name; the rest is `other`."""
     presence: float = 0.95
     """A node's parameters are compared where at least this share of both classes passes the node."""
+    tie: float = 0.01
+    """Excess gains that differ by this share are equal: of columns that say the same the first is taken."""
+    same_split: float = 0.8
+    """Correlation of two splits' answers from which they count as the same explanation."""
+    twin: float = 0.98
+    """Correlation of two columns' answers from which they say the same."""
+    as_usual: float = 0.5
+    """A root that parts the usual requests of the reference this well, beside how it parts the affected, says
+    what it would say on any day."""
+    new: float = 0.2
+    """A root that parts problem from reference by this share says something new all the same."""
+    most_standing: int = 3
+    """Trees that may turn out to say what is so on every day, before there is no explanation."""
+    as_good: float = 0.05
+    """By so much AUC may a contrast inside the period be worse and still be the one to show: it controls for
+    everything that merely changed with time."""
     most_attributes: int = 10
     """Rows of the attribute table that are kept."""
     ignored: tuple[str, ...] = _DEFAULT_IGNORED

@@ -1,7 +1,7 @@
-"""Make the table of a contrast: two classes of requests and their attributes (ALGORITHMS D.3).
+"""Make the table of a contrast: two classes of requests and their attributes.
 
-Attributes that say which period it is (builds, versions, configurations, pods) are told apart from those that
-could explain a difference inside it.
+Attributes that say which period it is (builds, versions, configurations, pods) are distinguished from those
+that could explain a difference inside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Grow an entropy tree in which every split must beat shuffled labels, and validate it (ALGORITHMS D.4, D.5).
+"""Grow an entropy tree in which every split must beat shuffled labels, and validate it.
 
 Columns become small integers, so that one sparse product counts every code of all for the true and all
 shuffled labels at once. Validation is cross-validation over time, and how often resampling finds the same
@@ -13,24 +13,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from analyze.explain.columns import MISSING, OTHER, AttributeColumn
 from analyze.explain.settings import ExplainSettings
 from analyze.stats.rank import midranks
-from schemas.arrays import B1, F8, I4, I8
-
-I2 = npt.NDArray[np.int16]
-F4 = npt.NDArray[np.float32]
+from schemas.arrays import B1, F4, F8, I2, I4, I8
 
 _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 _LEAST = np.float32(1e-30)
 """Instead of 0 under a logarithm: 0 · log 0 is 0."""
-_TIE = 0.01
-"""Excess gains that differ by this share are equal."""
-_SAME_SPLIT = 0.8
-"""Correlation of two splits' answers from which they count as the same explanation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +317,7 @@ def _grown(
     node = _leaf(label, weights)
     if depth == 0 or len(rows) < 2 * least or label.all() or not label.any():
         return node
-    question = ask(coded, label, block[rows], rows, weights, least, perms, rng)
+    question = ask(coded, label, block[rows], rows, weights, least, settings, perms, rng)
     if question is None or question.p > settings.gate:
         return node
     to_left = goes_left(coded, question.split, rows)
@@ -343,6 +335,7 @@ def ask(
     rows: I8,
     weights: ClassWeights,
     least: int,
+    settings: ExplainSettings,
     perms: int,
     rng: np.random.Generator,
 ) -> Question | None:
@@ -360,7 +353,7 @@ def ask(
     excess = found.gain - expected[:, None]
     # Of columns that say the same the first: which one it is must not hang on the shuffling.
     most = float(excess[:, 0].max())
-    column = int(np.flatnonzero(excess[:, 0] >= most - _TIE * abs(most))[0])
+    column = int(np.flatnonzero(excess[:, 0] >= most - settings.tie * abs(most))[0])
     if found.gain[column, 0] <= 0:
         return None
     best = np.r_[excess[column, 0], excess[:, 1:].max(axis=0)]
@@ -463,7 +456,10 @@ def root_stability(
     others: Counter[int] = Counter()
     for number, column in enumerate(roots):
         split = Split(int(column), int(found.cut[column, number]), bool(found.missing_left[column, number]))
-        if column == question.split.column or agreement(base, goes_left(coded, split, rows)) >= _SAME_SPLIT:
+        if (
+            column == question.split.column
+            or agreement(base, goes_left(coded, split, rows)) >= settings.same_split
+        ):
             same += 1
         else:
             others[int(column)] += 1

@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
-from stitch.graph.labels import NO_COMPONENT, SYNTHETIC_POINTS
-from stitch.graph.placed import END, MISSING_EVENT, POINT, ROOT_EVENT, START
-from stitch.lake.merging import flow_names
+from stitch.graph.placed import END, MISSING_EVENT, NO_COMPONENT, POINT, ROOT_EVENT, START, SYNTHETIC_POINTS
+from stitch.lake.windowing import flow_names
 
 _WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _STRINGS: Final = pa.list_(pa.string())
@@ -153,7 +152,7 @@ class _Category:
 def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
     """Nodes that the kernel put in: named as it names them, and with nodes below, for whose sake it did.
 
-    A recorded node of that name and kind, with nodes below, cannot be told from it; read again, the kernel
+    A recorded node of that name and kind, with nodes below, cannot be known from it; read again, the kernel
     puts it back.
     """
     from_spans = any(node["side"] == START for node in nodes)

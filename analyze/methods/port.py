@@ -1,4 +1,4 @@
-"""What an analysis is: a method behind one port (ARCHITECTURE §7).
+"""What an analysis is: a method behind one port.
 
 A method is one folder under `analyze.methods` whose module `method` has the attribute `METHOD`. It takes a
 population (one sample, two, or many), looks at nothing else, and gives typed sections for people and complete
@@ -20,8 +20,8 @@ from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
 from analyze.report.section_view import SectionView
 from schemas.config import Config
+from schemas.report.parts import Section
 from schemas.report.report import Verdict
-from schemas.report.section import Section
 
 C = TypeVar("C", bound=Config)
 C_contra = TypeVar("C_contra", bound=Config, contravariant=True)
@@ -38,6 +38,9 @@ class Result:
     """In the order in which they are read. Bounded by the report's limits."""
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     """Complete, by name; deterministic order of rows."""
+    headline: str = ""
+    """What happened, in a sentence that tests support: the title of the report where the method is the first.
+    Empty: the title says what was measured."""
     notes: tuple[str, ...] = ()
     """What a reader must know before trusting it, one sentence each."""
     weighed: Sequence[Weighed] = ()

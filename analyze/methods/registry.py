@@ -11,21 +11,21 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-import analyze.methods
-from schemas.config import Config
+from analyze import methods
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from analyze.methods.port import AnyMethod
+    from schemas.config import Config
 
-_FOLDER: Final = analyze.methods.__name__
+_FOLDER: Final = methods.__name__
 
 
 def method_names() -> tuple[str, ...]:
     """Names of the methods: of their folders, `-` for `_`, sorted. Imports none of them."""
     return tuple(
         folder.name.replace("_", "-")
-        for folder in pkgutil.iter_modules(analyze.methods.__path__)
+        for folder in pkgutil.iter_modules(methods.__path__)
         if folder.ispkg and find_spec(f"{_FOLDER}.{folder.name}.method") is not None
     )
 

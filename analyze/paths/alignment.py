@@ -1,4 +1,4 @@
-"""Align two paths: which steps are the same, which differ, which moves are the same change (J.6; NSDI §9.3).
+"""Align two paths: which steps are the same, which differ, which moves are the same change (NSDI §9.3).
 
 Steps are aligned by name, along a longest common subsequence; the signature is the last common step before
 the first difference, what was inserted and what was deleted, without repeats: `write` that now goes to

@@ -1,4 +1,4 @@
-"""Test what changed about whole paths: the second resolution, beside call sites (ALGORITHMS B, C, J.6).
+"""Test what changed about whole paths: the second resolution, beside call sites.
 
 Shares and times of categories are tested, requests that moved are assigned to where they came from, like
 moves are one group, and all of it adds up to the change of the mean exactly. Nothing here decides what a
@@ -37,10 +37,10 @@ from analyze.paths.path_table import PathTable, path_table
 from analyze.paths.settings import PathSettings
 from analyze.population import Graph, GraphNode, Population
 from analyze.stats.counts import CountTests, count_tests
+from analyze.stats.ks import tolerant_ks
 from analyze.stats.multiple import q_values, simes
 from analyze.stats.noise import LogMedians, log_medians, window_noise
 from analyze.stats.rank import rank_tests, rank_tests_of_histograms
-from analyze.stats.tolerant_ks import tolerant_ks
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END

@@ -1,4 +1,4 @@
-"""Walk critical paths over columns, and attribute a change of the mean to edges (ALGORITHMS B.9, B.10).
+"""Walk critical paths over columns, and attribute a change of the mean to edges.
 
 Results are [requests, edges] in Fortran order: the values of one edge lie together. A change is between two
 samples of a population, reference and problem (0 and 1 unless stated).

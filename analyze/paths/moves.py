@@ -10,7 +10,7 @@ OTHER, the unchanged paths together, which is dearer than any pair. The change o
        + Σ_r s̄_r Σ_c q̄_c·Δμ_c                     response times of the paths
 
 Bars are midpoints. A path that is both a mutation and slower has a term in each: the papers' virtual
-categories, without double counting. Moves of one signature are one group, the largest first (J.6).
+categories, without double counting. Moves of one signature are one group, the largest first.
 """
 
 from __future__ import annotations

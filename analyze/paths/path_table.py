@@ -1,4 +1,4 @@
-"""Count requests of every category by sample and by window: what shares are made of (ALGORITHMS C.2).
+"""Count requests of every category by sample and by window: what shares are made of.
 
 The rows of history are the windows of the reference and those of the history's samples. Counts that enter
 tests are effective ones (A.7), shares and means are weighted.

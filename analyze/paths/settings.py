@@ -8,7 +8,7 @@ from schemas.config import Config
 
 
 class PathSettings(Config):
-    """Which categories count as changed, and how requests that moved are assigned (ALGORITHMS B, C, K)."""
+    """Which categories count as changed, and how requests that moved are assigned."""
 
     q: float = Field(default=0.05, gt=0, lt=1)
     """False discovery rate of each family: shares, response times, repeats."""

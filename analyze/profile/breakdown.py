@@ -1,4 +1,4 @@
-"""Exact account of a change: workload mix, more calls, other paths, slower calls (ALGORITHMS L.2, L.3).
+"""Exact account of a change: workload mix, more calls, other paths, slower calls.
 
 With weighted root shares p and midpoints (¯):
 
@@ -15,14 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.profile.profile import Profile
 from analyze.stats.sums import numbered, totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 TOLERANCE: Final = 1e-9
 """Largest residual, relative to the larger of the two values."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import Category, Population
@@ -16,12 +15,10 @@ from analyze.profile.names import NameBook
 from analyze.profile.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, STRETCH, Profile, Slot
 from analyze.profile.sums import MOST_SLOTS, Grouped, RowSums, SlotRuns
 from analyze.profile.times import CallTimes, call_times
-from analyze.stats.log_bins import bin_of
+from analyze.stats.histograms import bin_of
 from analyze.stats.sums import totals
+from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 OK: Final = "ok"
 
@@ -55,14 +52,16 @@ def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: floa
     if len(slots) > MOST_SLOTS:
         raise ConfigError(
             f"Periods cut into {len(slots):,} pieces are too many; {MOST_SLOTS:,} are the most.",
-            remedy="Take fewer --blocks, or a shorter history.",
+            remedy="Take fewer blocks, or a shorter history.",
         )
     book = NameBook()
     maker = _Maker(population, tuple(slots), book, np.inf if threshold_ns is None else threshold_ns)
     for number, category in enumerate(population.categories):
         for origin, rows in _by_origin(category):
             maker.add(number, rows, origin)
-    return Profiled(Profile(book.names(), tuple(slots), **maker.tables()), tuple(maker.patterns))
+    return Profiled(
+        Profile(book.names(), tuple(slots), **maker.tables(), folded=population.folded), tuple(maker.patterns)
+    )
 
 
 def _by_origin(category: Category) -> list[tuple[int, I8 | None]]:

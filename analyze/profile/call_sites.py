@@ -1,4 +1,4 @@
-"""Which site, path and local shape every unit of a refined graph has (L.1, L.3).
+"""Which site, path and local shape every unit of a refined graph has.
 
 A *unit* is what has time of its own: of spans a call, of activity records a step between two points.
 """
@@ -10,23 +10,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Graph, GraphNode, LeftBehind, Nesting
 from analyze.profile.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
+from schemas.arrays import F8, I4, I8
 from schemas.events import EventKind
 from stitch.graph.placed import END, START
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
 
 _UNKNOWN_KINDS: Final = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL})
 
 
 @dataclass(frozen=True, slots=True)
 class GraphSites:
-    """The units of one graph; arrays are [units] unless told. Callers come before those they call."""
+    """The units of one graph; arrays are [units] unless said otherwise. Callers come before those they
+    call."""
 
     start: I8
     """Position at which the unit begins."""

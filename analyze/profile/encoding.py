@@ -1,52 +1,76 @@
-"""A profile as one Parquet file: its tables one below the other, a row group each, its names as JSON.
+"""A profile as one Parquet file of one row group: its names and its tables one below the other.
 
-Columns are the union of the tables' columns, null where a table has none; `table` says which table a row is
-of. One file, so that it is there whole or not at all; plain Parquet, so that any tool can look into it:
-`SELECT site, sum(n) FROM 'stats/*/*.parquet' WHERE "table" = 'visits' GROUP BY site`.
+One file, so that it is there whole or not at all; plain Parquet, so that any tool can look into it; `table`
+says which table a row is of. A window of a small system has sixty sites, and what is kept of it is read ten
+thousand times: bytes are split by their place before they are compressed (most of a number's are 0), whole
+numbers are integers, a column that is 0 everywhere is left out, and so is one that is equal to another (the
+weights of requests that were not sampled; `flowdiff.same` says to which).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyze.profile.names import (
-    NO_CALLER,
-    Child,
-    Names,
-    OperationName,
-    PathName,
-    SiteKind,
-    SiteName,
-)
-from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, Profile, Slot
+from analyze.population import FoldedNames
+from analyze.profile.name_columns import NameColumns, name_columns, names_of
+from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, Slot
+from analyze.profile.votes import Votes
+from analyze.stats.histograms import N_BINS
 
-STORED_VERSION: Final = 1
+STORED_VERSION: Final = 3
 """Of this file's form."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_SLOTS: Final = b"flowdiff.slots"
 META_ROWS: Final = b"flowdiff.rows"
+META_SAME: Final = b"flowdiff.same"
+META_FOLDED: Final = b"flowdiff.folded"
 
-_NAME_TABLES: Final = ("operations", "sites", "paths", "shapes", "roots", "errors")
-_NAMES: Final = "names"
 _ZSTD_LEVEL: Final = 3
+_TEXTS: Final = ("component", "point", "callee")
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "operations": _TEXTS,
+    "sites": ("caller", "operation", "kind"),
+    "paths": ("above", "site"),
+    "children": ("shape", "operation", "calls", "awaited"),
+    "roots": ("point",),
+    "errors": ("point",),
+}
+"""Table of names -> its columns."""
+_COLUMNS: Final = {
+    **_NAMES,
+    "places": ("measure", "site", "shape", "slot", "rows"),
+    **{name: tuple(schema.names) for name, schema in SCHEMAS.items()},
+    "votes": ("bin", "n", "w", "w2"),
+}
+"""Tables of the file. Votes are in runs: `rows` of them are of a place each."""
+_VALUES: Final = tuple(dict.fromkeys(value for _, values in TABLES.values() for value in values))
+_PAGE: Final = 1 << 26
+"""Bytes of a dictionary of names: all of it."""
+
+_TYPES: Final[dict[str, type]] = {
+    field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
+} | {"rows": np.int64}
+
+Column = npt.NDArray[Any]
 
 
-def _columns() -> dict[str, pa.DataType]:
-    """Every column of the file, in the order in which tables bring them; integers become int32."""
-    found: dict[str, pa.DataType] = {"table": pa.string()}
-    for schema in SCHEMAS.values():
-        for field in schema:
-            found.setdefault(field.name, pa.float64() if pa.types.is_floating(field.type) else pa.int32())
-    return {**found, "name": pa.string()}
+class Stored(NamedTuple):
+    """What a file holds: sound, and not yet in the forms of a profile."""
 
-
-_SCHEMA: Final = pa.schema([pa.field(name, type_) for name, type_ in _columns().items()])
+    names: NameColumns
+    slots: tuple[Slot, ...]
+    votes: Votes
+    tables: Mapping[str, Mapping[str, Column]]
+    """Every other table -> column -> [rows], keys as integers, values as doubles."""
+    folded: tuple[FoldedNames, ...]
+    """What is joined with it has to be folded so, too: `analyze.profile.folded_names`."""
 
 
 def version() -> str:
@@ -56,27 +80,128 @@ def version() -> str:
 
 def encode(profile: Profile) -> bytes:
     """Parquet bytes; the same profile always gives the same bytes. O(rows)."""
-    groups = [(_NAMES, _name_rows(profile.names)), *profile.tables().items()]
+    stored = stored_of(profile)
+    votes = stored.votes
+    n, w, w2 = votes.weights
+    tables: dict[str, Mapping[str, Any]] = {
+        **_name_tables(stored.names),
+        "places": {
+            **dict(zip(("measure", "site", "shape", "slot"), votes.keys, strict=True)),
+            "rows": votes.n_rows,
+        },
+        "votes": {"bin": votes.bin, "n": n, "w": w, "w2": w2},
+        **stored.tables,
+    }
+    rows = {name: len(next(iter(columns.values()))) for name, columns in tables.items()}
+    columns: dict[str, pa.Array] = {
+        "table": pa.DictionaryArray.from_arrays(
+            pa.array(np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values()))), list(rows)
+        )
+    }
+    for name in _TEXTS:
+        columns[name] = pa.concat_arrays(
+            [tables[t][name] if name in tables[t] else pa.repeat("", n) for t, n in rows.items()]
+        )
+    numbers = {
+        name: np.concatenate([tables[t].get(name, np.zeros(n)) for t, n in rows.items()])
+        for name in dict.fromkeys(name for of in _COLUMNS.values() for name in of)
+        if name not in _TEXTS
+    }
+    same = _equal_columns(tables)
+    columns |= {
+        name: pa.array(_narrowed(value))
+        for name, value in numbers.items()
+        if name not in same and value.any()
+    }
+    table = pa.table(
+        list(columns.values()),
+        pa.schema([pa.field(name, c.type, nullable=False) for name, c in columns.items()]),
+    )
+    texts = ["table", *_TEXTS]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        _SCHEMA,
+        table.schema,
         compression="zstd",
         compression_level=_ZSTD_LEVEL,
+        use_dictionary=texts,
+        column_encoding={name: "BYTE_STREAM_SPLIT" for name in columns if name not in texts},
+        dictionary_pagesize_limit=_PAGE,
         write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
-        for name, table in groups:
-            writer.write_table(_widened(name, table), row_group_size=max(1, table.num_rows))
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
         writer.add_key_value_metadata(
             {
                 META_VERSION: version().encode(),
                 META_SLOTS: json.dumps([[s.sample, s.start_ns, s.end_ns] for s in profile.slots]).encode(),
-                META_ROWS: json.dumps({name: table.num_rows for name, table in groups}).encode(),
+                META_ROWS: json.dumps(rows | {"shape": len(profile.names.shapes)}).encode(),
+                META_SAME: json.dumps(same).encode(),
+                META_FOLDED: json.dumps(profile.folded).encode(),
             }
         )
     return bytes(sink.getvalue())
+
+
+def _name_tables(names: NameColumns) -> dict[str, dict[str, Column | pa.StringArray]]:
+    return {
+        "operations": {"component": names.component, "point": names.point, "callee": names.callee},
+        "sites": {"caller": names.caller, "operation": names.operation, "kind": names.kind},
+        "paths": {"above": names.above, "site": names.path_site},
+        "children": {
+            "shape": names.shape,
+            "operation": names.child,
+            "calls": names.calls,
+            "awaited": names.awaited,
+        },
+        "roots": {"point": names.roots},
+        "errors": {"point": names.errors},
+    }
+
+
+def _equal_columns(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Columns of values that are those of another wherever they are, and of which."""
+    same: dict[str, str] = {}
+    for at, name in enumerate(_VALUES):
+        users = [columns for columns in tables.values() if name in columns]
+        for other in _VALUES[:at]:
+            if other not in same and all(
+                other in columns and np.array_equal(columns[other], columns[name]) for columns in users
+            ):
+                same[name] = other
+                break
+    return same
+
+
+def _narrowed(value: Column) -> Column:
+    """Integers, of four bytes where they fit, where all are whole."""
+    if value.dtype.kind == "f" and not (np.isfinite(value).all() and (np.rint(value) == value).all()):
+        return value
+    most = np.abs(value).max(initial=0)
+    if most >= 2**62:
+        return value
+    return value.astype(np.int32 if most < 2**31 else np.int64)
+
+
+def stored_of(profile: Profile) -> Stored:
+    """A profile in columns."""
+    tables = {
+        name: {key: table[key].to_numpy() for key in table.column_names}
+        for name, table in profile.tables().items()
+    }
+    votes = Votes.of(tables.pop("votes"))
+    return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded)
+
+
+def profile_of_stored(stored: Stored) -> Profile:
+    """The profile of some columns."""
+    tables = {
+        name: pa.table([pa.array(columns[key]) for key in SCHEMAS[name].names], schema=SCHEMAS[name])
+        for name, columns in stored.tables.items()
+    }
+    votes = stored.votes.table()
+    return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 
 def decode(data: pa.Buffer | bytes) -> Profile | None:
@@ -84,110 +209,103 @@ def decode(data: pa.Buffer | bytes) -> Profile | None:
 
     Every number is held against the names it stands for, so that a profile that is given can be worked with.
     """
+    stored = stored_tables(data)
+    return None if stored is None else profile_of_stored(stored)
+
+
+def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
+    """What a file holds, in columns; None as in `decode`. O(rows), no object a name."""
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=_TEXTS)
         told = file.metadata.metadata or {}
         if told.get(META_VERSION, b"").decode() != version():
             return None
-        rows = json.loads(told[META_ROWS])
+        rows: dict[str, int] = json.loads(told[META_ROWS])
+        same: dict[str, str] = json.loads(told[META_SAME])
         slots = tuple(Slot(int(a), int(b), int(c)) for a, b, c in json.loads(told[META_SLOTS]))
-        tables: dict[str, pa.Table] = {}
-        group = 0
-        for name in (_NAMES, *SCHEMAS):
-            columns = ["table", "name"] if name == _NAMES else SCHEMAS[name].names
-            if rows[name]:
-                table = file.read_row_group(group, columns=columns, use_threads=False)
-                group += 1
-            else:
-                table = pa.schema([_SCHEMA.field(column) for column in columns]).empty_table()
-            if table.num_rows != rows[name]:
-                return None
-            tables[name] = table
-        names = _names_of(tables.pop(_NAMES))
-        cast = {name: table.cast(SCHEMAS[name]).combine_chunks() for name, table in tables.items()}
-        profile = Profile(names, slots, **cast)
-    except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError):
+        folded = tuple(
+            FoldedNames(component, int(level), int(left), (str(a), str(b)))
+            for component, level, left, (a, b) in json.loads(told[META_FOLDED])
+            if component is None or isinstance(component, str)
+        )
+        table = file.read(
+            [name for name in file.schema_arrow.names if name != "table"], use_threads=False
+        ).combine_chunks()
+        if table.num_rows != sum(rows[name] for name in _COLUMNS) or any(c.null_count for c in table.columns):
+            return None
+        texts = {name: table[name].combine_chunks() for name in _TEXTS}
+        numbers = {name: table[name].to_numpy() for name in table.column_names if name not in texts}
+        found: dict[str, dict[str, Any]] = {}
+        first = 0
+        for name, columns in _COLUMNS.items():
+            past = first + rows[name]
+            found[name] = {
+                key: texts[key][first:past].cast(pa.string())
+                if key in texts
+                else _typed(name, key, numbers.get(same.get(key, key)), first, past)
+                for key in columns
+            }
+            first = past
+        stored = Stored(
+            _names(found, rows["shape"]),
+            slots,
+            _votes(found["places"], found["votes"], weighted=bool({"w", "w2"} - same.keys())),
+            {name: found[name] for name in SCHEMAS if name != "votes"},
+            folded,
+        )
+        return stored if _is_sound(stored) else None
+    except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError, AttributeError):
         return None
-    return profile if _is_sound(profile) else None
 
 
-def _widened(name: str, table: pa.Table) -> pa.Table:
-    """A table in the columns of the file."""
-    n = table.num_rows
-    columns = []
-    for field in _SCHEMA:
-        if field.name == "table" and name != _NAMES:
-            columns.append(pa.repeat(pa.scalar(name), n))
-        elif field.name in table.column_names:
-            columns.append(table[field.name].cast(field.type))
-        else:
-            columns.append(pa.nulls(n, field.type))
-    return pa.table(columns, schema=_SCHEMA)
+def _votes(places: Mapping[str, Any], rows: Mapping[str, Any], *, weighted: bool) -> Votes:
+    keys = tuple(places[name] for name in ("measure", "site", "shape", "slot"))
+    sums = ("n", "w", "w2") if weighted else ("n",)
+    return Votes(keys, places["rows"], rows["bin"], tuple(rows[name] for name in sums))
 
 
-def _name_rows(names: Names) -> pa.Table:
-    """Names as JSON, in their order: row `k` of a table is what the number `k` stands for."""
-    tables: list[str] = []
-    texts: list[str] = []
-    for table in _NAME_TABLES:
-        told: Sequence[Any] = getattr(names, table)
-        tables += [table] * len(told)
-        texts += [json.dumps(name, ensure_ascii=False, separators=(",", ":")) for name in told]
-    return pa.table({"table": pa.array(tables, pa.string()), "name": pa.array(texts, pa.string())})
+def _typed(table: str, name: str, column: Column | None, first: int, past: int) -> Column:
+    to = np.dtype(np.int64 if table in _NAMES else _TYPES[name])
+    if column is None:
+        return np.zeros(past - first, to)
+    found = column[first:past]
+    return found if table == "votes" and found.dtype.kind == to.kind else found.astype(to)
 
 
-_READ: Final[dict[str, Callable[[Any], Any]]] = {
-    "operations": lambda told: OperationName(*map(str, told)),
-    "sites": lambda told: SiteName(int(told[0]), int(told[1]), SiteKind(told[2])),
-    "paths": lambda told: PathName(*map(int, told)),
-    "shapes": lambda told: tuple(Child(int(a), int(n), bool(awaited)) for a, n, awaited in told),
-    "roots": str,
-    "errors": str,
-}
+def _names(tables: Mapping[str, Mapping[str, Any]], n_shapes: int) -> NameColumns:
+    operations, sites, paths, children = (
+        tables[name] for name in ("operations", "sites", "paths", "children")
+    )
+    return NameColumns(
+        **operations,
+        **sites,
+        above=paths["above"],
+        path_site=paths["site"],
+        n_shapes=n_shapes,
+        shape=children["shape"],
+        child=children["operation"],
+        calls=children["calls"],
+        awaited=children["awaited"],
+        roots=tables["roots"]["point"],
+        errors=tables["errors"]["point"],
+    )
 
 
-def _names_of(rows: pa.Table) -> Names:
-    tables = rows["table"].to_pylist()
-    told = json.loads(f"[{','.join(rows['name'].to_pylist())}]")
-    found: dict[str, list[Any]] = {table: [] for table in _NAME_TABLES}
-    for table, name in zip(tables, told, strict=True):
-        found[table].append(_READ[table](name))
-    made: dict[str, Any] = {table: tuple(names) for table, names in found.items()}
-    return Names(**made)
-
-
-def _is_sound(profile: Profile) -> bool:
-    """Whether every number stands for a name or a slot."""
-    names = profile.names
-    n_operations, n_sites = len(names.operations), len(names.sites)
-    references = [
-        (n_operations, [number for site in names.sites for number in (site.caller, site.operation)]),
-        (n_sites, [path.site for path in names.paths]),
-        (n_operations, [child.operation for shape in names.shapes for child in shape]),
-    ]
-    if not all(NO_CALLER <= number < n for n, numbers in references for number in numbers):
-        return False
-    if not all(NO_CALLER <= path.above < at for at, path in enumerate(names.paths)):
-        return False
-    many = {
-        "site": n_sites,
-        "path": len(names.paths),
-        "shape": len(names.shapes),
-        "root": len(names.roots),
-        "error": len(names.errors),
-        "slot": len(profile.slots),
-    }
-    for table in profile.tables().values():
-        if any(column.null_count for column in table.columns):
-            return False
-        for key in set(table.column_names) & many.keys():
-            codes = table[key].to_numpy()
-            if len(codes) and (codes.min() < 0 or codes.max() >= many[key]):
-                return False
-        if any(
-            not np.isfinite(table[field.name].to_numpy()).all()
-            for field in table.schema
-            if pa.types.is_floating(field.type)
-        ):
-            return False
-    return True
+def _is_sound(stored: Stored) -> bool:
+    """Whether every number stands for a name or a slot, and every run of votes has its rows."""
+    many = stored.names.many | {"slot": len(stored.slots), "bin": N_BINS}
+    votes = stored.votes
+    runs = dict(zip(("measure", "site", "shape", "slot"), votes.keys, strict=True))
+    rows = {"bin": votes.bin, **{str(at): column for at, column in enumerate(votes.sums)}}
+    return (
+        stored.names.are_sound()
+        and bool((votes.n_rows > 0).all())
+        and int(votes.n_rows.sum()) == len(votes.bin)
+        and all(
+            np.isfinite(column).all()
+            if column.dtype.kind == "f"
+            else key not in many or not len(column) or (column.min() >= 0 and column.max() < many[key])
+            for columns in (runs, rows, *stored.tables.values())
+            for key, column in columns.items()
+        )
+    )

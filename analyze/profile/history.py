@@ -1,6 +1,6 @@
 """A history cut into blocks: each is one noise sample, as long as what is compared where that leaves enough.
 
-What a system does on its own shows between blocks (ALGORITHMS L.5). How far two means differ by chance
+What a system does on its own shows between blocks. How far two means differ by chance
 depends on how long each was watched, so a block should be as long as the shortest sample; where that leaves
 too few blocks to estimate a spread from, blocks are shorter, down to a window; where it leaves more than
 there are codes for samples, they are longer. Cuts lie on the bounds of windows, by which statistics are kept.
@@ -17,7 +17,8 @@ import numpy as np
 
 from analyze.load import load_population, sample_of
 from analyze.population import Population
-from analyze.profile.stored import SampleProfiles, Tally, Watch, sample_profile
+from analyze.profile.numbering import RunNames
+from analyze.profile.stored import ProfileTally, SampleProfiles, Watch, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -178,8 +179,8 @@ Named = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 
 MOST_HISTORY: Final = 50_000
 """Requests of a history that are read as such: one second of refining. Refined together with the samples
-they are told apart by them even where a window has few requests; windows of more decide alike by themselves
-(0 of 99,000 local shapes moved at 580 requests a window, 0.3 % at 130)."""
+they are distinguished by them even where a window has few requests; windows of more decide alike by
+themselves (0 of 99,000 local shapes moved at 580 requests a window, 0.3 % at 130)."""
 MOST_REQUESTS: Final = 2_000_000
 """Requests of the samples that are read as such: at 30 nodes about 8 GB of refined matrices and their
 source."""
@@ -209,12 +210,13 @@ def read_samples(
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
         told = "compared from the statistics of their windows: there are no examples and no explanations"
-        both = _statistics(compared, refine, watch, with_silent=True)
+        run = RunNames()
+        both = _statistics(compared, refine, watch, run, added=False)
         both = replace(both, notes=(*both.notes, f"The samples were {told}."))
-        return Read(both, _statistics(history, refine, watch) if history else None)
+        return Read(both, _statistics(history, refine, watch, run, added=True) if history else None)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
-        population = load_population(compared, refine).population
-        past = _statistics(history, refine, watch)
+        past = _statistics(history, refine, watch, RunNames(), added=True)
+        population = load_population(compared, refine, folded=past.profile.folded).population
         return Read(replace(population, notes=(*population.notes, *past.notes)), past)
     loaded = load_population(compared, refine, history=history)
     return Read(loaded.population, loaded.history)
@@ -231,15 +233,22 @@ def n_flows(samples: Named) -> int:
 
 
 def _statistics(
-    samples: Named, refine: RefineSettings, watch: Watch | None, *, with_silent: bool = False
+    samples: Named, refine: RefineSettings, watch: Watch | None, run: RunNames, *, added: bool
 ) -> SampleProfiles:
-    tally = Tally()
-    profile = sample_profile(
-        [parts for _, parts in samples], refine, tally=tally, watch=watch, with_silent=with_silent
+    """Statistics of samples that are compared, or of blocks of a history, which are added up as they come."""
+    tally = ProfileTally()
+    found = gathered(
+        [parts for _, parts in samples],
+        refine,
+        run,
+        tally=tally,
+        watch=watch,
+        with_silent=not added,
+        added=added,
     )
     notes = tuple(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."
         for reason in tally.refusals
     )
     told = tuple(sample_of(name, parts) for name, parts in samples)
-    return SampleProfiles(told, profile, samples[0][1][0].window_ns, notes)
+    return SampleProfiles(told, found.profile(refine.max_names), samples[0][1][0].window_ns, notes, found)

@@ -1,4 +1,4 @@
-"""Names of sites: operations, calls of one operation by another, calling paths and local shapes (L.1, L.3).
+"""Names of sites: operations, calls of one operation by another, calling paths and local shapes.
 
 A `NameBook` numbers them while graphs are read; what is kept is a `Names`, plain tuples that can be stored,
 compared and joined with those of another profile.
@@ -13,15 +13,13 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Graph
-
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import I8
 
 NO_CALLER: Final = -1
 MOST_DEPTH: Final = 32
-"""Deeper calls are told apart by their operation only (L.1)."""
+"""Deeper calls are distinguished by their operation only."""
 
 
 class OperationName(NamedTuple):
@@ -150,9 +148,12 @@ class NameBook:
         return number
 
     def _shape(self, children: tuple[tuple[int, bool], ...]) -> int:
+        return self._counted([(child, 1) for child in children])
+
+    def _counted(self, children: Sequence[tuple[tuple[int, bool], int]]) -> int:
         counts: dict[tuple[int, bool], int] = {}
-        for child in children:
-            counts[child] = counts.get(child, 0) + 1
+        for child, n in children:
+            counts[child] = counts.get(child, 0) + n
         shape = tuple(
             sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
         )
@@ -213,8 +214,8 @@ class NameBook:
             paths.append(self.path(above, sites[name.site]))
         shapes = []
         for shape in other.shapes:
-            children = tuple(sorted(child._replace(operation=operations[child.operation]) for child in shape))
-            shapes.append(self.shapes.setdefault(children, len(self.shapes)))
+            children = [((operations[child.operation], child.awaited), child.calls) for child in shape]
+            shapes.append(self._counted(children))
         return Recoding(
             site=np.array(sites, dtype=np.int64),
             path=np.array(paths, dtype=np.int64),

@@ -1,21 +1,28 @@
 """Profiles: what the sites of many requests did, as sums and histograms that can be added up.
 
 A profile holds no request. It is cut into *slots* of time (windows, or blocks of one), so that what the
-system does on its own can be told from a change; profiles of different windows can be joined. Everything
-that is tested at sites is tested on profiles, whether they were made of the requests at hand or read from
-a lake's `stats/`.
+system does on its own can be distinguished from a change; profiles of different windows can be joined.
+Everything that is tested at sites is tested on profiles, whether they were made of the requests at hand or
+read from a lake's `stats/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from analyze.population import FoldedNames
+from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.names import NameBook, Names
 from analyze.stats.sums import keyed_sums
+
+if TYPE_CHECKING:
+    from analyze.profile.votes import Votes
 
 PROFILE_VERSION: Final = 6
 """Of the meaning of a stored profile; another one is made anew."""
@@ -67,6 +74,16 @@ SCHEMAS: Final = {
 """Schema of each table of a profile, rows sorted by the key columns, each key once."""
 
 
+class Watched(NamedTuple):
+    """A stretch of time that was added to others, and what it held."""
+
+    start_ns: int
+    end_ns: int
+    n: float = 0.0
+    w: float = 0.0
+    """Requests, and their weight."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A stretch of time of one sample."""
@@ -75,10 +92,14 @@ class Slot:
     start_ns: int
     end_ns: int
     """Half open."""
+    watched: tuple[Watched, ...] = ()
+    """Windows that were added up in it; none: it is one."""
 
     @property
     def seconds(self) -> float:
         """Its length."""
+        if self.watched:
+            return sum(one.end_ns - one.start_ns for one in self.watched) / 1e9
         return (self.end_ns - self.start_ns) / 1e9
 
 
@@ -94,10 +115,21 @@ class Profile:
     account: pa.Table
     responses: pa.Table
     origins: pa.Table
+    folded: tuple[FoldedNames, ...] = ()
+    """Names that were too many, as they were folded."""
+    runs: Votes | None = None
+    """Votes that are too many for a table; `votes` is empty then."""
 
     def tables(self) -> dict[str, pa.Table]:
-        """The tables by name."""
-        return {name: getattr(self, name) for name in SCHEMAS}
+        """The tables by name; of votes in runs their table."""
+        found = {name: getattr(self, name) for name in SCHEMAS}
+        return found if self.runs is None else found | {"votes": self.runs.ordered().table()}
+
+    def votes_at(self, site: int) -> pa.Table:
+        """Votes at a site."""
+        if self.runs is not None:
+            return self.runs.of_sites(np.arange(len(self.names.sites)) == site).ordered().table()
+        return self.votes.filter(pc.equal(self.votes["site"], site))
 
 
 def empty_profile(slot: Slot) -> Profile:
@@ -118,13 +150,19 @@ def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     return pa.table(arrays, schema=SCHEMAS[name])
 
 
-def joined(profiles: Sequence[Profile]) -> Profile:
-    """One profile of several, the slots of each after those of the one before. O(rows log rows)."""
+def joined(profiles: Sequence[Profile], most_names: int | None = None) -> Profile:
+    """One profile of several, the slots of each after those of the one before. O(rows log rows).
+
+    Names that are folded in one of them are folded in all; most_names: and those that are too many together,
+    of which a request that has two counts twice.
+    """
+    before = [fold for profile in profiles for fold in profile.folded]
+    folding = folding_of([profile.names for profile in profiles], before, most_names)
     book = NameBook()
     slots: list[Slot] = []
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
     for profile in profiles:
-        codes = book.taken_in(profile.names)._asdict()
+        codes = book.taken_in(folded(profile.names, profile.folded, folding))._asdict()
         for name, table in profile.tables().items():
             for key in SCHEMAS[name].names:
                 place = table.column_names.index(key)
@@ -138,5 +176,8 @@ def joined(profiles: Sequence[Profile]) -> Profile:
             parts[name].append(table)
         slots += profile.slots
     return Profile(
-        book.names(), tuple(slots), **{name: summed(name, tables) for name, tables in parts.items()}
+        book.names(),
+        tuple(slots),
+        **{name: summed(name, tables) for name, tables in parts.items()},
+        folded=folding.folds,
     )

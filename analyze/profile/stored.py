@@ -6,10 +6,11 @@ can be read is read, whoever asks; what had to be made is kept if the lake can b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,24 +18,28 @@ import pyarrow as pa
 from analyze.load import load_population
 from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
 from analyze.profile.build import Profiled, profile_of
-from analyze.profile.encoding import decode, encode, version
-from analyze.profile.profile import Profile, Slot, empty_profile, joined
+from analyze.profile.encoding import Stored, encode, profile_of_stored, stored_of, stored_tables, version
+from analyze.profile.gathering import Gathered, Gathering
+from analyze.profile.numbering import RunNames
+from analyze.profile.profile import Profile, Slot, Watched
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, parts_of
 from analyze.stats.silences import Traffic
 from analyze.stats.sums import totals
 from schemas.errors import PeriodError
 from schemas.windows import Window
-from stitch.lake.abreast import ahead
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
-from stitch.lake.store import Store
+from stitch.lake.store import Store, ahead
+
+MOST_SLOTS: Final = 120
+"""Slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
 
 Watch = Callable[[int, int], None]
 """Called with (windows done, windows in all)."""
 
 
 @dataclass(slots=True)
-class Tally:
+class ProfileTally:
     """What was read and made on the way to some profiles."""
 
     read: int = 0
@@ -51,53 +56,75 @@ def sample_profile(
     samples: Sequence[LakePeriods],
     settings: RefineSettings,
     *,
-    tally: Tally | None = None,
+    tally: ProfileTally | None = None,
     watch: Watch | None = None,
     with_silent: bool = False,
 ) -> Profile:
-    """One profile of several samples: a slot a window (or the part of it that a period has), in time order.
+    """One profile of several samples, see `gathered`."""
+    return gathered(samples, settings, RunNames(), tally=tally, watch=watch, with_silent=with_silent).profile(
+        settings.max_names
+    )
 
-    Slot.sample is the sample's place in `samples`. Whole windows without a filter come from `stats/`; the
-    others are made of their requests, and not kept. What a filter leaves nothing of has no slot, unless
-    with_silent: then windows that were recorded and hold nothing have empty ones. Raises LakeError where
-    flows cannot be read, PeriodError where no sample has a request.
+
+def gathered(
+    samples: Sequence[LakePeriods],
+    settings: RefineSettings,
+    run: RunNames,
+    *,
+    tally: ProfileTally | None = None,
+    watch: Watch | None = None,
+    with_silent: bool = False,
+    added: bool = False,
+) -> Gathered:
+    """Slots of several samples: a window each (or the part of it that a period has), in time order.
+
+    Slot.sample is the sample's place in `samples`. Of more than MOST_SLOTS windows of a sample neighbours are
+    added up; `added`: a sample is one slot, and has no account. Whole windows without a filter come from
+    `stats/`; the others are made of their requests, and not kept. What a filter leaves nothing of has no
+    slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. Raises
+    LakeError where flows cannot be read, PeriodError where no sample has a request.
     """
-    told = Tally() if tally is None else tally
+    told = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
     wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
-    found: list[list[Profile]] = [[] for _ in parts]
+    many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
+    found: list[list[Slot]] = [[] for _ in parts]
+    gathering = Gathering(run, keep_account=not added)
     kept = _kept_ahead([here for _, here in wanted], settings)
+    block = None
     for done, ((at, here), data) in enumerate(zip(wanted, kept, strict=True)):
         if watch is not None:
             watch(done, len(wanted))
-        if _is_whole(here):
-            profile = _kept_or_made(data, here, settings, told)
-        else:
-            told.made += 1
-            profile = _made(here, Slot(0, here.period.start_ns, here.period.end_ns), settings)
-        if profile is not None:
-            found[at].append(profile)
+        sample = parts[at][0]
+        n = 1 if added else min(many[sample], MOST_SLOTS)
+        if block != (block := (sample, seen[sample] * n // many[sample])):
+            gathering.close()
+        seen[sample] += 1
+        stored = (
+            _kept_or_made(data, here, settings, told)
+            if _is_whole(here)
+            else _piece_made(here, settings, told)
+        )
+        if stored is not None:
+            found[at] += stored.slots
+            gathering.add(stored, at, sample)
+    gathering.close()
     if watch is not None:
         watch(len(wanted), len(wanted))
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
-    if with_silent:
-        found = [_with_silent(part, profiles) for (_, part), profiles in zip(parts, found, strict=True)]
-    return joined(
-        [
-            replace(profile, slots=tuple(replace(slot, sample=place) for slot in profile.slots))
-            for (place, _), profiles in zip(parts, found, strict=True)
-            for profile in profiles
-        ]
-    )
+    for at, (sample, part) in enumerate(parts) if with_silent else ():
+        for slot in _silent(part, found[at]):
+            gathering.add_silent(at, replace(slot, sample=sample))
+    return gathering.gathered()
 
 
-def _with_silent(part: LakePeriod, profiles: Sequence[Profile]) -> list[Profile]:
-    """Profiles of a slot each, ascending, and empty ones of whole windows in which a recording went on."""
-    there = {profile.slots[0].start_ns: profile for profile in profiles}
+def _silent(part: LakePeriod, slots: Sequence[Slot]) -> Iterator[Slot]:
+    """Whole windows in which a recording went on beside those that hold requests, ascending."""
+    there = {slot.start_ns for slot in slots}
     length, bounds = part.window_ns, (part.period.start_ns, part.period.end_ns)
     for one in part.recorded:
-        mine = [slot for slot in (p.slots[0] for p in profiles) if one.start_ns <= slot.start_ns < one.end_ns]
+        mine = [slot for slot in slots if one.start_ns <= slot.start_ns < one.end_ns]
         if not mine:
             continue
         first = mine[0].start_ns if one.before_ns is None else bounds[0]
@@ -105,15 +132,15 @@ def _with_silent(part: LakePeriod, profiles: Sequence[Profile]) -> list[Profile]
         for start in range(first - first % length, last, length):
             slot = Slot(0, max(start, bounds[0]), min(start + length, bounds[1]))
             if slot.start_ns not in there and first <= slot.start_ns and slot.end_ns <= last:
-                there[slot.start_ns] = empty_profile(slot)
-    return [there[start] for start in sorted(there)]
+                there.add(slot.start_ns)
+                yield slot
 
 
 def keep_profiles(
     periods: Sequence[LakePeriod],
     settings: RefineSettings,
     *,
-    tally: Tally,
+    tally: ProfileTally,
     watch: Callable[[int, int], None],
 ) -> None:
     """See to it that the profile of every window that the periods touch is kept, one after the other.
@@ -165,27 +192,38 @@ def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> L
     )
 
 
-def window_profile(here: LakePeriod, settings: RefineSettings, tally: Tally | None = None) -> Profile | None:
+def window_profile(
+    here: LakePeriod, settings: RefineSettings, tally: ProfileTally | None = None
+) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
-    told = Tally() if tally is None else tally
-    return _kept_or_made(_read(here, settings), here, settings, told)
+    told = ProfileTally() if tally is None else tally
+    stored = _kept_or_made(_read(here, settings), here, settings, told)
+    return None if stored is None else profile_of_stored(stored)
 
 
 def _kept_or_made(
-    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, told: Tally
-) -> Profile | None:
+    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, told: ProfileTally
+) -> Stored | None:
     """The profile of a whole window from what is kept, if that is one; else made, and kept."""
     (window,) = here.windows
     slot = Slot(0, window.start_ns, window.end_ns)
-    profile = None if data is None else decode(data)
-    if profile is not None and profile.slots == (slot,):
+    stored = None if data is None else stored_tables(data)
+    if stored is not None and stored.slots == (slot,):
         told.read += 1
-        return profile
+        return stored
     told.made += 1
     profile = _made(here, slot, settings)
-    if profile is not None:
-        _keep(here.store, key_of(here, window, settings), encode(profile), told)
-    return profile
+    if profile is None:
+        return None
+    _keep(here.store, key_of(here, window, settings), encode(profile), told)
+    return stored_of(profile)
+
+
+def _piece_made(here: LakePeriod, settings: RefineSettings, told: ProfileTally) -> Stored | None:
+    """The profile of a part of a window, or of what a filter leaves of it."""
+    told.made += 1
+    profile = _made(here, Slot(0, here.period.start_ns, here.period.end_ns), settings)
+    return None if profile is None else stored_of(profile)
 
 
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
@@ -203,7 +241,7 @@ def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | N
     return profile_of(loaded.population, [slot]).profile
 
 
-def _keep(store: Store, key: StatsKey, data: bytes, told: Tally) -> None:
+def _keep(store: Store, key: StatsKey, data: bytes, told: ProfileTally) -> None:
     """Write it if that is possible: a lake that may only be read is compared all the same."""
     try:
         put_stats(store, key, data)
@@ -236,6 +274,8 @@ class SampleProfiles:
     """Length of the lake's windows."""
     notes: tuple[str, ...] = ()
     """What a reader should know of how it was made."""
+    gathered: Gathered | None = None
+    """What was read, where names were numbered by a run."""
 
     @property
     def kept_slots(self) -> tuple[Slot, ...] | None:
@@ -246,7 +286,12 @@ class SampleProfiles:
     def population(self) -> Population:
         """A population of the samples that holds no request: for what looks for examples, and finds none."""
         return Population(
-            categories=(), excluded={}, notes=self.notes, samples=self.samples, window_ns=self.window_ns
+            categories=(),
+            excluded={},
+            notes=self.notes,
+            samples=self.samples,
+            window_ns=self.window_ns,
+            folded=self.profile.folded,
         )
 
     def profiled(self, _: Sequence[Slot], __: float | None = None) -> Profiled:
@@ -308,6 +353,16 @@ class Profilable(Protocol):
         ...
 
 
+def beside(one: Profilable, other: Profilable) -> Profile | None:
+    """The profile of two that were numbered by one run, `one` first; None where they were not."""
+    if not isinstance(one, SampleProfiles) or not isinstance(other, SampleProfiles):
+        return None
+    first, second = one.gathered, other.gathered
+    if first is None or second is None or first.run is not second.run:
+        return None
+    return first.beside(second).profile() if not (first.folded or second.folded) else None
+
+
 def profilable(samples: Population | SampleProfiles) -> Profilable:
     """Give samples as what a profile is made of."""
     return RequestsAtHand(samples) if isinstance(samples, Population) else samples
@@ -317,19 +372,21 @@ def slot_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:
     """Slots of a sample that hold a request, as stretches in which requests began. O(rows)."""
     table = profile.responses
     slot = table["slot"].to_numpy()
-    n = totals(slot, table["n"].to_numpy(), len(profile.slots))
-    mine = [
-        (one.start_ns, one.end_ns, at)
+    n, w = (totals(slot, table[column].to_numpy(), len(profile.slots)) for column in ("n", "w"))
+    windows = [
+        window
         for at, one in enumerate(profile.slots)
-        if one.sample == sample and n[at] > 0
+        if one.sample == sample
+        for window in one.watched or (Watched(one.start_ns, one.end_ns, float(n[at]), float(w[at])),)
+        if window.n > 0
     ]
-    bounds = np.array(sorted(mine), dtype=np.int64).reshape(-1, 3)
-    used = np.isin(slot, bounds[:, 2])
+    bounds = np.array(sorted(windows), dtype=np.float64).reshape(-1, 4)
+    starts, ends = np.array([window[:2] for window in sorted(windows)], dtype=np.int64).reshape(-1, 2).T
     return Traffic(
-        bounds[:, 0],
-        bounds[:, 1],
-        float(n[bounds[:, 2]].sum()),
-        float(table["w"].to_numpy()[used].sum()),
+        starts,
+        ends,
+        float(bounds[:, 2].sum()),
+        float(bounds[:, 3].sum()),
         named.ranges or ((named.start_ns, named.end_ns),),
         named.recorded,
     )

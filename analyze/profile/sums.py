@@ -13,9 +13,7 @@ import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS, TABLES
 from analyze.stats.sums import keyed_sums, numbered, totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I8
 
 _PENDING: Final = 1 << 20
 """Rows that are added up at a time: 8 MB of keys."""
@@ -43,9 +41,9 @@ class _Part(NamedTuple):
 class RowSums:
     """Rows of one table. A *place* is the key without slot and bin. Memory: distinct keys.
 
-    Places are numbered as they are told, equal ones too; when rows are added up they are numbered anew, in
-    their order. What was added up lies apart until there is much of it: most categories have places of their
-    own, and to go through everything for each million of rows would take a multiple.
+    Places are numbered as they are reported, equal ones too; when rows are added up they are numbered anew,
+    in their order. What was added up lies apart until there is much of it: most categories have places of
+    their own, and to go through everything for each million of rows would take a multiple.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Times of the units of a category: own time, duration, how much ran side by side, the critical part (L.1).
+"""Times of the units of a category: own time, duration, how much ran side by side, the critical part.
 
 All are [units, requests] matrices, by columns of the category's node matrix; no loop over requests.
 """
@@ -9,19 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population
 from analyze.profile.call_sites import GraphSites, graph_sites
 from analyze.profile.names import NameBook, Names
 from analyze.profile.sums import Grouped
+from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
-
 
 _AT_ONCE = 1 << 16
 """Cells that are worked on in one go: they stay in a core's second-level cache."""

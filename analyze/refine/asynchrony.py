@@ -1,4 +1,4 @@
-"""Find asynchronous children by consensus over all samples (A.6 S7), and what was awaited below them.
+"""Find asynchronous children by consensus over all samples, and what was awaited below them.
 
 A child that outlives its parent was left behind by it: nobody joins it, and its subtree is deferred. What the
 parent demonstrably waited for stays: a span below the child that is over before the parent's next own event
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from analyze.refine.sibling_order import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from schemas.arrays import B1, F8, I8
-from stitch.graph.labels import is_made_up
+from stitch.graph.placed import is_made_up
 
 Place = tuple[Operation, ...]
 """Operations that a question is about: (parent, child), or (parent, child, span below the child)."""
@@ -243,6 +244,10 @@ def _early(tree: SpanTree, below: list[tuple[int, int]]) -> Callable[[I8, I8], B
     return is_early
 
 
+DEFERRED: Final = "Asynchronous, as they outlive their parent, which shows the time meanwhile"
+"""How the note begins that lists them: nothing to mind, as long as both periods have them."""
+
+
 def _notes(
     outlives: _Votes, asynchronous: set[Place], kept: set[Place], samples: Sequence[str]
 ) -> tuple[str, ...]:
@@ -250,7 +255,8 @@ def _notes(
     stays: dict[Place, list[str]] = {}
     for place in sorted(kept, key=_text):
         stays.setdefault(place[:2], []).append(place[2].text)
-    moved, deferred = [], []
+    moved: list[str] = []
+    below: dict[str, list[str]] = {}
     shares, calls = outlives.shares(), outlives.calls.sum(axis=0)
     # NaN, where a sample has no call, compares false.
     differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
@@ -278,17 +284,19 @@ def _notes(
                 f"{'both' if len(samples) == 2 else 'all'}."
             )
         if place in asynchronous:
-            text = f"{child} below {parent} (in {outlives.ayes[:, at].sum() / calls[at]:.0%} of its calls"
+            text = f"(in {outlives.ayes[:, at].sum() / calls[at]:.0%} of its calls"
             if place in stays:
                 text += f"; but {_listed(stays[place])} in it is over before the parent goes on, and stays"
-            deferred.append(text + ")")
+            below.setdefault(child, []).append(f"{parent} {text})")
+    deferred = [
+        f"{child} below {of[0] if len(of) == 1 else f'{len(of)} operations'}" for child, of in below.items()
+    ]
     if len(moved) > _MAX_NOTES:
         moved = [*moved[:_MAX_NOTES], f"{len(moved) - _MAX_NOTES} more operations are awaited in some only."]
     if len(deferred) > _MAX_NOTES:
         deferred = [*deferred[: _MAX_NOTES - 1], f"{len(deferred) - _MAX_NOTES + 1} more"]
     if deferred:
-        what = "Asynchronous, as they outlive their parent, which shows the time meanwhile"
-        moved.append(f"{what}: {_listed(deferred)}.")
+        moved.append(f"{DEFERRED}: {_listed(deferred)}.")
     return tuple(moved)
 
 

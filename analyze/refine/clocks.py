@@ -1,4 +1,4 @@
-"""Correct clock skew between hosts, from both sides of remote calls or of ways there and back (A.6 S3).
+"""Correct clock skew between hosts, from both sides of remote calls or of ways there and back.
 
 The serving span cannot start before the calling span nor end after it, so every such pair on two hosts
 bounds the correction of the server's clock: `client start - server start <= correction <= client end -

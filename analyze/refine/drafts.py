@@ -1,4 +1,4 @@
-"""Draft refined graphs: sibling order laid over trees of spans, deferral and zoom over records (A.6 S5, S6).
+"""Draft refined graphs: sibling order laid over trees of spans, deferral and zoom over records.
 
 Requests of one stored structure may take several refined graphs: where two unlike calls of one operation
 run one after the other in either order, or where siblings are too rare for a consensus. The order of activity
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.refine.graphs import Columns, Draft, DraftNode, LeftOut, equal_rows, make_node, own_columns
 from analyze.refine.hosts import HostLabels, split_by_hosts
@@ -26,10 +25,8 @@ from analyze.refine.sibling_order import (
 )
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import StoredCategory, StoredStructure
-from schemas.arrays import F8, I8
+from schemas.arrays import F8, I1, I8
 from stitch.graph.placed import END, POINT, START
-
-I1 = npt.NDArray[np.int8]
 
 _SECOND_FIRST = int(SiblingRelation.SECOND_FIRST)
 _Edges = tuple[tuple[int, int], ...]

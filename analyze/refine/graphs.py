@@ -19,7 +19,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.population import NO_FAILURES, Category, Codes, Failures, Graph, GraphNode, LeftBehind, Nesting
+from analyze.population import (
+    NO_FAILURES,
+    Category,
+    Codes,
+    Graph,
+    GraphNode,
+    LeftBehind,
+    Nesting,
+    RecordedFailures,
+)
 from analyze.refine.stored import StoredCategory, StoredStructure, row_order
 from schemas.arrays import B1, I4, I8
 from stitch.columnar.hashing import hash_word, mix
@@ -152,7 +161,7 @@ class Attached:
     """See `Category` for the fields; rows are in the order of the drafts."""
 
     host: Codes
-    failures: Failures
+    failures: RecordedFailures
     origin: I4 | None
     left_behind: tuple[_Left, ...]
 
@@ -225,7 +234,7 @@ def _joined(parts: Sequence[Codes]) -> Codes:
     return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
-def _failures(draft: Draft, columns: I8, first_row: int) -> Failures:
+def _failures(draft: Draft, columns: I8, first_row: int) -> RecordedFailures:
     """Failures of the draft's rows at nodes of the graph, rows counted from `first_row`."""
     failures = draft.category.failures
     if not len(failures.row):
@@ -254,15 +263,15 @@ def _moved_to(draft: Draft, rows: I8, columns: I8) -> I8:
     return found
 
 
-def _sorted(row: I4, position: I4, error: I4) -> Failures:
+def _sorted(row: I4, position: I4, error: I4) -> RecordedFailures:
     order = np.lexsort((position, row))
-    return Failures(row[order], position[order], error[order])
+    return RecordedFailures(row[order], position[order], error[order])
 
 
-def _concatenated(parts: Sequence[Failures]) -> Failures:
+def _concatenated(parts: Sequence[RecordedFailures]) -> RecordedFailures:
     if len(parts) == 1:
         return parts[0]
-    return Failures(
+    return RecordedFailures(
         np.concatenate([part.row for part in parts]),
         np.concatenate([part.position for part in parts]),
         np.concatenate([part.error for part in parts]),

@@ -1,4 +1,4 @@
-"""Decide which components carry their host, or its role, in their labels (A.2).
+"""Decide which components carry their host, or its role, in their labels.
 
 A category is split by hosts exactly where the policy puts them into labels. `auto` means: roles where a role
 map is given; else no hosts for spans (pods and instances are replicas, renamed by every deployment); else

@@ -1,6 +1,6 @@
 """Cut out the work that a message starts, as a request of its own.
 
-Nobody waits for the consumer of a message, so it is no part of the response (A.6 S7), and a payment service
+Nobody waits for the consumer of a message, so it is no part of the response, and a payment service
 that fails behind a queue would be seen by nobody. A consumer with a trace of its own is a request like any
 other; one that lies in its sender's trace becomes the same here: from when the message was sent to the end of
 the work, so that the wait in the queue has a place, too. The sender's request keeps its own structure.
@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from analyze.population import Failures
+from analyze.population import RecordedFailures
 from analyze.refine.stored import FlowMatrices, StoredCategory, StoredStructure
 from schemas.arrays import I4, I8
 from schemas.events import EventKind
@@ -34,7 +34,7 @@ def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices
     """The flows, and after those of each structure the work that messages started in it; and notes.
 
     Such a request has the id, the start and the weight of its flow, and the key of its structure. A message
-    that a consumer sends on is cut off in turn. Notes tell of the first `n_compared` samples.
+    that a consumer sends on is cut off in turn. Notes report the first `n_compared` samples.
     O(nodes · requests) however many messages there are, as a node is the work of one.
     """
     statuses = list(matrices.statuses)
@@ -117,18 +117,22 @@ def _consumers(structure: StoredStructure) -> list[int]:
     ]
 
 
-def _failures_of(works: list[_Work], owner: I8, failures: Failures) -> Iterator[Failures]:
+def _failures_of(works: list[_Work], owner: I8, failures: RecordedFailures) -> Iterator[RecordedFailures]:
     """Of each work those that lie in it, positions as they were. O(failures log failures)."""
     mine = owner[failures.position]
     order = np.argsort(mine, kind="stable")
     mine = mine[order]
     for work in works:
         part = order[np.searchsorted(mine, work.consumer) : np.searchsorted(mine, work.consumer, "right")]
-        yield Failures(failures.row[part], failures.position[part], failures.error[part])
+        yield RecordedFailures(failures.row[part], failures.position[part], failures.error[part])
 
 
 def _cut(
-    category: StoredCategory, work: _Work, failures: Failures, statuses: list[str], errors: tuple[str, ...]
+    category: StoredCategory,
+    work: _Work,
+    failures: RecordedFailures,
+    statuses: list[str],
+    errors: tuple[str, ...],
 ) -> StoredCategory:
     """The work of a consumer. `statuses` grows by what they have no word for."""
     structure, consumer = category.structure, work.consumer
@@ -144,7 +148,7 @@ def _cut(
         node_ns=node_ns,
         host=category.host[np.array([consumer, *work.nodes, consumer])],
         status=_status(category.n_requests, consumer, failures, statuses, errors),
-        failures=Failures(failures.row, place, failures.error),
+        failures=RecordedFailures(failures.row, place, failures.error),
     )
 
 
@@ -180,7 +184,7 @@ def _structure(structure: StoredStructure, work: _Work) -> StoredStructure:
 
 
 def _status(
-    n_requests: int, consumer: int, failures: Failures, statuses: list[str], errors: tuple[str, ...]
+    n_requests: int, consumer: int, failures: RecordedFailures, statuses: list[str], errors: tuple[str, ...]
 ) -> I4:
     """[requests] status of the work: that of the consumer."""
     status = np.full(n_requests, _code(OK, statuses), dtype=np.int32)

@@ -1,7 +1,7 @@
 """Refine the lake's rows of some samples into the population that an analysis works on. Pure.
 
-Order of the steps: untestable flows out, messages apart, skew (S3), zoom (A.5), asynchrony (S7), deferred
-work out, sibling order (S5, S6), host labels (A.2), canonical positions again, times settled.
+Order of the steps: untestable flows out, messages apart, skew (S3), zoom, asynchrony (S7), deferred
+work out, sibling order (S5, S6), host labels, canonical positions again, times settled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
-from analyze.refine.asynchrony import find_asynchronous
+from analyze.refine.asynchrony import DEFERRED, find_asynchronous
 from analyze.refine.clocks import Clocks, corrected_offsets, estimate_clocks, no_clocks
 from analyze.refine.drafts import OrderedFamily, record_drafts, span_drafts
 from analyze.refine.graphs import Draft, LeftOut, assemble
@@ -81,6 +81,7 @@ def refine(
         hosts=matrices.hosts,
         errors=matrices.errors,
         skew_notes=clocks.notes,
+        asynchrony_notes=tuple(note for note in async_notes if note.startswith(DEFERRED)),
         clock_moves=clocks.moves,
         incomplete=_incomplete(flows, len(samples)),
         weight_known=_weight_known(flows, len(samples)),

@@ -14,14 +14,17 @@ Level = Literal["L0", "L3"]
 
 
 class RefineSettings(Config):
-    """Settings of `analyze.refine`; the defaults are the design's (ALGORITHMS A.2, A.5, A.6)."""
+    """Settings of `analyze.refine`; the defaults are the design's."""
 
     level: Level = "L0"
-    """L0: every node. L3: component boundaries only (A.5)."""
+    """L0: every node. L3: component boundaries only."""
     host_policy: HostPolicy = "auto"
     """Whether hosts are part of the structure: auto (of components with few), full, role, none."""
     host_roles: tuple[tuple[str, str], ...] = ()
     """Roles of hosts, REGEX=ROLE: the first regular expression that matches a whole host name counts."""
+    max_names: int = Field(default=1000, ge=1)
+    """More names than this of one component's operations, or of components, are folded: what differs in them
+    becomes `#`. A name takes 1 ms and 25 KB."""
     max_full_hosts: int = Field(default=3, ge=1)
     """`auto`: a component with more hosts than this gets none in its labels."""
     messages: bool = True

@@ -1,4 +1,4 @@
-"""Decide which children of a parent run one after the other, by consensus over all samples (A.6 S5).
+"""Decide which children of a parent run one after the other, by consensus over all samples.
 
 Evidence is collected for each parent operation and each pair of child keys. A child key is (operation,
 occurrence): the second call of an operation, by start time within the request, is the same thing in every
@@ -34,7 +34,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
@@ -308,9 +307,9 @@ def decide_order(
     """Pool the evidence and decide every relation (S5). O(entries log entries).
 
     Asked in turn, until one has enough requests: parents of the same operation *with the same child keys*
-    (an operation like `GET` stands for many programs, its set of calls tells them apart), all parents of the
-    operation, all pairs of the same two components, the request itself. `children` are the keys by code.
-    Notes tell of pairs whose share differs between the first of the `samples` (names of those compared, the
+    (an operation like `GET` stands for many programs, its set of calls distinguishes them), all parents of
+    the operation, all pairs of the same two components, the request itself. `children` are the keys by code.
+    Notes report pairs whose share differs between the first of the `samples` (names of those compared, the
     first of the evidence's) and another one.
     """
     if not evidence:
@@ -404,6 +403,8 @@ def _shift_notes(
     old, new = ordered[0, at] / total[0, at], ordered[later, at] / total[later, at]
     pooled = (old * n_0 + new * n_1) / (n_0 + n_1)
     spread = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-12) * (1 / n_0 + 1 / n_1))
+    from scipy.special import ndtr  # see analyze.stats.noise
+
     p = 2 * ndtr(-np.abs(new - old) / spread)
     notes = []
     for test in np.flatnonzero((np.abs(new - old) > _MOVED) & (p * len(p) < 0.05)).tolist():

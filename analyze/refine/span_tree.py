@@ -186,7 +186,7 @@ def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
 
 
 def boundaries(tree: SpanTree) -> SpanTree:
-    """The zoomed-out tree (A.5, level L3): remote calls and their replies only.
+    """The zoomed-out tree (level L3): remote calls and their replies only.
 
     A span stays if it enters a component (its parent is in another one), leaves one (a child is in another
     one), or says by its kind that it is one side of a remote call. Points inside spans go.

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from analyze.population import NO_FAILURES, Codes, Failures
+from analyze.population import NO_FAILURES, Codes, RecordedFailures
 from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.graph.placed import END, START
 from stitch.graph.template import Template
 from stitch.readings import templates_of
@@ -84,7 +84,7 @@ class StoredCategory:
     status: I4
     """[requests] index into `FlowMatrices.statuses`."""
     request_id: pa.StringArray
-    failures: Failures = NO_FAILURES
+    failures: RecordedFailures = NO_FAILURES
     """Positions are those of the stored structure; words are `FlowMatrices.errors`."""
 
     @property
@@ -154,7 +154,7 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
     )
 
 
-def _failures(flows: pa.Table) -> tuple[Failures, list[str]]:
+def _failures(flows: pa.Table) -> tuple[RecordedFailures, list[str]]:
     """Failing nodes by row of `flows` and stored position, and the error classes that they name."""
     positions, classes = whole(flows["error_position"]), whole(flows["error_class"])
     bounds = _bounds_of(positions)
@@ -164,7 +164,7 @@ def _failures(flows: pa.Table) -> tuple[Failures, list[str]]:
         )
     codes, words = _encode(pa.chunked_array([classes.flatten()]))
     row = np.repeat(np.arange(flows.num_rows, dtype=np.int32), np.diff(bounds))
-    return Failures(row, positions.flatten().to_numpy(), codes), words
+    return RecordedFailures(row, positions.flatten().to_numpy(), codes), words
 
 
 def _narrow(codes: I4, n_words: int) -> Codes:
@@ -185,7 +185,7 @@ class _Columns:
     sample: U1
     status: I4
     request_id: pa.StringArray
-    failures: Failures
+    failures: RecordedFailures
 
 
 def _slices(
@@ -215,7 +215,7 @@ def _slices(
         )
 
 
-def _checked(failures: Failures, key: str, n_nodes: int) -> Failures:
+def _checked(failures: RecordedFailures, key: str, n_nodes: int) -> RecordedFailures:
     if len(failures.position) and not 0 <= failures.position.min() <= failures.position.max() < n_nodes:
         raise LakeError(
             f"A flow of category {key} fails at a node it does not have.", remedy="Run flowdiff fsck."

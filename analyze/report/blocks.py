@@ -27,7 +27,7 @@ or a tuple of them. On a terminal bars and drawings are left out, `Details` stay
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from markupsafe import Markup
@@ -40,6 +40,7 @@ Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "w
 """How words stand out. `span`: small, on a line of its own below a number. `pre`: as it is, line by line.
 `swatch`: a patch of colour, before the first or (`after`) the second of two."""
 
+REQUEST_CHARACTERS: Final = 64
 MOST_CHARACTERS: Final = 120
 """Longer names are clipped in the middle."""
 
@@ -122,6 +123,11 @@ def dim(text: str) -> Styled:
 def code(text: str, title: str = "") -> Styled:
     """A key or an expression, as it is written."""
     return Styled(text, "code", title=title)
+
+
+def request_link(request_id: str) -> Styled:
+    """A request by its id: a link where the report knows an address of traces."""
+    return Styled(wording.clip(request_id, REQUEST_CHARACTERS), "code", "request", title=request_id)
 
 
 def tag(text: str, kind: str = "") -> Styled:
@@ -249,9 +255,22 @@ class Table:
 
     @property
     def filled(self) -> tuple[Column, ...]:
-        """Columns that say anything: one that is empty in every row is left out."""
+        """Columns that say anything: one that is empty in every row is left out. What all names of one begin
+        with stands in its heading, once."""
         shown = (column for column in self.columns if column.is_shown)
-        return tuple(c for c in shown if any(cell(c, row) not in ("", ()) for row in self.rows))
+        filled = (c for c in shown if any(cell(c, row) not in ("", ()) for row in self.rows))
+        return tuple(self._without_prefix(c) if c.unit == "name" else c for c in filled)
+
+    def _without_prefix(self, column: Column) -> Column:
+        names = [name for row in self.rows if isinstance(name := column.of(row), str)]
+        prefix = wording.common_prefix(sorted({*names}))
+        if not prefix:
+            return column
+        return replace(
+            column,
+            label=f"{column.label} {prefix}…".strip(),
+            value=lambda row: None if (name := column.of(row)) is None else f"…{name[len(prefix) :]}",
+        )
 
     @property
     def shown_of(self) -> str:

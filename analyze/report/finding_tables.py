@@ -11,17 +11,15 @@ import pyarrow as pa
 
 from schemas.report.accounts import Account
 from schemas.report.columns import arrow_table
-from schemas.report.findings import Evidence, Finding
+from schemas.report.findings import Finding
 from schemas.report.report_tables import ACCOUNT, EVIDENCE, FINDINGS, AccountedRow, EvidenceRow
 
 
-def finding_tables(
-    findings: Iterable[Finding], rest: Iterable[Evidence], accounts: Iterable[Account]
-) -> dict[str, pa.Table]:
+def finding_tables(findings: Iterable[Finding], accounts: Iterable[Account]) -> dict[str, pa.Table]:
     """Make all three by name: `findings`, `evidence`, `account`.
 
-    findings with all their evidence, by rank; rest is evidence of no finding, listed by q; accounts with all
-    their rows: call sites of each measure in their order, then the root types' parts of the mix.
+    findings with all their evidence, by rank; accounts with all their rows: call sites of each measure in
+    their order, then the root types' parts of the mix.
     """
     found = tuple(findings)
     tests = [
@@ -29,8 +27,6 @@ def finding_tables(
         for finding in found
         for place, evidence in enumerate(finding.evidence, 1)
     ]
-    others = enumerate(sorted(rest, key=lambda evidence: evidence.q), 1)
-    tests += [EvidenceRow(None, place, evidence) for place, evidence in others]
     parts: list[AccountedRow] = []
     for account in accounts:
         parts += [AccountedRow(account.measure, row) for row in account.rows]

@@ -14,6 +14,7 @@ from schemas.windows import parse_duration_ns
 
 ANY: Final = "any"
 NEVER: Final = "never"
+WORSE: Final = "worse"
 _ALL: Final = (ANY, "findings", "mutations")
 """Words for whatever the method finds."""
 
@@ -36,24 +37,27 @@ class FailOn:
 
     kinds: frozenset[str] | None = None
     """Kinds of what a method weighs; None: all."""
+    worse: bool = False
+    """What is for the better does not."""
 
-    def counts(self, kind: str) -> bool:
-        """Whether something of a kind matters."""
-        return self.kinds is None or kind in self.kinds
+    def counts(self, found: Weighed) -> bool:
+        """Whether something matters."""
+        return (self.kinds is None or found.kind in self.kinds) and not (self.worse and found.better)
 
 
 def parse_fail_on(words: Sequence[str], known: Sequence[str]) -> FailOn:
-    """`any` (also `findings`, `mutations`), `never`, or kinds out of `known`. Raises ConfigError."""
-    if strange := [word for word in words if word not in (*_ALL, NEVER, *known)]:
+    """`any` (also `findings`, `mutations`), `never`, `worse`, kinds out of `known`. Raises ConfigError."""
+    if strange := [word for word in words if word not in (*_ALL, WORSE, NEVER, *known)]:
         raise ConfigError(
             f"--fail-on {strange[0]}: the method does not look for that.",
-            remedy=f"Write one of: {', '.join((*_ALL, *known, NEVER))}.",
+            remedy=f"Write one of: {', '.join((*_ALL, WORSE, *known, NEVER))}.",
         )
     if NEVER in words:
         if len({*words}) > 1:
             raise ConfigError("--fail-on never stands alone.")
         return FailOn(frozenset())
-    return FailOn(None if any(word in _ALL for word in words) else frozenset(words))
+    kinds = frozenset(words) - {WORSE}
+    return FailOn(None if not kinds or kinds.intersection(_ALL) else kinds, worse=WORSE in words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
     least = floor.least_us(outcome.report.samples[0].total_us)
 
     def counts(found: Weighed) -> bool:
-        return on.counts(found.kind) and (found.us is None or abs(found.us) >= least)
+        return on.counts(found) and (found.us is None or abs(found.us) >= least)
 
     counted = [found for found in outcome.weighed if counts(found)]
     if any(found.sure for found in counted):

@@ -11,7 +11,7 @@ from analyze.report import wording
 from analyze.report.moment_rows import number
 from analyze.stats.moments import SampleMoments, pooled
 from analyze.stats.silences import population_silences
-from schemas.report.report import Change, Headline, SampleSummary
+from schemas.report.report import Headline, PeriodChange, SampleSummary
 from schemas.windows import NS_PER_US
 
 OK: Final = "ok"
@@ -61,17 +61,18 @@ def _failed(population: Population, sample: int) -> tuple[int, float]:
     return count, weight
 
 
-def headline(samples: tuple[SampleSummary, ...], ratio: float | None) -> Headline:
+def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
     """What happened from the first sample to the second; of one sample, or of many, what there is.
 
-    ratio: the second's requests a second over the first's, weighted.
+    ratio: the second's requests a second over the first's, weighted; found: what a method's tests say
+    happened; empty: what was measured.
     """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)
     reference, problem = samples
     mean0, mean1 = reference.mean_us, problem.mean_us
     delta = mean1 - mean0 if mean0 is not None and mean1 is not None else None
-    change = Change(
+    change = PeriodChange(
         mean0_us=mean0,
         mean1_us=mean1,
         delta_us=delta,
@@ -82,7 +83,7 @@ def headline(samples: tuple[SampleSummary, ...], ratio: float | None) -> Headlin
         total_change_us=problem.total_us - reference.total_us,
     )
     failures = (reference.failed_share, problem.failed_share)
-    return Headline(sentence=wording.headline_sentence(mean0, mean1, failures), change=change)
+    return Headline(sentence=found or wording.measured_sentence(mean0, mean1, failures), change=change)
 
 
 def _sentence(samples: tuple[SampleSummary, ...]) -> str:

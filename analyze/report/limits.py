@@ -12,6 +12,8 @@ class ReportLimits(Config):
 
     findings: int = Field(default=20, ge=1)
     """Findings shown; the table has all."""
+    drawn: int = Field(default=3, ge=0)
+    """First findings whose example requests are drawn."""
     mutations: int = Field(default=500, ge=1)
     """Mutations listed: half of them increases, half decreases, unless there are fewer of one."""
     detailed: int = Field(default=40, ge=0)

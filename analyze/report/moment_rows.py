@@ -6,7 +6,7 @@ import math
 
 from analyze.population import Category
 from analyze.report.limits import ReportLimits
-from analyze.stats.histogram import log_histogram
+from analyze.stats.histograms import log_histogram
 from analyze.stats.moments import LARGE, SampleMoments
 from schemas.report.parts import Histogram, Moments
 from schemas.windows import NS_PER_US

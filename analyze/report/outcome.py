@@ -21,6 +21,8 @@ class Weighed:
     """Change of summed response time that it stands for, µs; None: it is no matter of time (errors)."""
     sure: bool = True
     """False: something of this kind may be there and was not found, or there is a change without a cause."""
+    better: bool = False
+    """It is known to be for the better: faster, or failing less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from analyze.report.page_templates import blocks_html, template
 from analyze.report.section_view import Views, warnings
+from schemas.report.parts import Section
 from schemas.report.report import Report
-from schemas.report.section import Section
 
 
 def render_html(report: Report, views: Views) -> str:
@@ -26,8 +26,9 @@ def render_html(report: Report, views: Views) -> str:
     Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
     """
     shown = [(views[section.section], section) for section in report.sections]
+    url = report.trace_url
     blocks = [
-        (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2))
+        (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2, url))
         for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
     ]
     style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")

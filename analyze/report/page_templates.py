@@ -10,12 +10,14 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.blocks import Block, cell, runs
+from schemas.trace_urls import TRACE_ID
 
 
 def template(package: str, file: str) -> Template:
@@ -23,10 +25,10 @@ def template(package: str, file: str) -> Template:
     return _environment().get_template(f"{package}:{file}")
 
 
-def blocks_html(blocks: Sequence[Block], end: str, level: int = 2) -> Markup:
-    """Blocks as HTML: `end` ends every id, `level` is that of the outermost headings."""
+def blocks_html(blocks: Sequence[Block], end: str, level: int = 2, trace_url: str = "") -> Markup:
+    """Blocks as HTML: `end` ends every id, `level` is of the outermost headings; trace_url: of the report."""
     made = template("analyze.report", "templates/blocks.html.jinja").render(
-        shown=blocks, end=end, level=level
+        shown=blocks, end=end, level=level, trace_url=trace_url
     )
     return Markup(made)
 
@@ -58,6 +60,7 @@ def _environment() -> Environment:
         capital=lambda text: text[:1].upper() + text[1:],
         breakable=_breakable,
         shown=_shown,
+        trace=lambda url, request_id: url.replace(TRACE_ID, quote(request_id, safe="")),
     )
     return environment
 

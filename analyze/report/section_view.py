@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from analyze.report.blocks import Blocks
+from schemas.report.parts import Section
 from schemas.report.report import Report
-from schemas.report.section import Section
 
 S = TypeVar("S", bound=Section)
 

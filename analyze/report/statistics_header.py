@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.profile.stored import SampleProfiles
-from analyze.stats.log_bins import value_of
+from analyze.stats.histograms import value_of
+from schemas.arrays import F8
 from schemas.report.report import SampleSummary
 from schemas.windows import NS_PER_US
 
-F8 = npt.NDArray[np.float64]
 _COLUMNS = ("bin", "n", "w", "ns", "failed", "failed_n")
 
 

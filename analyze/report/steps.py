@@ -13,8 +13,7 @@ from functools import partial
 
 from analyze.report import wording
 from analyze.report.blocks import Bar, Blocks, Column, Details, Stretch, Table, Text, Words, code, dim, strong
-from schemas.report.parts import NodeName
-from schemas.report.step_account import StepAccount, StepRow
+from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MATERIAL = 0.03
 """A step with at least this share of the sum of all |parts| is pointed out: at most 33 of them."""

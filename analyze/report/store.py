@@ -115,7 +115,7 @@ def put_report(store: Store, outcome: Outcome, page: str, lake: str) -> str:
     folder = f"{REPORTS}/{outcome.report.id}"
     try:
         for name, data in _files(outcome, page).items():
-            _put_same(store, f"{folder}/{name}", data)
+            put_same(store, f"{folder}/{name}", data)
     except OSError as error:
         raise LakeError(
             f"Report '{lake}/{folder}' cannot be written: {error.strerror or error}.",
@@ -124,8 +124,8 @@ def put_report(store: Store, outcome: Outcome, page: str, lake: str) -> str:
     return f"{lake}/{folder}/{HTML_FILE}"
 
 
-def _put_same(store: Store, name: str, data: bytes) -> None:
-    """Put a file of a report, in the place of one with other content: a report of this id has this one."""
+def put_same(store: Store, name: str, data: bytes) -> None:
+    """Put a file, in the place of one with other content. Raises OSError."""
     try:
         store.put_if_absent(name, data, STAGE)
     except FileExistsError:

@@ -5,9 +5,11 @@ Text is printed as text, never as rich markup; control characters in it are show
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
@@ -36,6 +38,7 @@ from schemas.report.report import Report
 LEAST_NAME: Final = 24
 """Columns that a name needs to be told from others; where there is less, columns of numbers are left out."""
 _INDENT: Final = 3
+_WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {
     "strong": "bold",
     "dim": "dim",
@@ -53,23 +56,23 @@ def print_report(report: Report, views: Views, console: Console) -> None:
     Raises KeyError for a section without a view.
     """
     for warning in warnings(report, views):
-        console.print(_text(f"! {warning}", "bold yellow"))
-    console.print(_text(report.headline.sentence, "bold"))
+        _put(_text(f"! {warning}", "bold yellow"), console)
+    _put(_text(report.headline.sentence, "bold"), console)
     for sample in report.samples:
         where = f" where {sample.where}" if sample.where else ""
         requests = wording.counted(sample.requests, "request")
-        console.print(_text(f"{sample.name.capitalize()} {sample.text}{where}: {requests}", "dim"))
+        _put(_text(f"{sample.name.capitalize()} {sample.text}{where}: {requests}", "dim"), console)
     for note in report.notes:
-        console.print(_text(f"! {note}", "yellow"))
+        _put(_text(f"! {note}", "yellow"), console)
     titles = {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
     leading = {s.method: s for s in reversed(report.sections) if views[s.section].leads}
     for method in report.methods:
         title = f"{method.title}: " if titles else ""
         if method.name not in leading:
-            console.print(_text(f"{title}{method.verdict.text}"))
+            _put(_text(f"{title}{method.verdict.text}"), console)
             continue
         if title:
-            console.print(_text(title.strip()))
+            _put(_text(title.strip()), console)
         lead = leading[method.name]
         print_blocks(views[lead.section].blocks(lead), console, lead=True)
     for section in report.sections:
@@ -77,7 +80,7 @@ def print_report(report: Report, views: Views, console: Console) -> None:
             continue
         blocks = views[section.section].blocks(section)
         if section.method in titles and _says(blocks):
-            console.print(_text(f"\n{titles.pop(section.method)}", "bold underline"))
+            _put(_text(f"\n{titles.pop(section.method)}", "bold underline"), console)
         print_blocks(blocks, console)
 
 
@@ -100,7 +103,7 @@ def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
     elif isinstance(block, Items):
         for number, item in enumerate(block.items, 1):
             mark = f"{number}." if block.ordered else "*"
-            _put(_hanging(mark, _text(item)), console, indent)
+            _put(_hanging(mark, _text(item), console.width - indent), console, indent)
     elif isinstance(block, Facts):
         _facts(block, console, indent)
     elif isinstance(block, Table) and block.printed and block.rows:
@@ -147,16 +150,34 @@ def _facts(facts: Facts, console: Console, indent: int) -> None:
         _put(RichText("; ").join(lines), console, indent)
 
 
-def _hanging(mark: str, text: RichText) -> RenderableType:
+def _hanging(mark: str, text: RichText, width: int) -> RenderableType:
     line = RichTable.grid(padding=(0, 1, 0, 0))
     line.add_column(no_wrap=True)
     line.add_column(overflow="fold")
-    line.add_row(RichText(mark, style="dim"), text)
+    line.add_row(RichText(mark, style="dim"), _wrapped(text, width - len(mark) - 2))
     return line
 
 
-def _put(shown: RenderableType, console: Console, indent: int) -> None:
+def _put(shown: RenderableType, console: Console, indent: int = 0) -> None:
+    if isinstance(shown, RichText):
+        shown = _wrapped(shown, console.width - indent)
     console.print(Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown)
+
+
+def _wrapped(text: RichText, width: int) -> RichText:
+    """Text in lines of at most `width` columns, broken at blanks: rich breaks `4.07 s` at its no-break space,
+    too. A word that is longer stays, and rich breaks it."""
+    cuts, used = [], 0
+    for word in _WORD.finditer(text.plain):
+        size = cell_len(word[0].rstrip(" "))
+        if used and used + size > width:
+            cuts.append(word.start())
+            used = 0
+        used = 0 if word[0].endswith("\n") else used + cell_len(word[0])
+    lines = text.divide(cuts)
+    for line in lines:
+        line.rstrip()
+    return RichText("\n", style=text.style).join(lines)
 
 
 def _text(words: Words, style: str = "", *, spans: bool = True) -> RichText:

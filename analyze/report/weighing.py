@@ -59,16 +59,20 @@ def weigh(
     weighed = []
     for finding in findings:
         us = finding.contribution_us * reference_requests
-        kinds = dict.fromkeys(_KIND[kind] for kind in (finding.kind, *(e.kind for e in finding.evidence)))
+        kinds = {_KIND[kind] for kind in _kinds(finding)}
         leading = _KIND[finding.kind]
-        weighed.append(Weighed(leading, _timed(leading, us)))
+        weighed.append(Weighed(leading, _timed(leading, us), better=finding.is_better))
         if leading != ERRORS and ERRORS in kinds:
-            weighed.append(Weighed(ERRORS, None))
+            weighed.append(Weighed(ERRORS, None, better=ChangeKind.ERRORS not in _kinds(finding)))
     if verdict.outcome == "cannot-tell" or silent:
         weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
     if verdict.outcome == "not-explained":
         weighed += _unexplained([a for a in accounts if a.changed], reference_requests)
     return weighed
+
+
+def _kinds(finding: Finding) -> set[ChangeKind]:
+    return {finding.kind, *(evidence.kind for evidence in finding.evidence)}
 
 
 def _timed(kind: str, us: float) -> float | None:
@@ -79,7 +83,12 @@ def _timed(kind: str, us: float) -> float | None:
 def _unexplained(changed: Iterable[Account], requests: float) -> list[Weighed]:
     """Changes by test that no finding accounts for; of the mix alone where no measure changed."""
     open_ = [
-        Weighed(kind, (a.after - a.before) * requests if a.measure == "mean" else None, sure=False)
+        Weighed(
+            kind,
+            (a.after - a.before) * requests if a.measure == "mean" else None,
+            sure=False,
+            better=a.after < a.before,
+        )
         for a in changed
         for kind in _OPEN[a.measure]
     ]

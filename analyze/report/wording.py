@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Final
 
 from schemas.visible import visible as visible
@@ -11,6 +13,9 @@ NBSP = "\u00a0"
 
 MOST_DIGITS: Final = 6
 """Digits up to which two durations are told apart."""
+
+LEAST_PREFIX: Final = 8
+"""Characters that names must share for them to be left out."""
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
 
@@ -119,6 +124,26 @@ def clip(text: str, width: int) -> str:
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
 
 
+_SEPARATORS: Final = "/.:"
+
+
+def common_prefix(names: Sequence[str]) -> str:
+    """The longest beginning that several names share, up to a separator; empty where that is short."""
+    if len(names) < 2:
+        return ""
+    first, last = min(names), max(names)
+    pairs = zip(first, last, strict=False)
+    alike = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    end = max(first.rfind(separator, 0, alike) for separator in _SEPARATORS) + 1
+    return first[:end] if end >= LEAST_PREFIX and all(len(name) > end for name in names) else ""
+
+
+def after(first: str, name: str) -> str:
+    """`name` without what it shares with a name that was said before: `…/ShipOrder`."""
+    shared = common_prefix([first, name])
+    return f"…{shared[-1].strip('.:')}{name[len(shared) :]}" if shared else name
+
+
 def count(number: int) -> str:
     """Thousands apart by thin spaces: `209 841`."""
     return f"{number:,}".replace(",", "\u202f")
@@ -129,28 +154,34 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
-def headline_sentence(
+def measured_sentence(
     mean0_us: float | None,
     mean1_us: float | None,
     failed: tuple[float | None, float | None] = (None, None),
 ) -> str:
-    """One sentence: mean response time before and after, the share of failed requests where it moved."""
+    """Mean response time before and after, and the share of failed requests where it moved: no claim."""
     if mean0_us is None or mean1_us is None:
         return "One of the periods holds no testable request."
-    before, after = durations(mean0_us, mean1_us)
-    failing = _failing(*failed)
-    if before == after:
-        exactly = "" if mean0_us == mean1_us else " to six digits"
-        return f"Mean response time did not change{exactly}: {before}{failing}."
-    moved = "rose" if mean1_us > mean0_us else "fell"
-    share = f" ({percent(mean1_us / mean0_us - 1, sign=True)})" if mean0_us > 0 else ""
-    return f"Mean response time {moved} from {before} to {after}{share}{failing}."
+    first, second = durations(mean0_us, mean1_us)
+    means = f"{first} → {second}{_by(mean0_us, mean1_us)}" if first != second else f"{first} in both periods"
+    told = f"Mean response time {means}"
+    before, after = failed
+    if before is not None and after is not None and percent(before) != percent(after):
+        told += f", failed requests {percent(before)} → {percent(after)}"
+    return f"{told}."
 
 
-def _failing(before: float | None, after: float | None) -> str:
-    """`; failed requests rose from 0.2 % to 4.1 %`; empty where the shares read alike."""
-    if before is None or after is None or percent(before) == percent(after):
-        return ""
-    return (
-        f"; failed requests {'rose' if after > before else 'fell'} from {percent(before)} to {percent(after)}"
-    )
+def moved_sentence(what: str, before: str, after: str, *, up: bool, by: str = "") -> str:
+    """`Mean response time rose from 17 ms to 27 ms (+57 %)`: what a test supports."""
+    return f"{what} {'rose' if up else 'fell'} from {before} to {after}{by}"
+
+
+def mean_sentence(before_us: float, after_us: float) -> str:
+    """The mean as `moved_sentence` says it."""
+    before, after = durations(before_us, after_us)
+    by = _by(before_us, after_us)
+    return moved_sentence("Mean response time", before, after, up=after_us > before_us, by=by)
+
+
+def _by(before: float, after: float) -> str:
+    return f" ({percent(after / before - 1, sign=True)})" if before > 0 and after != before else ""

@@ -18,11 +18,13 @@ from schemas.lake import TABLES
 from schemas.quality import MEANINGS, Quality
 from schemas.rejects import REJECT_SCHEMA, Reason
 from schemas.report.report_tables import REPORT_TABLES
+from schemas.watch_tables import WATCH_TABLES
 
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
     *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
     *("findings", "evidence", "account", "mutations", "mutation_requests", "dead_letters"),
+    *("incident_events", "incidents", "change_points", "watch_runs"),
 )
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
@@ -135,6 +137,15 @@ _TABLES: Final = (
             "keys are those of the comparison, which refines categories; `stored` has the lake's.",
         ),
         REPORT_TABLES,
+    ),
+    _TableGroup(
+        "Tables of the watch",
+        (
+            "What `flowdiff watch` decided, under `LAKE/watch/<table>/`:",
+            "`read_parquet('LAKE/watch/incident_events/*.parquet', hive_partitioning = false)`.",
+            "Decided windows come into `watch_runs` some hours later, or with the next incident.",
+        ),
+        WATCH_TABLES,
     ),
 )
 

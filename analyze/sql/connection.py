@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from analyze.scope import LakePeriod
 from schemas.errors import ConfigError, LakeError
-from stitch.lake.reading import aside, still_at, unreadable
+from stitch.lake.encoding import aside, still_at, unreadable
 
 _NO_THRIFT: Final = "TProtocolException"
 """DuckDB's word for a header of a page, or a footer, that is none."""

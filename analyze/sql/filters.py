@@ -5,7 +5,7 @@ hold for a flow if they hold for any of its nodes, `error` if it holds for any n
 key is a parameter of any node. `!=` holds if no node has an equal value, so a flow without the parameter
 passes. `<` and its like compare numbers with numeric parameters and text with text.
 
-A filter that keeps nothing because a key of it does not exist is refused, with the keys there are.
+A filter that keeps nothing because a key, or a name, of it does not exist is refused, with those there are.
 """
 
 from __future__ import annotations
@@ -63,7 +63,17 @@ _TESTS: Final[Mapping[Operator, str]] = {
     Operator.LIKE: "LIKE",
 }
 _NAMED: Final = 6
-"""Keys that the error names."""
+"""Keys, or names, that the error names."""
+_FLOWS: Final = "FROM read_parquet($flows, hive_partitioning = false)"
+_NAMES: Final[Mapping[str, str]] = {
+    "root": f"SELECT root AS name {_FLOWS}",
+    "status": f"SELECT status AS name {_FLOWS}",
+    "host": f"SELECT unnest(host) AS name {_FLOWS}",
+    "component": "SELECT unnest(nodes).component AS name "
+    "FROM read_parquet($structures, hive_partitioning = false)",
+    "parameter": "SELECT text AS name FROM read_parquet($params, hive_partitioning = false) WHERE key = $key",
+}
+"""Key, or `parameter` -> its values in a period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +168,42 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
             raise PeriodError(_told(condition.key, keys), remedy=f"Other keys: {', '.join(FLOW_KEYS)}.")
 
 
+def unknown_name(found: LakePeriod) -> str:
+    """Return a sentence on a name that the period's filter asks for and no request of its windows has, or "".
+
+    Only of texts that are asked for as they are (`=`, `in`). Reads one narrow column a condition.
+    """
+    where = found.period.where
+    for condition in () if where is None else where.conditions:
+        texts = [value for value in condition.values if isinstance(value, str)]
+        key = "parameter" if condition.is_parameter else condition.key
+        if condition.operator not in (Operator.EQ, Operator.IN) or not texts or key not in _NAMES:
+            continue
+        sources = {"flows": found.flows, "structures": found.structures, "params": found.params}
+        values: dict[str, object] = {
+            name: [*map(str, paths)] for name, paths in sources.items() if f"${name}" in _NAMES[key]
+        }
+        if condition.is_parameter:
+            values["key"] = condition.key
+        sql = statement("known_names").replace("/*names*/", _NAMES[key])
+        files = [path for name, paths in sources.items() if name in values for path in paths]
+        names = [str(name) for name in arrays(found, files, sql, values)["name"]]
+        if names and not set(texts).intersection(names):
+            return (
+                f"No request of these windows has {condition.key} = '{texts[0]}'. {_nearest(texts[0], names)}"
+            )
+    return ""
+
+
 def _told(key: str, keys: list[str]) -> str:
-    """The keys that look most like `key` first."""
-    nearest = sorted(keys, key=lambda other: -_likeness(key, other))[:_NAMED]
-    rest = len(keys) - len(nearest)
-    return (
-        f"No request of these windows has a parameter '{key}'. "
-        f"There are: {', '.join(nearest)}{f' and {rest} more' if rest else ''}."
-    )
+    return f"No request of these windows has a parameter '{key}'. {_nearest(key, keys)}"
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    """What there is, that which looks most like `name` first."""
+    nearest = sorted(names, key=lambda other: -_likeness(name, other))[:_NAMED]
+    rest = len(names) - len(nearest)
+    return f"There are: {', '.join(nearest)}{f' and {rest} more' if rest else ''}."
 
 
 def _likeness(key: str, other: str) -> float:

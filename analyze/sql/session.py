@@ -12,21 +12,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import PythonUDFType
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.connection import locked_connection, run_interruptible, unreadable_file
+from analyze.sql.parameters import bound_names
+from analyze.sql.request_versions import RequestVersions
+from analyze.sql.span_times import RETURNS, SpanTimes
 from analyze.sql.stored_tables import LISTED, tables_behind
 from analyze.verify import verify
 from schemas.errors import ConfigError, LakeError, QueryError
 from schemas.quality import Quality
-from stitch.lake.reading import still_at
+from schemas.watch_tables import WATCH_TABLES
+from stitch.lake.encoding import still_at
+from stitch.lake.watch_files import table_files
 
 _Result = TypeVar("_Result")
+Values = Sequence[object] | Mapping[str, object]
+"""What is bound: to each `?` in order, or to `:name` and `$name`."""
 
 _SET_NUMBERS: Final = (
     "SET VARIABLE from_ns = ?::BIGINT",
@@ -50,6 +58,10 @@ BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
 
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
+_TEMPORARY: Final = re.compile(
+    r"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+table\s+[a-z]\w*\s+as\s+(?:select|from|with)\b",
+    re.IGNORECASE,
+)
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
 _REPORT_TABLES: Final = {
@@ -70,29 +82,39 @@ class Session:
         connection: duckdb.DuckDBPyConnection,
         found: LakePeriod,
         files: Mapping[str, Sequence[Path]],
+        span_times: SpanTimes,
     ) -> None:
         self._connection = connection
+        self._span_times = span_times
         self._found = found
         self._files = files
         self._unread = {table for table, files in self._files.items() if files}
         self._bound: dict[str, list[Path]] = {}
         """Tables that DuckDB reads by itself, and where their files were then."""
 
-    def query(self, text: str, values: Sequence[object] = ()) -> pa.Table:
-        """Run one reading statement, with `?` bound to `values`; the result as an Arrow table.
+    def query(self, text: str, values: Values = ()) -> pa.Table:
+        """Run one reading statement, with `?` or `:name` bound to `values`; the result as an Arrow table.
 
-        Raises QueryError for a syntax error, an unknown name, several statements, or one that writes;
-        LakeError where a file of the lake cannot be read.
+        `CREATE TEMP TABLE … AS SELECT …;` may stand before it, and the table stays with the session. Raises
+        QueryError for a syntax error, an unknown name, several statements, or one that writes; LakeError
+        where a file of the lake cannot be read.
         """
         return self.stream(text, values).read_all()
 
-    def stream(self, text: str, values: Sequence[object] = ()) -> pa.RecordBatchReader:
+    def stream(self, text: str, values: Values = ()) -> pa.RecordBatchReader:
         """Like `query`, but batch by batch: memory stays bounded for large results.
 
         What goes wrong late is raised by the reader, as the same errors.
         """
+        if isinstance(values, Mapping):
+            text = bound_names(text, values)
         try:
-            _refuse_what_writes(text)
+            *before, text = _readable_statements(text)
+            for made in before:
+                self._read_files_of(made)
+                self._run(partial(self._connection.execute, made))
+            if isinstance(values, Mapping):
+                values = _used(values, text)
             # Which tables it reads does not depend on the bound values.
             self._read_files_of(text.replace("?", "NULL") if values else text)
             reader = self._begun(text, values)
@@ -103,8 +125,9 @@ class Session:
         again = partial(self._begun, text, values)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, again))
 
-    def _begun(self, text: str, values: Sequence[object]) -> pa.RecordBatchReader:
-        return self._run(lambda: self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS))
+    def _begun(self, text: str, values: Values) -> pa.RecordBatchReader:
+        bound = dict(values) if isinstance(values, Mapping) else list(values)
+        return self._run(lambda: self._connection.sql(text, params=bound).to_arrow_reader(BATCH_ROWS))
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
         return run_interruptible(work, self._connection.interrupt)
@@ -150,12 +173,16 @@ class Session:
     def _read_files_of(self, text: str) -> None:
         """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
         for table in sorted(self._unread & self._tables_of(text)):
-            verify(self._found, self._files[table])
+            if table not in WATCH_TABLES:
+                verify(self._found, self._files[table])
             stored, files = LISTED[table], self._files[table]
             if stored.rows is None:
                 self._bind(table, [still_at(path) for path in files])
             else:
-                self._connection.register("_rows", stored.rows(self._found, files))
+                rows = stored.rows(self._found, files)
+                if table == "structures":
+                    self._span_times.set_structures(rows)
+                self._connection.register("_rows", rows)
                 self._connection.execute(stored.set_files)
                 self._connection.unregister("_rows")
             self._connection.execute(stored.read)
@@ -189,16 +216,32 @@ class Session:
         return QueryError(f"The query failed: {_first_lines(error)}")
 
 
-def _refuse_what_writes(text: str) -> None:
-    """Raise QueryError for all but one SELECT, or EXPLAIN of one; duckdb.Error where it does not parse.
+def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
+    """Those of the values that a statement names: a shell has the same for all. Raises QueryError."""
+    named = duckdb.extract_statements(text)[0].named_parameters
+    if missing := sorted(named - values.keys()):
+        raise QueryError(f"The parameter {missing[0]} has no value.", remedy="Give one: --param NAME=VALUE.")
+    return {name: values[name] for name in named}
 
-    COPY, ATTACH, SET and the like are refused by type: an allowed path may otherwise be written too. EXPLAIN
-    has one type whatever it explains, and EXPLAIN ANALYZE runs it.
+
+def _readable_statements(text: str) -> Sequence[str]:
+    """The one SELECT, or EXPLAIN of one, last; before it temporary tables that are made of a SELECT.
+
+    Raises QueryError for anything else, duckdb.Error where it does not parse. COPY, ATTACH, SET and the like
+    are refused by type: an allowed path may otherwise be written too. EXPLAIN has one type whatever it
+    explains, and EXPLAIN ANALYZE runs it. Tables alone answer that they were made.
     """
     statements = duckdb.extract_statements(text)
-    if len(statements) != 1:
-        raise QueryError(f"That is {len(statements)} statements.", remedy="Give one SELECT.")
-    kind = statements[0].type
+    texts = [one.query.strip().rstrip(";") for one in statements]
+    made = [_TEMPORARY.match(one) for one in texts]
+    if statements and all(made):
+        return [*texts, "SELECT true AS made"]
+    if not all(made[:-1]) or not statements:
+        raise QueryError(
+            f"That is {len(statements)} statements.",
+            remedy="Give one SELECT; before it may stand CREATE TEMP TABLE name AS SELECT ….",
+        )
+    text, kind = texts[-1], statements[-1].type
     if kind == duckdb.StatementType.EXPLAIN:
         inner = _EXPLAIN.fullmatch(text)
         kinds = [] if inner is None else [part.type for part in duckdb.extract_statements(inner["query"])]
@@ -209,6 +252,7 @@ def _refuse_what_writes(text: str) -> None:
             "Only statements that read are allowed on a lake.",
             remedy="Write a SELECT; for files use --format csv, json or parquet with --output.",
         )
+    return texts
 
 
 def _first_lines(error: Exception) -> str:
@@ -229,6 +273,8 @@ def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
             for table, name in _REPORT_TABLES.items()
         },
         "dead_letters": found.dead_letters,
+        # Names within the lake: they are read by Arrow, and verified then.
+        **{table: [Path(name) for name in table_files(found.store, table)] for table in WATCH_TABLES},
     }
 
 
@@ -238,24 +284,34 @@ def open_session(
     *,
     memory: str = "2GB",
     threads: int = 2,
+    attached: Mapping[str, pa.Table] | None = None,
 ) -> Iterator[Session]:
     """A locked session on one period of a lake (its filter aside), and on the lake's reports.
 
     `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
-    `analyze.sql.session_process`. Raises ConfigError where `memory` is no size or too small. Files are opened
-    by the queries that use them.
+    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name. Raises ConfigError where
+    `memory` is no size or too small. Files are opened by the queries that use them.
     """
     files = _files(found)
-    readable = [path for paths in files.values() for path in paths]
+    readable = [path for table, paths in files.items() if table not in WATCH_TABLES for path in paths]
     numbers = (found.period.start_ns, found.period.end_ns, found.window_ns)
     with locked_connection(readable, memory_limit=memory, threads=threads) as connection:
         try:
             for statement, number in zip(_SET_NUMBERS, numbers, strict=True):
                 connection.execute(statement, [number])
+            span_times, versions = SpanTimes(), RequestVersions(found, files["params"])
+            functions: tuple[tuple[str, Callable[..., Any], list[Any], str], ...] = (
+                ("_span_times", span_times, ["VARCHAR", "BIGINT[]"], RETURNS),
+                ("_versions", versions, ["UBIGINT"], "VARCHAR[]"),
+            )
+            for name, function, parameters, returns in functions:
+                connection.create_function(name, function, parameters, returns, type=PythonUDFType.ARROW)
             _create_views(connection, files)
+            for name, table in (attached or {}).items():
+                connection.register(name, table)
         except duckdb.OutOfMemoryException as error:
             raise ConfigError(f"'{memory}' of memory is too little.", remedy="Raise --memory.") from error
-        yield Session(connection, found, files)
+        yield Session(connection, found, files, span_times)
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Sequence[Path]]) -> None:

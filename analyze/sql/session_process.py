@@ -15,7 +15,7 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -29,7 +29,7 @@ from schemas.sizes import parse_size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from analyze.sql.session import Session
+    from analyze.sql.session import Session, Values
 
 DEFAULT_SECONDS: Final = 300.0
 """How long a query may compute. A join that forgot its condition runs for days and takes a core."""
@@ -53,6 +53,8 @@ class Asked:
     memory_bytes: int
     provisional: Path | None
     """A folder for what is read of windows that are not sealed; None: those are refused."""
+    attached: Mapping[str, Path | pa.Table]
+    """Files and tables of somebody's own, by name."""
 
 
 class SessionProcess:
@@ -67,17 +69,18 @@ class SessionProcess:
         memory: str = "2GB",
         seconds: float = DEFAULT_SECONDS,
         provisional: Path | None = None,
+        attached: Mapping[str, Path | pa.Table] | None = None,
     ) -> None:
         """Start it. `memory` bounds DuckDB, and with `BESIDE` all that its process takes once it is ready;
         `seconds` the computing of each query. `provisional`: a folder for what is read of windows that are
-        not sealed, which are refused without.
+        not sealed, which are refused without. `attached`: files and tables to be asked, too, by name.
 
-        Raises ConfigError where `memory` is no size or too small, PeriodError, LakeError.
+        Raises ConfigError where `memory` is no size or too small, PeriodError, LakeError, InputError.
         """
         memory_bytes = parse_size(memory)
         if memory_bytes is None:
             raise ConfigError(f"'{memory}' is not a memory limit.", remedy="Write 512MB, 2GB or the like.")
-        self._asked = Asked(lake, period, now_ns, memory_bytes, provisional)
+        self._asked = Asked(lake, period, now_ns, memory_bytes, provisional, attached or {})
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection
@@ -85,11 +88,11 @@ class SessionProcess:
         self.notes: Sequence[str] = self._started()
         """What keeps something of the lake from its readers."""
 
-    def query(self, text: str, values: Sequence[object] = ()) -> pa.Table:
-        """The result of one reading statement, with `?` bound to `values`. Raises what `stream` raises."""
+    def query(self, text: str, values: Values = ()) -> pa.Table:
+        """The result of one statement, with `?` or `:name` bound to `values`. Raises what `stream` raises."""
         return self.stream(text, values).read_all()
 
-    def stream(self, text: str, values: Sequence[object] = ()) -> pa.RecordBatchReader:
+    def stream(self, text: str, values: Values = ()) -> pa.RecordBatchReader:
         """Like `query`, but batch by batch: memory stays bounded for large results.
 
         Raises QueryError for a statement that is wrong, writes, or needs more time or memory than there is;
@@ -175,6 +178,7 @@ class SessionProcess:
 def serve(descriptor: int) -> None:
     """The child: open the session that is asked for, then answer statements until the parent is gone."""
     from analyze.scope import notes, resolve
+    from analyze.sql.attached import attached_tables
     from analyze.sql.session import open_session
     from schemas.periods import parse_period
 
@@ -187,9 +191,11 @@ def serve(descriptor: int) -> None:
             may_be_empty=True,
             provisional=asked.provisional,
         )
-        with open_session(found, memory=f"{asked.memory_bytes}B") as session:
+        with open_session(
+            found, memory=f"{asked.memory_bytes}B", attached=attached_tables(asked.attached)
+        ) as session:
             _take_no_more_than(asked.memory_bytes + BESIDE)
-            statements: SimpleQueue[tuple[str, Sequence[object]]] = SimpleQueue()
+            statements: SimpleQueue[tuple[str, Values]] = SimpleQueue()
             threading.Thread(target=_listen, args=[pipe, statements], daemon=True).start()
             pipe.send(notes([found]))
             while True:
@@ -211,7 +217,7 @@ def _take_no_more_than(n_bytes: int) -> None:
     )
 
 
-def _listen(pipe: Connection, statements: SimpleQueue[tuple[str, Sequence[object]]]) -> None:
+def _listen(pipe: Connection, statements: SimpleQueue[tuple[str, Values]]) -> None:
     """Pass statements on; without a parent nobody needs the answer that is being computed."""
     try:
         while True:
@@ -220,7 +226,7 @@ def _listen(pipe: Connection, statements: SimpleQueue[tuple[str, Sequence[object
         os._exit(0)
 
 
-def _run(session: Session, pipe: Connection, text: str, values: Sequence[object]) -> None:
+def _run(session: Session, pipe: Connection, text: str, values: Values) -> None:
     try:
         reader = session.stream(text, values)
         pipe.send(reader.schema)

@@ -22,7 +22,9 @@ from analyze.sql.catalog import VIEWS, relation
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, READINGS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.rejects import REJECT_SCHEMA
 from schemas.report.report_tables import REPORT_TABLES
-from stitch.lake.reading import read_structures
+from schemas.watch_tables import WATCH_TABLES
+from stitch.lake.encoding import read_structures
+from stitch.lake.watch_files import read_rows_of
 from stitch.readings import readings_of
 
 
@@ -42,6 +44,15 @@ def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
     """READINGS_SCHEMA of each category of some files; 10 µs a node. Raises LakeError."""
     return readings_of(_read_structures_once(found, paths))
+
+
+def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
+    """Reads a table of the watch, which is small, and verifies it. The reader raises LakeError."""
+
+    def read(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
+        return read_rows_of(found.store, table, [path.as_posix() for path in paths])
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +199,39 @@ LISTED: Final = {
         "SET VARIABLE dead_letters_files = ?",
         "CREATE OR REPLACE VIEW _dead_letters AS"
         " FROM read_parquet(getvariable('dead_letters_files'), filename = true, hive_partitioning = false)",
+    ),
+    "incident_events": StoredTable(
+        WATCH_TABLES["incident_events"],
+        "CREATE TABLE _schema_incident_events AS FROM _schema",
+        "CREATE VIEW _incident_events AS FROM _schema_incident_events",
+        "CREATE VIEW _incident_events AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table incident_events is not read yet') IS NULL)"
+        " LEFT JOIN _schema_incident_events AS s ON true",
+        "CREATE TABLE _rows_of_incident_events AS FROM _rows",
+        "CREATE OR REPLACE VIEW _incident_events AS FROM _rows_of_incident_events",
+        _read_watch("incident_events"),
+    ),
+    "change_points": StoredTable(
+        WATCH_TABLES["change_points"],
+        "CREATE TABLE _schema_change_points AS FROM _schema",
+        "CREATE VIEW _change_points AS FROM _schema_change_points",
+        "CREATE VIEW _change_points AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table change_points is not read yet') IS NULL)"
+        " LEFT JOIN _schema_change_points AS s ON true",
+        "CREATE TABLE _rows_of_change_points AS FROM _rows",
+        "CREATE OR REPLACE VIEW _change_points AS FROM _rows_of_change_points",
+        _read_watch("change_points"),
+    ),
+    "watch_runs": StoredTable(
+        WATCH_TABLES["watch_runs"],
+        "CREATE TABLE _schema_watch_runs AS FROM _schema",
+        "CREATE VIEW _watch_runs AS FROM _schema_watch_runs",
+        "CREATE VIEW _watch_runs AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table watch_runs is not read yet') IS NULL)"
+        " LEFT JOIN _schema_watch_runs AS s ON true",
+        "CREATE TABLE _rows_of_watch_runs AS FROM _rows",
+        "CREATE OR REPLACE VIEW _watch_runs AS FROM _rows_of_watch_runs",
+        _read_watch("watch_runs"),
     ),
 }
 """Tables that views read, each by the name of its files."""

@@ -1,4 +1,4 @@
-"""Counts of categories against history: negative binomial predictive test (ALGORITHMS C.2, C.3).
+"""Counts of categories against history: negative binomial predictive test.
 
 Everything is conditional on the root: of N requests of its root a category is expected to hold the share it
 had. The predictive law has three sources of spread: chance, the share's own movement between windows (φ, cv²)

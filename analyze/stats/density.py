@@ -1,4 +1,4 @@
-"""Estimate the kernel density of times on a log scale, and its modes (TR §4.3; ALGORITHMS H.1)."""
+"""Estimate the kernel density of times on a log scale, and its modes (TR §4.3)."""
 
 from __future__ import annotations
 

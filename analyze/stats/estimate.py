@@ -1,4 +1,4 @@
-"""Estimate a change at many places, and answer every question that is asked of one (L.4, L.5, B.12).
+"""Estimate a change at many places, and answer every question that is asked of one.
 
 Two constructors cover what is compared: `share_change` for shares of requests or calls, `level_change` for
 logarithms of times and counts. Columns of their inputs are the same: 0 the value before, 1 the value after,
@@ -9,13 +9,21 @@ would have been seen, or how many requests are missing, makes an `Estimate` and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtr
 
-from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, enough_errors, window_noise
+from analyze.stats.noise import (
+    LEAST_FOR_ENVELOPE,
+    SHRINKAGE_WEIGHT,
+    LogMedians,
+    enough_errors,
+    shrunk_tau2,
+    window_noise,
+)
 from analyze.stats.proportions import fisher, newcombe, share_dispersion
 from schemas.arrays import B1, F8, I8
 
@@ -29,6 +37,31 @@ SURE = 0.95
 """That a share of few requests lies outside of the envelope: by its exact one-sided bound."""
 _MOST_LOG = 700.0
 """Logarithms over this are no numbers of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenBlocks:
+    """What blocks of ordinary times tell of how far levels move by themselves; arrays are [places]."""
+
+    raw_tau2: F8
+    """Variance between blocks beyond sampling; NaN for too few."""
+    blocks: I8
+    """How many blocks tell."""
+    least_tau: float
+
+    def variance(self, sampling: F8) -> tuple[F8, F8]:
+        """Give (variance of a change, degrees of freedom with its sampling): shrunk to that of all places."""
+        # What was seen to scatter is not pulled down to what the others do.
+        tau2 = np.fmax(shrunk_tau2(self.raw_tau2, self.blocks, floor=self.least_tau), self.raw_tau2)
+        between = tau2 * (1 + 1 / np.maximum(self.blocks, 1))
+        freedom = np.where(
+            tau2 <= self.least_tau**2 * (1 + 1e-9),
+            np.inf,
+            SHRINKAGE_WEIGHT + np.maximum(self.blocks - 1.0, 0.0),
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
+            freedom = freedom * ((sampling + between) / between) ** 2
+        return between, np.where(np.isnan(freedom), np.inf, freedom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +96,8 @@ class Estimate:
     """By how much a value must leave the envelope."""
     inner_freedom: F8 | None = None
     """Degrees of freedom of the sampling variance alone; None: infinite."""
+    noise: BetweenBlocks | None = None
+    """Of levels: what `between` and `freedom` were made of."""
 
     @property
     def change(self) -> F8:
@@ -183,6 +218,9 @@ class Estimate:
             if isinstance(value, np.ndarray):
                 values[name] = value[places]
         values["surely"] = tuple(bound[places] for bound in self.surely)
+        if self.noise is not None:
+            noise = self.noise
+            values["noise"] = replace(noise, raw_tau2=noise.raw_tau2[places], blocks=noise.blocks[places])
         return Estimate(**values)
 
 
@@ -192,7 +230,7 @@ def share_change(
     """Estimate changes of shares x of n; both [places, columns], in effective requests.
 
     p is Fisher's (`one_sided`: of no rise). The variance is quasi-binomial: over-dispersion φ between
-    blocks, the lowest 90 % of them (L.9 item 4), and `prior_phi` at least, except of what is new or gone,
+    blocks, the lowest 90 % of them, and `prior_phi` at least, except of what is new or gone,
     which was never seen to scatter.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -238,22 +276,14 @@ def level_change(
 
     periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests;
     p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
-    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² (L.5,
-    L.9 item 2).
+    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`².
     """
     told = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     noise = window_noise(
         LogMedians(told, np.where(np.isnan(told), np.nan, blocks.variance)), floor=least_tau, trim=0.0
     )
-    # What was seen to scatter is not pulled down to what the others do.
-    tau2 = np.fmax(noise.tau2, noise.raw_tau2)
-    between = tau2 * (1 + 1 / np.maximum(noise.windows, 1))
-    freedom = np.where(
-        tau2 <= least_tau**2 * (1 + 1e-9), np.inf, SHRINKAGE_WEIGHT + np.maximum(noise.windows - 1.0, 0.0)
-    )
     sampling = periods.variance.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
-        freedom = freedom * ((sampling + between) / between) ** 2
+    scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau)
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
     before, after = periods.value[:, BEFORE], periods.value[:, AFTER]
     return Estimate(
@@ -261,8 +291,7 @@ def level_change(
         before,
         after,
         sampling,
-        between,
-        np.where(np.isnan(freedom), np.inf, freedom),
+        *scatter.variance(sampling),
         p,
         n[:, BEFORE],
         n[:, AFTER],
@@ -270,7 +299,43 @@ def level_change(
         *envelope(seen),
         np.zeros(len(p), np.bool_),
         (after, after),
+        noise=scatter,
     )
+
+
+def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
+    """Put estimates of one measure at several sets of places together, as if they had been made as one.
+
+    What noise between blocks is shrunk to is that of all places.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in (field.name for field in fields(Estimate))
+        if isinstance(getattr(first, name), np.ndarray) and name != "margin"
+    }
+    margins = [np.broadcast_to(part.margin, part.before.shape) for part in parts]
+    found = replace(
+        first,
+        **arrays,
+        margin=np.concatenate(margins),
+        surely=(
+            np.concatenate([part.surely[0] for part in parts]),
+            np.concatenate([part.surely[1] for part in parts]),
+        ),
+    )
+    if first.noise is None:
+        return found
+    told = [part.noise for part in parts if part.noise is not None]
+    noise = BetweenBlocks(
+        np.concatenate([one.raw_tau2 for one in told]),
+        np.concatenate([one.blocks for one in told]),
+        first.noise.least_tau,
+    )
+    between, freedom = noise.variance(found.sampling)
+    return replace(found, between=between, freedom=freedom, noise=noise)
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:

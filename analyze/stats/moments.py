@@ -1,4 +1,4 @@
-"""Sum up response times: count, mean, variance and C² of categories (ALGORITHMS 0, E tier 1, H.3)."""
+"""Sum up response times: count, mean, variance and C² of categories."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SampleMoments:
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
     def filled_mean_us(self, samples: tuple[int, int] = (0, 1)) -> F8:
-        """[2, categories] of two samples: an empty one's mean is the other's (C.7, C.8); NaN if both are."""
+        """[2, categories] of two samples: an empty one's mean is the other's; NaN if both are."""
         mean = self.mean_us[list(samples)]
         return np.where(self.count[list(samples)] > 0, mean, mean[::-1])
 

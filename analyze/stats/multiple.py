@@ -1,4 +1,4 @@
-"""Many tests at once: false discovery rate, and Simes' p of a group (ALGORITHMS B.6).
+"""Many tests at once: false discovery rate, and Simes' p of a group.
 
 NaN is a test that was not run: it is not counted and never rejected.
 """

@@ -1,4 +1,4 @@
-"""What the system does on its own: how log-medians differ between ordinary windows (ALGORITHMS L.5, L.9).
+"""What the system does on its own: how log-medians differ between ordinary windows.
 
 Per site and window a log-median with its sampling variance; from those the variance between windows beyond
 sampling, robust (history contains faults), shrunk towards the median over sites, with a floor; and the
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, stdtrit
 
-from analyze.stats.weights import as_requests
+from analyze.stats.rank import as_requests
 from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
@@ -136,15 +135,21 @@ def window_noise(
     sampling = _row_median(np.sort(np.where(np.isnan(value), np.nan, medians.variance), axis=1), windows)
     known = windows >= LEAST_FOR_VARIANCE
     raw = np.where(known, np.maximum(0.0, (_MAD * mad) ** 2 - sampling), np.nan)
-    if prior_tau2 is None:
-        middle = float(np.median(raw[known])) if known.any() else floor**2
-        prior = np.full(len(raw), middle)
-    else:
-        prior = prior_tau2
+    low, high = _envelope(ordered, windows, trim)
+    tau2 = shrunk_tau2(raw, windows, floor=floor, prior_tau2=prior_tau2)
+    return WindowNoise(tau2, raw, centre, low, high, windows.astype(np.int64))
+
+
+def shrunk_tau2(raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = None) -> F8:
+    """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows."""
+    known = ~np.isnan(raw)
+    prior = prior_tau2
+    if prior is None:
+        prior = np.full(len(raw), float(np.median(raw[known])) if known.any() else floor**2)
     own = np.where(known, windows - 1.0, 0.0)
     shrunk = (SHRINKAGE_WEIGHT * prior + own * np.where(known, raw, 0.0)) / (SHRINKAGE_WEIGHT + own)
-    low, high = _envelope(ordered, windows, trim)
-    return WindowNoise(np.maximum(shrunk, floor**2), raw, centre, low, high, windows.astype(np.int64))
+    tau2: F8 = np.maximum(shrunk, floor**2)
+    return tau2
 
 
 def _envelope(ordered: F8, windows: I8, trim: float) -> tuple[F8, F8]:
@@ -172,5 +177,10 @@ def _row_median(ordered: F8, n: I8) -> F8:
 def enough_errors(min_z: float, freedom: F8 | float) -> F8:
     """How many standard errors are as unlikely as `min_z` of a normal law, they being an estimate of so many
     degrees of freedom (Student's law; infinite: known)."""
+    from scipy.special import (
+        ndtr,
+        stdtrit,
+    )  # a fifth of a second, which the import of a comparison does not need
+
     found: F8 = -stdtrit(freedom, ndtr(-min_z))
     return found

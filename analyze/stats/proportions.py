@@ -1,6 +1,10 @@
-"""Two proportions, k0 of n0 against k1 of n1: exact, or with spread of their own (ALGORITHMS L.3, L.9).
+"""Two proportions, k0 of n0 against k1 of n1: exact, or with spread of their own.
 
 Shares of shapes, error rates, mixes. All functions take arrays of one shape, one test an element.
+
+Tails of the hypergeometric law are those of `scipy.stats.hypergeom`, bit by bit. To import `scipy.stats`
+takes a second of CPU, a twelfth of a whole comparison, and nothing else of it is used here. What it wraps has
+no public name yet: `tests/unit/test_stats_proportions.py` holds the two together.
 """
 
 from __future__ import annotations
@@ -8,10 +12,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, chdtr, chdtri
+from scipy.special import _ufuncs, betaincinv, chdtr, chdtri
 
-from analyze.stats.hypergeometric import at_least, at_most
 from schemas.arrays import F8, I8
+
+
+def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
+    """P(X <= k) for X marked ones among `drawn` of `total`; arrays of one shape.
+
+    k is one of the numbers that may be drawn: max(0, drawn - (total - marked)) to min(drawn, marked).
+    """
+    p: F8 = _ufuncs._hypergeom_cdf(k, marked, drawn, total)
+    return p
+
+
+def at_least(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
+    """P(X >= k) of the same."""
+    least = np.maximum(drawn - (total - marked), 0)
+    p: F8 = _ufuncs._hypergeom_sf(np.maximum(k - 1, least), marked, drawn, total)
+    return np.where(k <= least, 1.0, p)
+
 
 TRIM = 0.1
 """Windows with the highest X² that are left out: history contains faults."""
@@ -104,7 +124,7 @@ def share_dispersion(
     """φ: how much more shares differ between windows (or blocks) than chance alone lets them; >= 1.
 
     counts, trials: [tests, windows]; a window with 0 trials is not there. φ = mean of the lowest 1 - trim of
-    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows (L.9 item 4). That mean is too low on
+    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows. That mean is too low on
     purpose where windows are alike (the highest values are left out: 0.62 of the truth at trim 0.1);
     `unbiased` divides by what a χ² law leaves, and by (W-1)/W for the fitted share. `prior` where there are
     fewer than LEAST_WINDOWS windows, or the share is 0 or 1 throughout.

@@ -1,10 +1,12 @@
-"""Two-sample rank tests of many samples at once: exact where they are small, ties included (ALGORITHMS L.4).
+"""Two-sample rank tests of many samples at once: exact where they are small, ties included.
 
 The Wilcoxon-Mann-Whitney statistic over midranks. Where both the product of the sizes and the smaller size
 are low, p is exact: the distribution of the midrank sum over all ways to pick the smaller sample out of the
 pooled values, ties as they are (a conditional permutation test, by dynamic programming). Above, the normal
 approximation with the variance of ties and a continuity correction of half a rank. One value, one vote;
 votes may be fractions (weights), which have no exact test.
+
+A weighted request that was kept out of four stands for four, and shows as much as one.
 """
 
 from __future__ import annotations
@@ -14,10 +16,29 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
-from analyze.stats.weights import as_requests
 from schemas.arrays import B1, F8, I8
+
+
+def in_requests(weight: F8, square: F8) -> F8:
+    """Requests that a unit of weight is worth, by sums of weights and of their squares, of one shape (Kish).
+
+    n weights of a sum W are worth W²/Σw² equal requests, so each unit Σw/Σw²; 1 where there are none.
+    """
+    found: F8 = np.where(square > 0, weight / np.where(square > 0, square, 1.0), 1.0)
+    return found
+
+
+def as_requests(weight: F8, group: npt.NDArray[np.integer], n_groups: int) -> F8:
+    """[n] weights scaled so that those of a group sum to the requests that they are worth; 1 of equal ones.
+
+    weight, group: [n]; group in 0..n_groups-1.
+    """
+    total = np.bincount(group, weight, n_groups).astype(np.float64)
+    squares = np.bincount(group, weight**2, n_groups).astype(np.float64)
+    scaled: F8 = weight * in_requests(total, squares)[group]
+    return scaled
+
 
 EXACT_PRODUCT = 1_500
 EXACT_SMALLER = 10
@@ -101,6 +122,8 @@ def rank_tests_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> RankTests:
         sd = np.sqrt(np.where(empty | ~(variance > 0), 1.0, variance))
     off = (twice_u - pairs) / 2.0
     flat = empty | ~(variance > 0)
+    from scipy.special import ndtr  # see analyze.stats.noise
+
     higher = np.where(flat, 1.0, ndtr(-(off - 0.5) / sd))
     lower = np.where(flat, 1.0, ndtr((off + 0.5) / sd))
     exact = _exact_ones(n0, n1, np.minimum(higher, lower)) & _whole(test, c0, c1, n_tests)

@@ -1,4 +1,4 @@
-"""Test many features at once by Welch's t, weighted, with values missing (ALGORITHMS G.4; DIST §3.2).
+"""Test many features at once by Welch's t, weighted, with values missing (DIST §3.2).
 
 `scipy.stats.ttest_ind` has no weights; without weights and gaps this gives its numbers.
 """

@@ -8,16 +8,17 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from flowdiff.cli.output import STDOUT, is_stdout, open_output
-from flowdiff.cli.streams import say, told_afterwards
+from flowdiff.cli.outcome import say, told_afterwards
+from flowdiff.cli.output import STDOUT, is_stdout, open_output, refuse_unwritable
 from schemas.errors import ConfigError, InputError, LakeError
+from schemas.trace_urls import parse_trace_url
 
 if TYPE_CHECKING:
     from analyze.methods.port import AnyMethod, Chosen
@@ -35,17 +36,28 @@ class Destinations:
     """`-`: standard output, instead of the text."""
     html_file: Path | None = None
     """`-`: standard output, instead of the text."""
+    markdown_file: str | None = None
+    """`-`: standard output, instead of the text."""
     save: bool = True
     """Into the lake."""
     open_page: bool = False
     """Show it in a browser."""
+    trace_url: str | None = None
+    """Address of a request's trace; None: the lake's."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError where two want standard output."""
-        if self.json_file == STDOUT and self.prints_page:
+        """Raises ConfigError where two want standard output, InputError for a file that cannot be written."""
+        if self.trace_url is not None:
+            parse_trace_url(self.trace_url)
+        options = {"--json": self.json_file, "--html": self.html_file, "--markdown": self.markdown_file}
+        wants = [name for name, file in options.items() if file is not None and str(file) == STDOUT]
+        if len(wants) > 1:
             raise ConfigError(
-                "--json - and --html - both want standard output.", remedy="Name a file for one."
+                f"{' - and '.join(wants)} - both want standard output.", remedy="Name a file for one."
             )
+        for file in (self.json_file, self.html_file, self.markdown_file):
+            if file is not None:
+                refuse_unwritable(Path(file))
 
     @property
     def prints_page(self) -> bool:
@@ -74,7 +86,7 @@ def analysed(
     """`flowdiff.lake.analysed`, with a spinner on a terminal."""
     from flowdiff import lake
 
-    return lake.analysed(found, chosen, refine, use, _stage)
+    return lake.analysed(found, chosen, refine, use, stage)
 
 
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."
@@ -83,29 +95,47 @@ _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the l
 def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None:
     """Write the report where it was asked for and print it: as text, as JSON, or the page.
 
-    `lake` is where it is kept. Where it cannot be kept, that is told on standard error and the report stands:
-    it has been printed. `done` begins the line that tells of output that could not be printed. Raises
+    `lake` is where it is kept. Where it cannot be kept, that is reported on standard error and the report
+    stands: it has been printed. `done` begins the line that reports output that could not be printed. Raises
     InputError for a file that cannot be written, when all else is written and printed; ConfigError where a
     page is to be opened that is in a bucket.
     """
+    from analyze.report.markdown import render_markdown
     from stitch.lake.place import is_bucket
 
     if to.open_page and to.html_file is None and is_bucket(lake):
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
-    with _stage("Writing the report"):
+    outcome = with_trace_url(outcome, lake, to.trace_url)
+    with stage("Writing the report"):
         page = _rendered(outcome) if to.save or to.html_file is not None else ""
         kept = _kept(outcome, lake, page) if to.save else None
-        refused = _write_files(outcome, page, to)
+        at = kept if isinstance(kept, str) else None
+        at = at if to.html_file is None or to.prints_page else str(to.html_file)
+        brief = "" if to.markdown_file is None else render_markdown(outcome.report, outcome.views, at or "")
+        refused = _write_files(outcome, page, brief, to)
     if isinstance(kept, LakeError):
         wrote = not refused and (to.json_file is not None or to.html_file is not None)
         say(str(LakeError(kept.message, remedy=_ELSEWHERE) if wrote else kept))
-        kept = None
-    at = kept if to.html_file is None or to.prints_page else str(to.html_file)
-    _print(outcome, page, at, to, done=done)
+    _print(outcome, page, brief, at, to, done=done)
     if refused:
         raise refused[0]
     if to.open_page and at is not None:
         webbrowser.open(Path(at).resolve().as_uri())
+
+
+def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
+    """The outcome whose requests link to `url`, or without one to the lake's in `flowdiff.json`, if any.
+
+    Raises ConfigError where it is not the address of a trace.
+    """
+    if url is None:
+        from stitch.lake.layout import read_info
+        from stitch.lake.place import open_store
+
+        info = read_info(open_store(lake), lake)
+        url = "" if info is None else info.trace_url
+    found = parse_trace_url(url) if url else ""
+    return replace(outcome, report=outcome.report.model_copy(update={"trace_url": found}))
 
 
 def _rendered(outcome: Outcome) -> str:
@@ -116,22 +146,29 @@ def _rendered(outcome: Outcome) -> str:
 
 def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
     """Where the page is in the lake, or why it is not."""
+    from analyze.report.index import kept_reports
     from analyze.report.store import keep_report
     from stitch.lake.place import open_place
 
+    place = open_place(lake)
     try:
-        return keep_report(open_place(lake), outcome, page)
+        at = keep_report(place, outcome, page)
     except LakeError as error:
         return error
+    with suppress(OSError):  # the list is mended by whoever looks next
+        kept_reports(place)
+    return at
 
 
-def _write_files(outcome: Outcome, page: str, to: Destinations) -> list[InputError]:
+def _write_files(outcome: Outcome, page: str, brief: str, to: Destinations) -> list[InputError]:
     """Write each file that was asked for, whatever becomes of the others; what could not be."""
     from schemas.report.report import to_json
 
     texts: list[tuple[Path, str]] = []
     if to.json_file is not None and to.json_file != STDOUT:
         texts.append((Path(to.json_file), to_json(outcome.report)))
+    if to.markdown_file is not None and to.markdown_file != STDOUT:
+        texts.append((Path(to.markdown_file), brief))
     if to.html_file is not None and not to.prints_page:
         texts.append((to.html_file, page))
     refused = []
@@ -144,8 +181,8 @@ def _write_files(outcome: Outcome, page: str, to: Destinations) -> list[InputErr
     return refused
 
 
-def _print(outcome: Outcome, page: str, at: str | None, to: Destinations, *, done: str) -> None:
-    """Print the report as text, as JSON, or its page; `at` is where that was written."""
+def _print(outcome: Outcome, page: str, brief: str, at: str | None, to: Destinations, *, done: str) -> None:
+    """Print the report as text, as JSON, as Markdown, or its page; `at` is where that was written."""
     from analyze.report.terminal import print_report
     from schemas.report.report import to_json
 
@@ -153,6 +190,8 @@ def _print(outcome: Outcome, page: str, at: str | None, to: Destinations, *, don
         sys.stdout.buffer.write(to_json(outcome.report).encode())
     elif to.prints_page:
         sys.stdout.buffer.write(page.encode())
+    elif to.markdown_file == STDOUT:
+        sys.stdout.buffer.write(brief.encode())
     else:
         # The exit code says what was found, whoever reads the text to its end.
         with told_afterwards(done):
@@ -163,10 +202,10 @@ def _print(outcome: Outcome, page: str, at: str | None, to: Destinations, *, don
 
 
 @contextmanager
-def _stage(name: str) -> Iterator[None]:
+def stage(name: str) -> Iterator[None]:
     """A spinner on a terminal; nothing elsewhere."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not (console.is_terminal or console.is_jupyter):
         yield
         return
     with console.status(f"{name} …"):

@@ -6,9 +6,9 @@ A method that is not there gives none: what is asked for here is a list of names
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from schemas.messages import is_message
 from schemas.report.findings import ChangeKind, Finding, FindingsSection, FurtherView
@@ -101,17 +101,26 @@ def with_views(
     known = set(methods)
     ways = [way for way in _WAYS if way.method in known]
     texts = [sample.text for sample in outcome.report.samples]
-    sections = tuple(
-        section.model_copy(
-            update={
-                "findings": tuple(
-                    finding.model_copy(update={"views": _views(finding, compared, ways, texts, kept)})
-                    for finding in section.findings
-                )
-            }
+
+    def viewed(section: FindingsSection) -> FindingsSection:
+        found = tuple(
+            finding.model_copy(update={"views": _views(finding, compared, ways, texts, kept)})
+            for finding in section.findings
         )
-        if isinstance(section, FindingsSection)
-        else section
+        return section.model_copy(update={"findings": found})
+
+    return _with_findings(outcome, viewed)
+
+
+def shown_only(outcome: Outcome, only: Literal["", "worse"]) -> Outcome:
+    """The outcome with only such findings shown; all of them stay in it, and its report's id."""
+    return _with_findings(outcome, lambda section: section.model_copy(update={"only": only}))
+
+
+def _with_findings(outcome: Outcome, change: Callable[[FindingsSection], FindingsSection]) -> Outcome:
+    """The outcome with its sections of findings changed."""
+    sections = tuple(
+        change(section) if isinstance(section, FindingsSection) else section
         for section in outcome.report.sections
     )
     return replace(outcome, report=outcome.report.model_copy(update={"sections": sections}))

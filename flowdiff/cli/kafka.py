@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flowdiff.cli.streams import say
+from flowdiff.cli.outcome import say
 from flowdiff.settings.effective import CONFIG_VARIABLE, kafka_of
 
 if TYPE_CHECKING:
     from ingest.kafka.kafka_settings import KafkaSettings
-    from ingest.kafka.produce import Told, Written
+    from ingest.kafka.produce import OnWritten, Written
 
 BootstrapOption = Annotated[
     list[str] | None,
@@ -45,23 +45,22 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
 
 @contextmanager
-def told_progress(what: str) -> Iterator[Told]:
+def written_progress(what: str) -> Iterator[OnWritten]:
     """A line on a terminal with what was written; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import SpinnerColumn, TextColumn
 
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    from flowdiff.cli.progress import progress
+
+    with progress(SpinnerColumn(), TextColumn("{task.description}")) as bar:
         task = bar.add_task(what)
 
-        def told(written: Written) -> None:
+        def on_written(written: Written) -> None:
             rate = written.items / max(written.seconds, 1e-9)
             bar.update(
                 task, description=f"{what}: {written.items:,} in {written.messages:,} messages, {rate:,.0f}/s"
             )
 
-        yield told
+        yield on_written
 
 
 def print_written(written: Written) -> None:

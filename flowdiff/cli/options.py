@@ -9,11 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.cli.settings_options import Options
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
-PERIOD_HELP = "Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'."
+PERIOD_HELP = "Period: all, yesterday, 'last monday', 2026-11-19/1d, START/END, 'last 1h'."
 PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]
 WHERE_HELP = (
     "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, kind (spans, "
@@ -48,7 +47,8 @@ ReferenceOption = Annotated[
     typer.Option(
         "--reference",
         metavar="PERIOD",
-        help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`; several: repeated, `A,B`.",
+        help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`, same-weekday; several: repeated, "
+        "`A,B`.",
     ),
 ]
 ProblemOption = Annotated[
@@ -71,16 +71,25 @@ ReportJsonOption = Annotated[
 ReportHtmlOption = Annotated[
     Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
 ]
+ReportMarkdownOption = Annotated[
+    str | None,
+    typer.Option(
+        "--markdown", help="Write a screen of Markdown here too, for pull requests and chat; `-` prints it."
+    ),
+]
 SaveOption = Annotated[
     bool, typer.Option("--save/--no-save", help="Keep the report in the lake, under reports/.")
 ]
+TraceUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="FLOWDIFF_TRACE_URL",
+        help="Make each request id on the page a link: https://HOST/trace/{trace_id}. Default: what "
+        "flowdiff.json of the lake has as trace_url.",
+    ),
+]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
-REFINE_OPTIONS: Final = Options(
-    only=("level", "host_policy", "host_roles"),
-    flags={"host_policy": "--hosts", "host_roles": "--host-role"},
-    everyday=(),
-)
-"""Of RefineSettings, alike in every command that refines."""
 
 
 class TableFormat(StrEnum):

@@ -3,20 +3,127 @@
 0: done. 1: what a command found (a change, errors in a lake), never anything else. 2: an error, a wrong
 option, or a bug; only a bug has a traceback. 3: a comparison that cannot tell, or found a change without a
 cause. 4: live ingestion halted, and waits for a person. 130: interrupted.
+
+Standard input, output and error may be closed, full, or read by somebody who leaves. A reader that leaves (`|
+head`) is no error. Output that cannot be written otherwise (a full disk, a closed descriptor) is one. Python
+would find both out at its very end, where it has an exit code of its own for them, so output is flushed here.
 """
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import typer
 
-from flowdiff.cli.streams import discard_output, is_about_output, reader_left, say, why
+from flowdiff.extras import missing_extra
 from schemas.errors import FlowdiffError, InputError
+from schemas.visible import visible
+
+
+def open_closed_streams() -> None:
+    """Give the process the standard streams that whoever started it has closed.
+
+    Reading standard input then fails, and so does writing to standard output. To be called before anything is
+    opened: the next file would otherwise become a standard stream.
+    """
+    if sys.stdin is None:
+        # For writing: what is not there is an error and not an empty file.
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r", encoding="utf-8")
+    if sys.stdout is None:
+        # For reading: a write is an error and not lost in silence.
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+
+
+def tolerate_any_text() -> None:
+    """Print what the encoding of standard output cannot show (−, →, …) in plain letters, rather than fail."""
+    codecs.register_error("flowdiff.plain", _plain)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="flowdiff.plain")
+
+
+_PLAIN: Final = {
+    **{"−": "-", "–": "-", "—": "-", "→": "->", "↳": ">", "×": "x", "µ": "u", "±": "+/-", "²": "2"},
+    **{"…": "...", "│": "|", "─": "-", "≤": "<=", "≥": ">=", "\u202f": " ", "\u00a0": " "},
+}
+"""What a terminal without it shows instead; anything else is `?`."""
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Replace what cannot be encoded."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    shown = "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end])
+    return shown, error.end
+
+
+def say(text: str) -> None:
+    """One line on standard error; what names in it would do to a terminal is shown and not done."""
+    try:
+        print(visible(f"flowdiff: {text}"), file=sys.stderr, flush=True)
+    except OSError:
+        return  # Standard error is where this would be reported.
+
+
+def reader_left(error: BaseException) -> bool:
+    """Whether `error` says that the reader of standard output has left; rich exits with 1 then."""
+    return isinstance(error, BrokenPipeError) or (
+        isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
+    )
+
+
+def discard_output() -> None:
+    """From here on, and for what is still buffered: standard output goes nowhere."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        return  # A test's buffer, which takes everything.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+@contextmanager
+def told_afterwards(done: str) -> Iterator[None]:
+    """Around printing about what is done already: where that fails, the work and its exit code stand.
+
+    `done` is the beginning of the line that reports it on standard error: `The import is committed`. A
+    reader that left is not reported.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except (OSError, SystemExit) as error:
+        if not isinstance(error, OSError) and not reader_left(error):
+            raise
+        discard_output()
+        if not reader_left(error):
+            say(f"{done}; that could not be printed: {why(error)}.")
+
+
+def why(error: BaseException) -> str:
+    """The system's words for an OSError, as part of a sentence."""
+    text = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:]
+
+
+def is_about_output(error: OSError) -> bool:
+    """Whether standard output is what could not be written: it keeps what is left, so it fails again."""
+    try:
+        sys.stdout.flush()
+    except OSError as again:
+        return again.errno == error.errno
+    return False
+
 
 FAILED: Final = 2
 INTERRUPTED: Final = 130
@@ -41,6 +148,11 @@ def _code(run: Callable[[], int | None]) -> int:
     except FlowdiffError as error:
         say(str(error))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if (told := missing_extra(error)) is None:
+            return _bug()
+        say(str(told))
+        return FAILED
     except typer.TyperException as error:
         say(_usage(error))
         return FAILED

@@ -14,9 +14,15 @@ from typing import BinaryIO, Final
 from schemas.errors import InputError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 STDOUT: Final = "-"
 """The name of standard output, wherever a file is asked for."""
+
+
 _DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+
+
 _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -53,6 +59,18 @@ def open_output(output: Path | None) -> Iterator[BinaryIO]:
     finally:
         if target is not None and isinstance(written, Path):
             written.unlink(missing_ok=True)
+
+
+def refuse_unwritable(output: Path) -> None:
+    """Raise InputError where a file cannot be written, as far as its folder tells: before hours of work."""
+    folder = output.parent
+    if is_stdout(output) or (output.exists() and not output.is_file() and not output.is_dir()):
+        return
+    if output.is_dir():
+        raise _cannot_write(output, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        reason = errno.EACCES if folder.is_dir() else errno.ENOTDIR if folder.exists() else errno.ENOENT
+        raise _cannot_write(output, OSError(reason, os.strerror(reason)))
 
 
 def _places(output: Path) -> tuple[Path | int, Path | None]:

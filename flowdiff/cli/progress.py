@@ -1,4 +1,4 @@
-"""Show a bar with a count on a terminal, nothing elsewhere."""
+"""Show how far the work is on a terminal or in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 
-class Told(Protocol):
+class Counted(Protocol):
     """What the work calls as it goes on."""
 
     def __call__(self, done: int, total: int, what: str | None = None, /) -> None:
@@ -19,14 +26,22 @@ class Told(Protocol):
 
 
 @contextmanager
-def counted_progress(text: str) -> Iterator[Told]:
-    """A function that is told how far the work is, for as long as the block runs."""
+def progress(*columns: ProgressColumn, shown: bool = True) -> Iterator[Progress]:
+    """Bars of some columns and of the time since, on standard error, if they are to be shown."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    visible = shown and (console.is_terminal or console.is_jupyter)
+    columns = (*columns, TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not visible) as bars:
+        yield bars
+
+
+@contextmanager
+def counted_progress(text: str) -> Iterator[Counted]:
+    """A function that is called with how far the work is, for as long as the block runs."""
+    with progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()) as bar:
         task = bar.add_task(text, total=None)
 
-        def told(done: int, total: int, what: str | None = None, /) -> None:
+        def counted(done: int, total: int, what: str | None = None, /) -> None:
             bar.update(task, completed=done, total=total, description=text if what is None else what)
 
-        yield told
+        yield counted

@@ -5,15 +5,13 @@ A command takes a model as a parameter and says so; every key of it (`flowdiff.s
     @takes_settings
     def command(
         lake: LakeOption,
-        refine: Annotated[RefineSettings, Options(only=("level", "host_policy"),
-                                                  flags={"host_policy": "--hosts"}, everyday=())],
+        settings: Annotated[ImportSettings, Options(only=("format", "memory"))],
     ) -> None:
-        ...                       # `refine` is the model, validated
+        ...                       # `settings` is the model, validated
 
-A new field of the model is a new option with the field's docstring as help. `--help` shows the options of
-every day with the first sentence, `--help-all` everything. What is not typed is not there, so that the
-model's default counts, or a file and the environment: a parameter of type `Flags` gets what was typed of
-`flowdiff ingest`'s keys. A value that the model refuses is a ConfigError, one line that names the option.
+A new field of the model is a new option with the field's docstring as help. What is not typed is not there,
+so that the model's default counts, or a file and the environment: a parameter of type `Flags` gets what was
+typed by the names of keys. A value that the model refuses is a ConfigError, one line that names the option.
 Two fields that want one option, and fields that cannot be one, are a TypeError when the command is imported.
 """
 
@@ -22,17 +20,16 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 from pydantic import BaseModel, ValidationError
 
-from flowdiff.settings.keys import Key, Kind, keys_of
+from flowdiff.settings.keys import Key, KeyKind, keys_of
 from schemas.errors import ConfigError, FlowdiffError
 
-_PANEL_OF_REST: Final = "Of rare use"
 _SENTENCE: Final = re.compile(r"^(.*?\.)(?= [A-Z0-9`]).*$", re.DOTALL)
 _LONGEST_WORD: Final = 18
 """For a value in help: a longer one takes the help's room."""
@@ -50,11 +47,7 @@ class Options:
     """Names of keys (`decode.label_keys`) in this order; None: all that have a flag."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Flags that are not called as their keys are."""
-    everyday: Collection[str] | None = None
-    """Those that `--help` shows; None: all."""
-    panel: str | None = None
-    """Heading of those that only `--help-all` shows."""
-    keys: Iterable[Key] = ()
+    keys: Iterable[Key] | None = None
     """Of `Flags`, which is no model."""
 
 
@@ -86,70 +79,45 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_settings(**given: Any) -> Any:
-        given.pop("help_all", None)
         built = {name: _built(model, options, given) for name, (model, options) in taken.items()}
         return command(**given, **built)
 
-    parameters.append(
-        _help_all({o.parameter.name: o.key.about for _, options in taken.values() for o in options})
-    )
     with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_settings.__annotations__ = {p.name: p.annotation for p in parameters}
     return with_settings
 
 
-def settings_of_texts(model: type[BaseModel], texts: Mapping[str, str], shown: str) -> Any:
-    """The model of values as texts, by the names of its keys; `shown` names a key in errors: `--setting {}`.
-
-    Raises ConfigError.
-    """
-    keys = {key.name: key for key in keys_of(model)}
-    for name in texts:
-        if name not in keys:
-            raise ConfigError(f"{shown.format(name)}: no such setting.", remedy=f"Names: {', '.join(keys)}.")
-    return _model(model, {shown.format(name): (keys[name], text) for name, text in texts.items()})
-
-
 def _options_of(parameter: str, model: Any, how: Options) -> list[_Option]:
     """The options of a model. Raises TypeError for a key that is not there."""
-    keys = {key.name: key for key in how.keys or keys_of(model)}
-    everyday = keys.keys() if how.everyday is None else how.everyday
-    if unknown := sorted({*(how.only or ()), *how.flags, *(how.everyday or ())} - {*keys}):
+    keys = {key.name: key for key in (keys_of(model) if how.keys is None else how.keys)}
+    if unknown := sorted({*(how.only or ()), *how.flags} - {*keys}):
         raise TypeError(f"{model.__name__} has no key '{unknown[0]}'")
     options = []
     for name in keys if how.only is None else how.only:
         flag = how.flags.get(name, keys[name].flag)
         if flag is not None:
-            annotation = _annotation(
-                keys[name], flag, how.panel or _PANEL_OF_REST, hidden=name not in everyday
-            )
             place = f"{parameter}__{name.replace('.', '__')}"
-            options.append(
-                _Option(
-                    keys[name],
-                    flag,
-                    inspect.Parameter(
-                        place, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-                    ),
-                )
+            as_option = inspect.Parameter(
+                place,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=_annotation(keys[name], flag),
             )
+            options.append(_Option(keys[name], flag, as_option))
     return options
 
 
-def _annotation(key: Key, flag: str, panel: str, *, hidden: bool) -> Any:
+def _annotation(key: Key, flag: str) -> Any:
     has_default = not key.is_required and key.default not in (None, (), "")
     told: dict[str, Any] = {
         "help": _SENTENCE.sub(r"\1", key.about),
         "show_default": key.shown(key.default).replace('"', "").strip("[]") if has_default else False,
-        "hidden": hidden,
     }
-    if hidden:
-        told["rich_help_panel"] = panel
-    if key.kind is Kind.SWITCH:
+    if key.kind is KeyKind.SWITCH:
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", **told)]
     words = "|".join(key.choices)
     metavar = words if 0 < len(words) <= _LONGEST_WORD else str(key.kind)
-    if key.kind in (Kind.LIST, Kind.PAIRS):
+    if key.kind in (KeyKind.LIST, KeyKind.PAIRS):
         return Annotated[list[str] | None, typer.Option(flag, metavar=metavar, **told)]
     return Annotated[str | None, typer.Option(flag, metavar=metavar, **told)]
 
@@ -159,45 +127,28 @@ def _refuse_twins(flags: list[str]) -> None:
         raise TypeError(f"two keys want the option {twins[0]}")
 
 
-def _help_all(abouts: Mapping[str, str]) -> inspect.Parameter:
-    """The option `--help-all`; abouts: whole help by the name of the parameter."""
-
-    def show(context: typer.Context, wanted: bool) -> None:
-        if wanted:
-            for option in context.command.params:
-                option.hidden = False  # type: ignore[attr-defined]
-                option.help = abouts.get(str(option.name), getattr(option, "help", None))  # type: ignore[attr-defined]
-            typer.echo(context.get_help())
-            raise typer.Exit
-
-    about = "Show every option, and all that there is to say of each."
-    return inspect.Parameter(
-        "help_all",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False,
-        annotation=Annotated[bool, typer.Option("--help-all", is_eager=True, callback=show, help=about)],
-    )
-
-
 def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
     """The model, or `Flags`, of what was typed, which is taken out of `given`. Raises ConfigError."""
     typed: dict[str, tuple[Key, Any]] = {}
     for option in options:
         value = given.pop(option.parameter.name)
         if value not in (None, []):
-            typed[option.flag] = (option.key, _joined(option.key, value))
+            typed[option.flag] = (option.key, joined(option.key, value))
     if model is Flags:
         return Flags({key.name: value for key, value in typed.values()})
-    return _model(model, typed)
+    return validated(model, typed)
 
 
-def _joined(key: Key, value: Any) -> Any:
-    """Lists as one text: options may be repeated or separated by commas, but for pairs of plain texts."""
-    return ",".join(value) if isinstance(value, list) and (key.kind is Kind.LIST or key.pair) else value
+def joined(key: Key, value: Any) -> Any:
+    """Join lists to one text: options are repeated or separated by commas, but for pairs of plain texts."""
+    return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value
 
 
-def _model(model: type[BaseModel], typed: Mapping[str, tuple[Key, Any]]) -> BaseModel:
-    """The model; what was not typed has its default. `typed`: key and value by what names it."""
+def validated(model: type[BaseModel], typed: Mapping[str, tuple[Key, Any]]) -> BaseModel:
+    """Make the model; what was not typed has its default. `typed`: key and value by what names it.
+
+    Raises ConfigError.
+    """
     values: dict[str, Any] = {}
     for name, (key, value) in typed.items():
         try:

@@ -23,9 +23,9 @@ from flowdiff.cli.output import is_stdout, open_output
 from schemas.errors import ConfigError, QueryError
 from schemas.visible import ESCAPED_CLASS, escaped
 
-# A spreadsheet runs a cell that begins with one of these as a formula; the wide forms too, where it reads
-# East Asian text.
 _FORMULA: Final = "=+-@\t\r\n＝＋－＠"
+
+
 _RUN_OR_HIDDEN: Final = f"^[{re.escape(_FORMULA)}]|{ESCAPED_CLASS}"
 
 
@@ -128,11 +128,11 @@ def _csv_text(value: Any) -> str:
 
 
 def write_table(reader: pa.RecordBatchReader, form: TableFormat, output: Path | None) -> None:
-    """Write a result as CSV, JSON or Parquet, to a file or (not Parquet) to standard output.
+    """Write a result as CSV, JSON or Parquet, to a file or to standard output.
 
-    Raises ConfigError for Parquet on standard output, QueryError for a column that Parquet has no type for.
+    Raises ConfigError for Parquet on a terminal, QueryError for a column that Parquet has no type for.
     """
-    if is_stdout(output) and form is TableFormat.PARQUET:
+    if is_stdout(output) and form is TableFormat.PARQUET and sys.stdout.isatty():
         raise ConfigError("Parquet does not go to a terminal.", remedy="Name a file with --output.")
     with open_output(output) as out:
         _write(reader, form, out)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from analyze.refine.settings import RefineSettings
-from flowdiff.cli.options import REFINE_OPTIONS, JsonOption, LakeOption, WhereOption, warn_of_pending
+from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_option
+from flowdiff.cli.options import JsonOption, LakeOption, WhereOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
-from flowdiff.cli.settings_options import Options, settings_of_texts, takes_settings
+from flowdiff.cli.settings_options import Options, takes_settings
 from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from analyze.calibrate import Named, Run
     from analyze.methods.port import Chosen
+    from analyze.refine.settings import RefineSettings
 
 
 @takes_settings
@@ -30,15 +30,12 @@ def command(
     ] = None,
     where: WhereOption = None,
     method: Annotated[str, typer.Option(help="How to compare.")] = "robust",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Setting of the method, as `compare` takes it; repeated."),
-    ] = None,
+    settings: SetOption = None,
+    help_all: Annotated[bool, help_all_option()] = False,
     save: Annotated[bool, typer.Option(help="Keep the record in the lake; reports print the newest.")] = True,
     as_json: JsonOption = False,
     *,
     calibration: Annotated[CalibrationSettings, Options()],
-    refine: Annotated[RefineSettings, REFINE_OPTIONS],
 ) -> None:
     """Compare ordinary times of a lake with each other and count the findings, all of them false.
 
@@ -46,16 +43,14 @@ def command(
     history. Every later report of the lake says how many false findings its settings gave.
     """
     from analyze.calibrate import calibrate, keep_record
-    from analyze.methods.port import Chosen
-    from analyze.methods.registry import method_of
     from analyze.scope import Lakes
     from flowdiff.cli.version import version
     from schemas.ranges import parse_ranges
 
-    compared = method_of(method)
-    if not compared.samples.allows(2):
-        raise ConfigError(f"The method '{method}' takes {compared.samples.text}, not a pair.")
-    chosen = Chosen(compared, _settings(compared.settings, setting or ()))
+    del help_all  # it ends the command before
+    (chosen,), refine = chosen_settings([method], settings or ())
+    if not chosen.method.samples.allows(2):
+        raise ConfigError(f"The method '{method}' takes {chosen.method.samples.text}, not a pair.")
     lakes = Lakes(lake)
     asked = parse_ranges(period or ["all"], now_ns=time.time_ns(), where=where)
     found = [lakes.sealed_part(part) for part in asked]
@@ -91,17 +86,6 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
         typer.echo(
             f"Left out as not ordinary: {record.unsteady} of {record.unsteady + record.windows} windows."
         )
-
-
-def _settings(model: type[Any], given: Sequence[str]) -> Any:
-    """The method's settings with some of them given as text. Raises ConfigError."""
-    texts: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--setting {text}: write NAME=VALUE.")
-        texts[name.replace("-", "_")] = value
-    return settings_of_texts(model, texts, "--setting {}")
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:

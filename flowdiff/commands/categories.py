@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -38,6 +38,7 @@ def command(
         told = "" if root is None else f" of the root type '{root}'; root types are written component/point"
         print_sentence(f"This period holds no category{told}.")
         return
+    print_sentence(f"By {_SORTED[sort]}, most first:")
     numbers = [Heading(name, Kind.NUMBER) for name in ("requests", "mean", "p95", "C²", "nodes")]
     print_rows(
         [Heading("category", Kind.EXACT), *numbers, Heading("root")],
@@ -46,6 +47,14 @@ def command(
     if total > rows.num_rows:
         print_sentence(f"{rows.num_rows} of {count(total)} categories; --top shows more.")
     print_flags(flags, requests)
+
+
+_SORTED: Final = {
+    CategorySort.TIME: "time in sum (requests × mean; --sort has others)",
+    CategorySort.REQUESTS: "requests",
+    CategorySort.MEAN: "mean response time",
+    CategorySort.C2: "C²",
+}
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

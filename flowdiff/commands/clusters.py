@@ -8,8 +8,8 @@ command = method_command(
     "clusters",
     """Group requests by what they do and how long, and lay the groups' call trees on each other.
 
-    Of one period: groups, and what tells each from its nearest. Of two: which groups grew or shrank, where
-    they came from, and where their trees differ. Exit code 0 whatever is found.
+    Of one period: groups, and what distinguishes each from its nearest. Of two: which groups grew or shrank,
+    where they came from, and where their trees differ. Exit code 0 whatever is found.
     """,
-    everyday=("features", "clusters"),
+    everyday=("features", "style", "clusters", "around"),
 )

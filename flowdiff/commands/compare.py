@@ -6,17 +6,15 @@ What does the work is imported where it is called: help and completion need the 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final, cast, get_args
 
 import typer
 
 from analyze.methods.registry import method_names
-from analyze.refine.settings import RefineSettings
 from flowdiff.cli.analysis import Destinations, analysed, publish, refuse_sample_count
-from flowdiff.cli.method_command import with_methods
+from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_option
 from flowdiff.cli.options import (
-    REFINE_OPTIONS,
     OpenOption,
     PeriodsLakeOption,
     PeriodsWhereOption,
@@ -26,7 +24,9 @@ from flowdiff.cli.options import (
     ReferenceWhereOption,
     ReportHtmlOption,
     ReportJsonOption,
+    ReportMarkdownOption,
     SaveOption,
+    TraceUrlOption,
     UnsealedOption,
     own_filters,
     provisional_folder,
@@ -35,17 +35,19 @@ from flowdiff.cli.options import (
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from analyze.methods.port import Chosen
     from analyze.profile.history import StatisticsUse
 
 DEFAULT_METHODS: Final = ("robust",)
-EVERYDAY: Final = ("exclude",)
-"""Settings of methods that `--help` shows."""
 
 
-def _compare(
+class OnlyWorse(StrEnum):
+    """What is shown of the findings."""
+
+    WORSE = "worse"
+
+
+def command(
     *,
-    chosen: Sequence[Chosen[Any]],
     reference: ReferenceOption = None,
     problem: ProblemOption = None,
     sample: Annotated[
@@ -67,12 +69,13 @@ def _compare(
     where: PeriodsWhereOption = None,
     reference_where: ReferenceWhereOption = None,
     problem_where: ProblemWhereOption = None,
-    refine: Annotated[RefineSettings, REFINE_OPTIONS],
     json_file: ReportJsonOption = None,
     html_file: ReportHtmlOption = None,
+    markdown_file: ReportMarkdownOption = None,
     save: SaveOption = True,
     unsealed: UnsealedOption = False,
     open_page: OpenOption = False,
+    trace_url: TraceUrlOption = None,
     statistics: Annotated[
         str,
         typer.Option(
@@ -87,8 +90,12 @@ def _compare(
         typer.Option(
             metavar="KIND",
             help="What makes the exit code 1 or 3: any (default), never, or kinds, repeated: errors, "
-            "response-time, structural, workload (as the method has them).",
+            "response-time, structural, workload (as the method has them); worse: nothing that got better.",
         ),
+    ] = None,
+    only: Annotated[
+        OnlyWorse | None,
+        typer.Option(help="Show findings that are for the worse, and fail on those: what got faster passes."),
     ] = None,
     min_contribution: Annotated[
         str | None,
@@ -96,26 +103,37 @@ def _compare(
     ] = None,
     method: Annotated[
         list[str] | None,
+        typer.Option(help="How to compare: robust (default), paper, …; repeated for several in one report."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
         typer.Option(
-            help="How to compare; repeated for several in one report. It brings options of its own."
+            metavar="KEY", help="A parameter that explanations leave out: `key`, or `component/point key`."
         ),
     ] = None,
+    settings: SetOption = None,
+    help_all: Annotated[bool, help_all_option()] = False,
 ) -> None:
     """Compare two periods: name, rank and explain what changed.
 
     Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: it cannot be
-    told, or something changed that nothing explains.
+    reported, or something changed that nothing explains.
     """
     from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
     from analyze.report.store import kept_heads
-    from flowdiff.cli.finding_views import compared_of, with_views
+    from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.samples import asked_samples, find_samples
     from stitch.lake.place import open_place
 
-    del method  # read before the options were made: see CompareCommand
-    counts = parse_fail_on(fail_on or (ANY,), chosen[0].method.kinds)
+    del help_all  # it ends the command before
+    chosen, refine = chosen_settings(
+        method or DEFAULT_METHODS, [*(f"robust.exclude={key}" for key in exclude or ()), *(settings or ())]
+    )
+    counts = parse_fail_on((*(fail_on or (ANY,)), *((only.value,) if only else ())), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
-    to = Destinations(json_file, html_file, save=save, open_page=open_page)
+    to = Destinations(
+        json_file, html_file, markdown_file, save=save, open_page=open_page, trace_url=trace_url
+    )
     asked = asked_samples(reference or (), problem or (), sample or ())
     refuse_sample_count([one.method for one in chosen], [*asked], "Give each as --sample NAME=PERIOD.")
     found = find_samples(
@@ -136,6 +154,7 @@ def _compare(
     # A page that goes elsewhere, too, has no other report beside it.
     kept = kept_heads(open_place(place)) if save and html_file is None else ()
     outcome = with_views(outcome, compared_of(found.compared), method_names(), kept)
+    outcome = shown_only(outcome, "" if only is None else "worse")
     publish(outcome, place, to, done="The comparison is done")
     if code := gate_code(outcome, counts, floor):
         raise typer.Exit(code)
@@ -148,29 +167,3 @@ def _use(text: str) -> StatisticsUse:
     if text not in uses:
         raise ConfigError(f"--statistics {text}: choose from {', '.join(uses)}.")
     return cast("StatisticsUse", text)
-
-
-class CompareCommand(typer.core.TyperCommand):
-    """`compare`, whose options depend on its methods: they are read first, then the options are made."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """A context of the command with the options of the methods named in `args`. Raises ConfigError."""
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        methods = [*dict.fromkeys(_methods_in(args) or DEFAULT_METHODS)]
-        app.command(info_name, help=self.help)(with_methods(_compare, methods, EVERYDAY))
-        return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
-
-
-def _methods_in(args: Sequence[str]) -> list[str]:
-    """Values of `--method` among arguments that are not parsed yet; what stands after `--` is none."""
-    found = []
-    options = list(args[: args.index("--")] if "--" in args else args)
-    for place, word in enumerate(options):
-        name, equals, value = word.partition("=")
-        if name == "--method":
-            found += [value] if equals else options[place + 1 : place + 2]
-    return found
-
-
-command = with_methods(_compare, DEFAULT_METHODS, EVERYDAY)
-COMMAND_CLASS: Final = CompareCommand

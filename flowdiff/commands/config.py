@@ -13,7 +13,7 @@ import typer
 from flowdiff.cli.settings_options import Flags, takes_settings
 from flowdiff.commands.ingest import INGEST_OPTIONS
 from flowdiff.settings.effective import CONFIG_VARIABLE, DEFAULT, KEYS, Effective, effective
-from flowdiff.settings.keys import Key, Kind
+from flowdiff.settings.keys import Key, KeyKind
 from schemas.visible import visible
 
 
@@ -44,7 +44,7 @@ def effective_toml(found: Effective) -> str:
 
 def default_toml() -> str:
     """Every key with what it is, at its default, commented out."""
-    return _document(_default_lines)
+    return _document(lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))
 
 
 def _document(lines_of: Callable[[Key], Iterator[str]]) -> str:
@@ -62,17 +62,7 @@ def _effective_line(key: Key, found: Effective) -> Iterator[str]:
     value = found.value(key)
     if value is None:
         yield f"# {key.path[-1]} is not set"
-    elif key.kind is Kind.SECRET:
+    elif key.kind is KeyKind.SECRET:
         yield f"# {key.path[-1]} is set, and not shown  # {origin}"
     else:
         yield f"{key.path[-1]} = {key.shown(value)}  # {origin}"
-
-
-def _default_lines(key: Key) -> Iterator[str]:
-    yield f"# {key.about}"
-    if key.kind is Kind.SECRET:
-        yield f"# A secret: set {key.variable}."
-    elif key.default is None:
-        yield f"# {key.path[-1]} ="
-    else:
-        yield f"# {key.path[-1]} = {key.shown(key.default)}"

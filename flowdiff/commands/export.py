@@ -49,8 +49,7 @@ def command(
     ] = None,
 ) -> None:
     """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
-    from analyze.export.flows import export_dot, export_native, export_otlp
-    from analyze.export.selection import AskedFlows
+    from analyze.export.flows import AskedFlows, export_dot, export_native, export_otlp
     from flowdiff.cli.output import open_output
 
     writers = {

@@ -25,6 +25,8 @@ from schemas.quality import Quality
 
 LEAST_NAME, LEAST_AXIS = 8, 12
 """Columns of a name and of the axis below which nothing can be read; a narrower terminal cuts lines."""
+ROWS = 60
+"""Bars of a drawing."""
 TIME_WIDTH = 9
 """Columns of a duration: `99 999 ms`."""
 FAILED = "✗"
@@ -45,7 +47,7 @@ def command(
     request_id: Annotated[str, typer.Argument(help="Request or trace id, or the beginning of one.")],
     lake: LakeOption,
     period: PeriodOption = "all",
-    rows: Annotated[int, typer.Option(min=1, help="Longest list of bars to draw.")] = 60,
+    rows: Annotated[int, typer.Option(min=1, help="Longest list of bars to draw.")] = ROWS,
     params: Annotated[bool, typer.Option("--params", help="List the low-level parameters too.")] = False,
     kind: Annotated[
         FlowKind | None, typer.Option(help="Which, where an id came with spans and with records.")
@@ -59,6 +61,13 @@ def command(
         print_json_value({"flow": found.flow, "structure": found.structure, "params": found.params})
         return
     console = _console()
+    print_flow(console, found, rows)
+    if params:
+        _print_params(console, found)
+
+
+def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
+    """The head of a request and its swim lane; of more bars than `rows`, how many."""
     _print_head(console, found)
     bars = activities(found.flow, found.structure)
     print_bars(console, bars[:rows], found.flow["response_ns"] / 1e3)
@@ -66,8 +75,6 @@ def command(
         failed = sum(bool(bar.failed) for bar in bars[rows:])
         also = f", {count(failed)} of them failed" if failed else ""
         console.print(f"{counted(len(bars) - rows, 'more bar')}{also}; --rows shows more.", style="dim")
-    if params:
-        _print_params(console, found)
 
 
 def _console() -> Console:
@@ -95,7 +102,7 @@ def _print_head(console: Console, found: StoredFlow) -> None:
 def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -> None:
     """Lanes left, bars right on the axis of the response; what the response waited for is solid and bold."""
     axis_us = response_us if response_us > 0 else max((bar.end_us for bar in bars), default=0.0)
-    # One column more where something failed; a sixth of the width tells most classes, the legend the others.
+    # One column more where something failed; a sixth of the width says most classes, the legend the others.
     failed_width = min(
         max((len(_failed(bar)) for bar in bars), default=0), max(console.width // 6, LEAST_NAME)
     )

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import SecretBytes
-from rich.console import Console
 
 from flowdiff.cli.listing import Heading, Kind, print_rows
+from flowdiff.cli.outcome import told_afterwards
 from flowdiff.cli.settings_options import Options, takes_settings
-from flowdiff.cli.streams import told_afterwards
 from flowdiff.cli.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError, InputError
@@ -62,7 +61,6 @@ def command(
                 "decode.label_keys": "--label-keys",
                 "decode.event_points": "--event-points",
             },
-            everyday=("format", "window_length", "memory"),
         ),
     ],
     allow_params: Annotated[
@@ -95,10 +93,10 @@ def command(
     params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
-    with _progress() as progress:
+    with import_progress() as progress:
         summary = import_into(
             lake,
-            _expand(files),
+            expanded(files),
             settings.model_copy(update={"decode": settings.decode.model_copy(update={"params": params})}),
             owner=f"{os.getpid()}-{uuid.uuid4().hex}",
             created_by=f"flowdiff {version()}",
@@ -115,9 +113,11 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(summary.model_dump_json(indent=1))
         return
-    print_rows((Heading("import"), Heading("count", Kind.NUMBER)), _rows(summary))
+    print_rows((Heading("import"), Heading("count", Kind.NUMBER)), summary_rows(summary))
     if summary.commit is None:
         typer.echo("nothing new: the lake is unchanged")
+    if summary.changed_settings:
+        typer.echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
         typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
@@ -158,7 +158,7 @@ def _split(values: list[str]) -> tuple[str, ...]:
     return tuple(part for value in values for part in value.split(",") if part)
 
 
-def _expand(patterns: list[str]) -> list[str]:
+def expanded(patterns: list[str]) -> list[str]:
     """Files of every glob, in order of name. Raises InputError for one that finds nothing."""
     from stitch.drivers.inputs import STDIN
 
@@ -199,30 +199,19 @@ class _Bar:
 
 
 @contextmanager
-def _progress() -> Iterator[_Bar]:
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
+    """A bar on a terminal or in a notebook, if it is to be shown; nothing elsewhere."""
+    from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn
 
-    console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[events]:,} events, {task.fields[flows]:,} flows"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    from flowdiff.cli.progress import progress
+
+    counts = TextColumn("{task.fields[events]:,} events, {task.fields[flows]:,} flows")
+    text = TextColumn("{task.description}")
+    with progress(SpinnerColumn(), text, BarColumn(), DownloadColumn(), counts, shown=shown) as bar:
         yield _Bar(bar)
 
 
-def _rows(summary: ImportSummary) -> list[tuple[str, str]]:
+def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
     """What was counted, zeros aside."""
     counters = summary.counters
     rows: list[tuple[str, int]] = [

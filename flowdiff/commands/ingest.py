@@ -12,28 +12,33 @@ from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, effective
 
-_EVERYDAY: Final = (
-    "lake",
-    "kafka.bootstrap",
-    "kafka.topics",
-    "kafka.topic_pattern",
-    "kafka.formats",
-    "kafka.default_format",
-    "kafka.group",
-    "kafka.start_at",
-    "kafka.on_corrupt",
-    "live.window_length",
-    "live.commit_interval",
-    "live.lateness",
-    "live.idle",
-    "live.memory",
-    "live.accept_gaps",
-    "serve.address",
-    "log.level",
-    "log.format",
+INGEST_OPTIONS: Final = Options(
+    keys=KEYS.values(),
+    only=(
+        "lake",
+        "kafka.bootstrap",
+        "kafka.topics",
+        "kafka.topic_pattern",
+        "kafka.formats",
+        "kafka.default_format",
+        "kafka.group",
+        "kafka.start_at",
+        "kafka.on_corrupt",
+        "live.window_length",
+        "live.commit_interval",
+        "live.lateness",
+        "live.idle",
+        "live.memory",
+        "live.accept_gaps",
+        "serve.address",
+        "log.level",
+        "log.format",
+        "stay_halted",
+        "kafka.static_member_id",
+        "live.keep_events",
+        "live.params_share",
+    ),
 )
-_RARE: Final = ("stay_halted", "kafka.static_member_id", "live.keep_events", "live.params_share")
-INGEST_OPTIONS: Final = Options(keys=KEYS.values(), only=(*_EVERYDAY, *_RARE), everyday=_EVERYDAY)
 """What can be typed. The other keys are for a configuration and the environment."""
 
 

@@ -12,7 +12,7 @@ from flowdiff.cli.kafka import (
     ConfigOption,
     kafka_settings,
     print_written,
-    told_progress,
+    written_progress,
 )
 from flowdiff.cli.settings_options import Options, takes_settings
 from ingest.kafka.kafka_settings import ProduceSettings
@@ -27,7 +27,7 @@ def command(
     bootstrap: BootstrapOption = None,
     config: ConfigOption = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="Format of the files; else told by content.")
+        str | None, typer.Option("--format", help="Format of the files; else recognised by content.")
     ] = None,
 ) -> None:
     """Write trace files to a Kafka topic, all of a request to one partition.
@@ -45,6 +45,6 @@ def command(
         if not Path(file).is_file():
             raise InputError(f"There is no file '{file}'.", remedy="Check the path.")
     kafka = kafka_settings(bootstrap, config, topics=(topic,))
-    with told_progress("writing") as told:
-        written = produce_files(kafka, topic, files, format_, settings, told)
+    with written_progress("writing") as on_written:
+        written = produce_files(kafka, topic, files, format_, settings, on_written)
     print_written(written)

@@ -14,7 +14,7 @@ from flowdiff.cli.kafka import (
     ConfigOption,
     kafka_settings,
     print_written,
-    told_progress,
+    written_progress,
 )
 from flowdiff.cli.settings_options import Options, takes_settings
 from ingest.kafka.kafka_settings import ProduceSettings
@@ -54,8 +54,8 @@ def command(
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with told_progress("writing") as told:
-            written = rekey(kafka, topic, settings, lambda: stopped, told, until_end=until_end)
+        with written_progress("writing") as on_written:
+            written = rekey(kafka, topic, settings, lambda: stopped, on_written, until_end=until_end)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -55,6 +55,11 @@ def command(
             created_by=at.created_by,
             dry_run=dry_run,
         )
+        if done.reports and not dry_run:
+            from analyze.report.index import kept_reports
+            from stitch.lake.place import open_place
+
+            kept_reports(open_place(lake))  # the list of those that are left
     flows, size = (
         sum(numbers) for numbers in ([e.flows for e in done.windows], [e.size for e in done.windows])
     )

@@ -25,6 +25,7 @@ from schemas.windows import NS_PER_SECOND, parse_duration_ns
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from analyze.sql.session import Values
     from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
@@ -48,6 +49,16 @@ def command(
     query: Annotated[str | None, typer.Option("-c", "--command", help="One query; else a shell.")] = None,
     period: PeriodOption = "all",
     unsealed: UnsealedOption = False,
+    attach: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="A CSV, JSON or Parquet file of one's own as a table; repeated for several.",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Value of :name in the query; repeated.")
+    ] = None,
     format_: Annotated[TableFormat, typer.Option("--format", help="Form of the result.")] = TableFormat.TABLE,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the result; `-` prints it.")
@@ -73,28 +84,39 @@ def command(
         memory=memory,
         seconds=seconds,
         provisional=provisional_folder() if unsealed else None,
+        attached={name: Path(file) for name, file in _named("--attach", attach).items()},
     )
+    values = _named("--param", param)
     with closing(started) as session:
         say_notes(session.notes)
         if query is not None:
-            _answer(session, query, format_, output)
+            _answer(session, query, values, format_, output)
         elif sys.stdin.isatty():
-            _shell(session, format_)
+            _shell(session, values, format_)
         else:
-            _answer(session, _piped(), format_, output)
+            _answer(session, _piped(), values, format_, output)
 
 
 def _form(given: TableFormat, output: Path | None) -> TableFormat:
-    """The form of the result; a file tells its own by its name where none is given. Raises ConfigError."""
+    """The form of the result; a file says its own by its name where none is given. Raises ConfigError."""
     if given is not TableFormat.TABLE or output is None:
         return given
     form = _SUFFIXES.get(output.suffix.lower())
     if form is None:
         raise ConfigError(
-            f"The name of '{output}' does not tell its format.",
+            f"The name of '{output}' does not say its format.",
             remedy=f"End it in {', '.join(_SUFFIXES)}, or give --format.",
         )
     return form
+
+
+def _named(option: str, given: list[str] | None) -> dict[str, str]:
+    """`NAME=VALUE`s by name. Raises ConfigError for what is none."""
+    pairs = [text.partition("=") for text in given or ()]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            raise ConfigError(f"{option} {name}{equals}{value}: write NAME=VALUE.")
+    return {name: value for name, _, value in pairs}
 
 
 def _seconds(timeout: str) -> float:
@@ -118,21 +140,23 @@ def _piped() -> str:
     return query
 
 
-def _answer(session: SessionProcess, query: str, form: TableFormat, output: Path | None) -> None:
+def _answer(
+    session: SessionProcess, query: str, values: Values, form: TableFormat, output: Path | None
+) -> None:
     if form is TableFormat.TABLE:
-        _print_rows(session, query)
+        _print_rows(session, query, values)
     else:
         from flowdiff.cli.table_output import write_table
 
-        write_table(session.stream(query), form, output)
+        write_table(session.stream(query, values), form, output)
 
 
-def _print_rows(session: SessionProcess, query: str) -> None:
+def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
     """The first rows, and how many there are."""
     from analyze.report.wording import count
     from analyze.sql.values import python_values
 
-    reader = session.stream(query)
+    reader = session.stream(query, values)
     if reader.schema.names == PLAN:
         for text in reader.read_all()["explain_value"].to_pylist():
             print_drawing(text)
@@ -157,13 +181,13 @@ def _kind(type_: pa.DataType) -> Kind:
     return Kind.EXACT if pa.types.is_temporal(type_) or pa.types.is_boolean(type_) else Kind.TEXT
 
 
-def _shell(session: SessionProcess, form: TableFormat) -> None:
+def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
     """Read queries until the end; an error, or Ctrl-C, costs its query only."""
     import readline  # noqa: F401 - gives input() line editing and history
 
     from analyze.sql.catalog import VIEWS
 
-    print_sentence(f"Views: {', '.join(VIEWS)}. .help tells more.")
+    print_sentence(f"Views: {', '.join(VIEWS)}. .help says more.")
     pending = ""
     while True:
         try:
@@ -186,7 +210,7 @@ def _shell(session: SessionProcess, form: TableFormat) -> None:
         elif pending.rstrip().endswith(";"):
             text, pending = pending, ""
             try:
-                _answer(session, text, form, None)
+                _answer(session, text, values, form, None)
             except FlowdiffError as error:
                 print_sentence(str(error), style="red")
             except KeyboardInterrupt:

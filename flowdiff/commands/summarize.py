@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from analyze.refine.settings import RefineSettings
-from flowdiff.cli.options import LAKE_HELP, REFINE_OPTIONS, JsonOption, warn_of_pending
+from flowdiff.cli.named_settings import REFINE, SetOption, help_all_option, refinement
+from flowdiff.cli.options import LAKE_HELP, JsonOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
-from flowdiff.cli.settings_options import takes_settings
 from schemas.errors import ConfigError, LakeError
 
 
-@takes_settings
 def command(
     lake: Annotated[
         str | None,
@@ -24,8 +22,8 @@ def command(
         list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
     ] = None,
     as_json: JsonOption = False,
-    *,
-    refine: Annotated[RefineSettings, REFINE_OPTIONS],
+    settings: SetOption = None,
+    help_all: Annotated[bool, help_all_option(REFINE)] = False,
 ) -> None:
     """Work out the statistics of every window ahead, so that histories are read in seconds.
 
@@ -34,22 +32,23 @@ def command(
     """
     import json
 
-    from analyze.profile.stored import Tally, keep_profiles
+    from analyze.profile.stored import ProfileTally, keep_profiles
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
     from stitch.lake.stats_files import sweep
 
+    del help_all  # it ends the command before
     if lake is None:
         raise ConfigError("No lake is named.", remedy="Give --lake, or set FLOWDIFF_LAKE.")
     lakes = Lakes(lake)
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
-    tally = Tally()
+    tally = ProfileTally()
     with counted_progress("Windows") as watch:
         for part in {part.root: part for part in found}.values():
             sweep(part.store)
-        keep_profiles(found, refine, tally=tally, watch=watch)
+        keep_profiles(found, refinement(settings), tally=tally, watch=watch)
     if tally.refusals:
         raise LakeError(
             f"{tally.made - tally.kept} of {tally.made} window statistics could not be written to "

@@ -13,7 +13,7 @@ from rich.console import Console
 from flowdiff.settings.keys import duration_of
 
 if TYPE_CHECKING:
-    from flowdiff.live.scrape import Scrape
+    from flowdiff.live.top_view import Scrape
 
 _LONGEST_WAIT_S = 86_400.0
 """The system's clock ends before what a duration may be."""
@@ -30,9 +30,11 @@ def command(
         bool, typer.Option("--once", help="Print it once; so it does where the output is no terminal.")
     ] = False,
 ) -> None:
-    """Show what a running `flowdiff ingest` does, in a terminal."""
-    from flowdiff.live.scrape import metrics_url, scrape
-    from flowdiff.live.top_view import view
+    """Show what a running `flowdiff ingest` does, in a terminal.
+
+    Of a running `flowdiff watch` it shows the watched service and the incidents that go on.
+    """
+    from flowdiff.live.top_view import metrics_url, scrape, view
 
     console = Console()
     page, wait_s = metrics_url(url), min(max(0.2, duration_of(every) / 1e9), _LONGEST_WAIT_S)
@@ -49,8 +51,7 @@ def _follow(console: Console, page: str, now: Scrape, wait_s: float) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from flowdiff.live.scrape import scrape
-    from flowdiff.live.top_view import view
+    from flowdiff.live.top_view import scrape, view
     from schemas.errors import InputError
     from schemas.visible import visible
 

@@ -1,27 +1,28 @@
-"""Run `flowdiff ingest` from its settings to its end."""
+"""Run `flowdiff ingest` from its settings to its end, which a signal asks for and a budget bounds."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
 from flowdiff.cli.outcome import FAILED
 from flowdiff.cli.version import version
-from flowdiff.live.memory import SpareMemory
+from flowdiff.live.memory import giving_back
 from flowdiff.live.run_log import LogWatch, open_log
-from flowdiff.live.run_metrics import RunMetrics, StatusCollector
+from flowdiff.live.run_metrics import RunMetrics, StatusCollector, TimedStore
 from flowdiff.live.status_server import StatusServer
-from flowdiff.live.stopping import StopOnSignal
-from flowdiff.live.timed_store import TimedStore
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
@@ -29,14 +30,58 @@ from schemas.commits import CommitRecord
 from schemas.errors import FlowdiffError, HaltedError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
-from stitch.drivers.live.beginning import LiveIdentity
-from stitch.drivers.live.live_run import LiveRun
+from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.steady_clock import Clock, SteadyClock
 from stitch.drivers.live.watch import LaneState, Watch
 from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
 from stitch.lake.place import is_bucket, open_store
 from stitch.lake.store import Store
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopOnSignal:
+    """While it is entered: the first signal asks for an orderly end, the second ends the process at once.
+
+    The orderly end has `budget_s`; when that is over, `too_slow` is called, in a thread of its own. Nothing
+    is lost where it then ends the process: whoever takes a lane over goes on at its last commit.
+    """
+
+    def __init__(self, budget_s: float, too_slow: Callable[[], None]) -> None:
+        self._budget_s = budget_s
+        self._too_slow = too_slow
+        self._timer: threading.Timer | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether to end."""
+        return self._timer is not None
+
+    def __enter__(self) -> StopOnSignal:
+        self._before = {each: signal.signal(each, self._caught) for each in SIGNALS}
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for each, before in self._before.items():
+            signal.signal(each, before)
+
+    def _caught(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self._timer = threading.Timer(self._budget_s, self._too_slow)
+        self._timer.daemon = True
+        self._timer.start()
+
 
 TURN_S: Final = 0.25
 """Longest wait for messages in a turn: a signal is heeded after it."""
@@ -73,7 +118,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
         )
         registry.register(StatusCollector(run.status, clock, config.live.memory_bytes))
         try:
-            with _served(config.serve, registry, run, clock) as address:
+            with giving_back(), _served(config.serve, registry, run, clock) as address:
                 log.info(
                     "started", lake=config.lake, version=version(), group=config.kafka.group, serves=address
                 )
@@ -101,12 +146,10 @@ def _served(
 
 def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool, stays: bool) -> int:
     ends = _Ends() if until_end else None
-    spare = SpareMemory(time.monotonic())
     while not stop.asked and not (ends and ends.reached(run, time.monotonic())):
         if run.all_halted and not stays:
             break
         run.turn(TURN_S)
-        spare.turn(time.monotonic())
     is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
     log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
     is_committed = run.stop(whole=is_whole)
@@ -173,9 +216,10 @@ def _opened(lake: str) -> Store:
 
 def _source(config: IngestConfig) -> LiveSource:
     """By the client that was asked for. Raises InputError where no broker can be used, ConfigError."""
+    from ingest.kafka.fetch_sizes import fetch_sizes
     from ingest.kafka.kafka_source import KafkaSource
 
-    return KafkaSource(config.kafka, config.live.decode)
+    return KafkaSource(config.kafka, config.live.decode, fetch_sizes(config.live.memory_bytes))
 
 
 def _warn(config: IngestConfig, log: Any) -> None:
@@ -200,7 +244,7 @@ def _too_slow(log: Any) -> None:
 
 
 class Watches:
-    """A `Watch` that tells others, in order."""
+    """A `Watch` that calls others, in order."""
 
     def __init__(self, *watches: Watch) -> None:
         self._watches = watches

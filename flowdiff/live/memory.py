@@ -2,7 +2,7 @@
 
 By default each thread gets a heap of its own of the GNU C library, with holes that only it can fill. These
 grow under a steady load while what is used does not, and a backlog takes a fifth more. And allocators keep
-what is freed, in pieces, so that the peaks of every hour would stay.
+what is freed, in pieces: within minutes as much as is in use, beside the budget.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _ARENA_MAX: Final = -8
 """Parameter of mallopt(3)."""
-EVERY_S: Final = 60.0
+EVERY_S: Final = 1.0
 """Between times at which memory goes back to the system."""
 
 
@@ -30,23 +32,32 @@ def share_one_heap() -> bool:
     return mallopt is not None and bool(mallopt(_ARENA_MAX, 1))
 
 
-class SpareMemory:
-    """Gives back what was freed, once a minute. Costs some milliseconds a gigabyte."""
+@contextmanager
+def giving_back(every_s: float = EVERY_S) -> Iterator[None]:
+    """Give back what was freed, again and again, in a thread: a commit at the end takes many seconds."""
+    over = threading.Event()
 
-    def __init__(self, now_s: float) -> None:
-        self._given_s = now_s
-        self._trim = _trim()
+    def work() -> None:
+        while not over.wait(every_s):
+            give_back()
 
-    def turn(self, now_s: float) -> None:
-        """To be called often."""
-        if now_s < self._given_s + EVERY_S:
-            return
-        self._given_s = now_s
-        import pyarrow as pa  # not before the heap is shared
+    thread = threading.Thread(target=work, name="spare memory", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
-        pa.default_memory_pool().release_unused()
-        if self._trim is not None:
-            self._trim(0)
+
+def give_back() -> None:
+    """Give what is free back to the system. Costs some milliseconds a gigabyte."""
+    import pyarrow as pa  # not before the heap is shared
+
+    pa.default_memory_pool().release_unused()
+    trim = _trim()
+    if trim is not None:
+        trim(0)
 
 
 def _trim() -> Callable[[int], int] | None:

@@ -18,7 +18,7 @@ _HOW_BAD: Final = {
     **dict.fromkeys(("waiting", "lost", "set otherwise"), logging.WARNING),
     "halted": logging.ERROR,
 }
-"""Of what becomes of a lane; anything else is told as information."""
+"""Of what becomes of a lane; anything else is reported as information."""
 
 
 TORN_FLOWS: Final = 50

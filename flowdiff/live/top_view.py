@@ -1,15 +1,114 @@
-"""Lay out what `flowdiff top` shows: one screen of 80 columns."""
+"""Read the metrics of a running `flowdiff ingest` back, and lay them out on one screen of 80 columns."""
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPException
+from queue import Empty, Queue
+from threading import Thread
 from typing import Final
+from urllib.parse import urlsplit
 
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from flowdiff.live.scrape import Scrape
+from schemas.errors import InputError
 from schemas.visible import visible
+
+TIMEOUT_S: Final = 5.0
+"""For all of it, however slowly it comes."""
+MAX_BYTES: Final = 32 * 2**20
+"""A page that is longer is not ours: a partition takes about a kilobyte."""
+
+Labels = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """All samples of one moment."""
+
+    at_s: float
+    values: dict[str, dict[Labels, float]]
+
+    def one(self, name: str) -> float | None:
+        """The sample without labels."""
+        return self.values.get(name, {}).get(frozenset())
+
+    def total(self, name: str) -> float:
+        """Over all labels; 0 where there is no sample."""
+        return sum(self.values.get(name, {}).values())
+
+    def by(self, name: str, *labels: str) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Every sample with the values of some labels."""
+        for found, value in self.values.get(name, {}).items():
+            told = dict(found)
+            yield tuple(told.get(label, "") for label in labels), value
+
+
+def metrics_url(text: str) -> str:
+    """The page with the metrics, of a URL or just `host:port`. Raises InputError."""
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise InputError(f"'{text}' is no address.", remedy="Write host:port, as in 127.0.0.1:9464.")
+    return url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/metrics"
+
+
+def scrape(url: str, at_s: float) -> Scrape:
+    """Everything at `url` now, which is `at_s`. Raises InputError."""
+    try:
+        text = _page(url).decode("utf-8", "replace")
+        values: dict[str, dict[Labels, float]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                values.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    except urllib.error.URLError as error:
+        raise InputError(f"'{url}' does not answer: {error.reason}.", remedy="Is it running?") from error
+    except OSError as error:
+        raise InputError(f"'{url}' does not answer: {error}.", remedy="Is it running?") from error
+    except HTTPException as error:
+        # What it answers instead is named by its first line, or by the kind of the error.
+        raise InputError(
+            f"'{url}' does not speak HTTP: {str(error).strip() or type(error).__name__}.",
+            remedy="Check the address.",
+        ) from error
+    except ValueError as error:
+        raise InputError(f"'{url}' does not serve metrics: {error}.", remedy="Check the address.") from error
+    if "flowdiff_build_info" not in values:
+        raise InputError(f"'{url}' is not a flowdiff.", remedy="Check the address.")
+    return Scrape(at_s, values)
+
+
+def _page(url: str) -> bytes:
+    """What is there. Raises OSError, HTTPException."""
+    found: Queue[bytes | Exception] = Queue()
+
+    def ask() -> None:
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+                found.put(answer.read(MAX_BYTES))
+        except (OSError, HTTPException, ValueError) as error:
+            found.put(error)
+
+    # A time-out of the socket is for each piece: a byte now and then would hold us for ever.
+    Thread(target=ask, daemon=True).start()
+    try:
+        told = found.get(timeout=TIMEOUT_S)
+    except Empty:
+        raise TimeoutError("timed out") from None
+    if isinstance(told, Exception):
+        raise told
+    return told
+
 
 NONE: Final = "–"
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
@@ -26,25 +125,79 @@ _LANE_COLUMNS: Final = (
 
 def view(url: str, now: Scrape, before: Scrape | None, *, rows: int | None = None) -> RenderableType:
     """One screen. `before`: an earlier look, for rates. `rows`: most of each table; None: all."""
-    return Group(
-        _head(url, now),
-        _totals(now, before),
-        Text(""),
-        _lanes(now, rows),
-        Text(""),
-        _streams(now, before, rows),
+    parts: list[RenderableType] = [_head(url, now)]
+    if "flowdiff_ready" in now.values:
+        parts += [_totals(now, before), Text(""), _lanes(now, rows), Text(""), _streams(now, before, rows)]
+    if "flowdiff_watch_delay_seconds" in now.values:
+        parts += [Text(""), _service(now, rows), Text(""), _incidents(now, rows)]
+    return Group(*parts)
+
+
+def _service(now: Scrape, rows: int | None) -> RenderableType:
+    """The watched service by root type, those with the most requests first."""
+    ok, failed = (
+        {
+            root: n
+            for (root, told), n in now.by("flowdiff_service_requests_total", "root", "status")
+            if told == status
+        }
+        for status in ("ok", "failed")
     )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("root", overflow="ellipsis", no_wrap=True, max_width=40)
+    for title in ("requests", "failed", "mean", "median <", "95 % <"):
+        table.add_column(title, justify="right")
+    roots = sorted({*ok, *failed}, key=lambda root: (-ok.get(root, 0) - failed.get(root, 0), root))
+    sums = dict(now.by("flowdiff_service_response_seconds_sum", "root"))
+    for root in roots[:rows]:
+        n = ok.get(root, 0) + failed.get(root, 0)
+        table.add_row(
+            Text(visible(root)),
+            _amount(n),
+            f"{failed.get(root, 0) / n:.1%}",
+            _seconds(sums.get((root,), 0) / n),
+            *(_seconds(_quantile(now, root, share)) for share in (0.5, 0.95)),
+        )
+    return _with_rest(table, len(roots), rows, "root types")
+
+
+def _quantile(now: Scrape, root: str, share: float) -> float:
+    """The end of the bucket that holds it."""
+    name = "flowdiff_service_response_seconds_bucket"
+    ends = sorted((float(end), n) for (of, end), n in now.by(name, "root", "le") if of == root)
+    return next((end for end, n in ends if n >= share * ends[-1][1]), float("inf"))
+
+
+def _incidents(now: Scrape, rows: int | None) -> RenderableType:
+    labels = ("severity", "component", "operation", "kind", "id")
+    found = sorted(told for told, _ in now.by("flowdiff_incident", *labels))
+    if not found:
+        return Text("no incident goes on", "green")
+    lines = [
+        Text(
+            visible(f"{severity}: {component}/{operation} {kind}  flowdiff incidents show {id_}"), "bold red"
+        )
+        for severity, component, operation, kind, id_ in found[:rows]
+    ]
+    if rows is not None and len(found) > rows:
+        lines.append(Text(f"and {len(found) - rows} more incidents"))
+    return Group(*lines)
+
+
+def _seconds(seconds: float) -> str:
+    if seconds == float("inf"):
+        return "∞"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _head(url: str, now: Scrape) -> Text:
     ((version,), _), *_ = now.by("flowdiff_build_info", "version")
+    text = Text.assemble((f"flowdiff {visible(version)}", "bold"), f"  {visible(url)}  ")
+    if "flowdiff_ready" not in now.values:
+        return text.append(f"decided until {_time(now.total('flowdiff_watch_delay_seconds'))} ago")
     states = {state: int(count) for (state,), count in now.by("flowdiff_lanes", "state")}
     is_ready = now.one("flowdiff_ready") == 1
-    text = Text.assemble(
-        (f"flowdiff {visible(version)}", "bold"),
-        f"  {visible(url)}  ",
-        ("ready" if is_ready else "NOT READY", "green" if is_ready else "bold red"),
-    )
+    text.append("ready" if is_ready else "NOT READY", "green" if is_ready else "bold red")
     if now.one("flowdiff_source_trouble"):
         text.append("  the log cannot be read", "bold red")
     if now.one("flowdiff_paused"):
@@ -136,7 +289,7 @@ def _with_rest(table: Table, n: int, rows: int | None, what: str) -> RenderableT
 
 
 def _rate(now: Scrape, before: Scrape | None, metric: str) -> float | None:
-    """A second; None where it cannot be told: one look only, or a restart between the two."""
+    """A second; None where it cannot be known: one look only, or a restart between the two."""
     if before is None or now.at_s <= before.at_s:
         return None
     grown = now.total(metric) - before.total(metric)

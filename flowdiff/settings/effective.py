@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from flowdiff.settings.ingest_config import IngestConfig
-from flowdiff.settings.keys import PREFIX, Key, Kind, keys_of
+from analyze.methods.registry import method_names
+from analyze.watch.settings import WatchSettings
+from flowdiff.notify.settings import NotifySettings
+from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
+from flowdiff.settings.keys import PREFIX, Key, KeyKind, keys_of, nearest
 from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.errors import ConfigError, FlowdiffError, InputError
 
+M = TypeVar("M", bound=BaseModel)
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 DEFAULT: Final = "default"
 KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
@@ -48,7 +51,7 @@ class Effective:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Given:
     """A value somebody gave, and where."""
 
     value: Any
@@ -81,36 +84,62 @@ def kafka_of(
         raise _refusal(error, told, ("kafka",)) from None
 
 
-def _gathered(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> dict[str, _Told]:
+def watch_of(
+    flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None
+) -> tuple[WatchSettings, NotifySettings, ServeSettings]:
+    """How a lake is watched, who is told, and what is served. Raises as `effective`."""
+    told = {
+        name: each
+        for name, each in _gathered(flags, environ, file).items()
+        if name.startswith(("watch.", "notify.", "serve."))
+    }
+    values = _values(told)
+
+    def part(name: str, model: type[M]) -> M:
+        try:
+            return model.model_validate(values.get(name, {}))
+        except ValidationError as error:
+            raise _refusal(error, told, (name,)) from None
+
+    return part("watch", WatchSettings), part("notify", NotifySettings), part("serve", ServeSettings)
+
+
+def _gathered(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> dict[str, _Given]:
     if file is None and environ.get(CONFIG_VARIABLE):
         file = Path(environ[CONFIG_VARIABLE])
     told = {} if file is None else _of_file(file)
     told |= _of_environment(environ)
-    return told | {name: _Told(value, str(KEYS[name].flag)) for name, value in flags.items()}
+    return told | {name: _Given(value, str(KEYS[name].flag)) for name, value in flags.items()}
 
 
-def _values(told: Mapping[str, _Told]) -> dict[str, Any]:
+def _values(told: Mapping[str, _Given]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, each in told.items():
         KEYS[name].put(values, _read(KEYS[name], each))
     return values
 
 
-def _of_file(file: Path) -> dict[str, _Told]:
+def document_of(file: Path) -> dict[str, Any]:
+    """Read a configuration. Raises InputError, ConfigError for what is no TOML."""
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"The configuration '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: not TOML: {error}.") from error
-    found: dict[str, _Told] = {}
+
+
+def _of_file(file: Path) -> dict[str, _Given]:
+    compared = {"refine", *method_names()}  # read by whoever compares: `flowdiff.cli.named_settings`
+    document = {name: value for name, value in document_of(file).items() if name not in compared}
+    found: dict[str, _Given] = {}
     _walk(document, "", str(file), found)
     return found
 
 
-def _walk(table: Mapping[str, Any], prefix: str, origin: str, found: dict[str, _Told]) -> None:
+def _walk(table: Mapping[str, Any], prefix: str, origin: str, found: dict[str, _Given]) -> None:
     for word, value in table.items():
         name = prefix + word
         if name in _SECTIONS and isinstance(value, dict):
@@ -118,14 +147,14 @@ def _walk(table: Mapping[str, Any], prefix: str, origin: str, found: dict[str, _
         elif name in _SECTIONS:
             raise ConfigError(f"{name} ({origin}) is a table: write [{name}].")
         elif name not in KEYS:
-            raise ConfigError(f"{origin}: there is no key '{name}'.{_nearest(name, [*KEYS, *_SECTIONS])}")
-        elif KEYS[name].kind is Kind.SECRET:
+            raise ConfigError(f"{origin}: there is no key '{name}'.{nearest(name, [*KEYS, *_SECTIONS])}")
+        elif KEYS[name].kind is KeyKind.SECRET:
             raise ConfigError(
                 f"{name} ({origin}) is a secret and does not belong into a configuration.",
                 remedy=_remedy_of_secret(KEYS[name]),
             )
         else:
-            found[name] = _Told(value, origin)
+            found[name] = _Given(value, origin)
 
 
 def _remedy_of_secret(key: Key) -> str:
@@ -133,33 +162,24 @@ def _remedy_of_secret(key: Key) -> str:
     return f"Set {key.variable}, or name a file that holds it: {in_file}."
 
 
-def _of_environment(environ: Mapping[str, str]) -> dict[str, _Told]:
+def _of_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
     """Of every variable with one of our names; an empty one counts as not set."""
     by_variable = {key.variable: name for name, key in KEYS.items()}
     sections = tuple({f"{PREFIX}{key.path[0].upper()}_" for key in KEYS.values() if len(key.path) > 1})
-    found: dict[str, _Told] = {}
+    found: dict[str, _Given] = {}
     for variable, value in environ.items():
         if variable in by_variable and value:
-            found[by_variable[variable]] = _Told(value, variable)
+            found[by_variable[variable]] = _Given(value, variable)
         elif (
             variable.startswith(sections)
             and variable not in by_variable
             and not _SERVICE_LINK.fullmatch(variable)
         ):
-            raise ConfigError(f"The variable {variable} sets nothing.{_nearest(variable, [*by_variable])}")
+            raise ConfigError(f"The variable {variable} sets nothing.{nearest(variable, [*by_variable])}")
     return found
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    """The known name that was meant, by its whole or by its last part."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    if not close:
-        last = {each.rpartition(".")[2]: each for each in reversed(known)}
-        close = [last[each] for each in difflib.get_close_matches(name.rpartition(".")[2], list(last), n=1)]
-    return f" Did you mean {close[0]}?" if close else " `flowdiff config --defaults` lists them."
-
-
-def _read_hash_key(told: dict[str, _Told]) -> None:
+def _read_hash_key(told: dict[str, _Given]) -> None:
     """The key of hashed parameters, from its file."""
     file = told.get("hash_key_file")
     if file is None or _HASH_KEY in told:
@@ -171,10 +191,10 @@ def _read_hash_key(told: dict[str, _Told]) -> None:
             f"hash_key_file ({file.origin}): '{file.value}' cannot be read: {error.strerror}.",
             remedy="Check the path.",
         ) from error
-    told[_HASH_KEY] = _Told(key.decode("utf-8", "surrogateescape"), "hash_key_file")
+    told[_HASH_KEY] = _Given(key.decode("utf-8", "surrogateescape"), "hash_key_file")
 
 
-def _read(key: Key, told: _Told) -> Any:
+def _read(key: Key, told: _Given) -> Any:
     try:
         value = key.read(told.value)
     except FlowdiffError as error:
@@ -184,17 +204,17 @@ def _read(key: Key, told: _Told) -> Any:
     return value.encode("utf-8", "surrogateescape") if key.name == _HASH_KEY else value
 
 
-def _where(key: Key, told: _Told | None) -> str:
+def _where(key: Key, told: _Given | None) -> str:
     return key.name if told is None else f"{key.name} ({told.origin})"
 
 
-def _shown(key: Key, told: _Told | None) -> str:
-    if told is None or key.kind is Kind.SECRET:
+def _shown(key: Key, told: _Given | None) -> str:
+    if told is None or key.kind is KeyKind.SECRET:
         return "what it is"
     return f"'{_USER.sub('***@', str(told.value))}'"
 
 
-def _refusal(error: ValidationError, told: Mapping[str, _Told], above: tuple[str, ...] = ()) -> ConfigError:
+def _refusal(error: ValidationError, told: Mapping[str, _Given], above: tuple[str, ...] = ()) -> ConfigError:
     """The first thing that the model, which lies in `above`, has against the values, in terms of keys."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = (*above, *(part for part in first["loc"] if isinstance(part, str)))

@@ -1,4 +1,4 @@
-"""Collect all settings of `flowdiff ingest` in one model (where from: `flowdiff.settings.effective`)."""
+"""Collect all settings of `ingest` and `watch` in one model (where from: `flowdiff.settings.effective`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from analyze.watch.settings import WatchSettings
+from flowdiff.notify.settings import NotifySettings
 from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.config import Config
 from schemas.windows import NS_PER_SECOND
@@ -35,15 +37,19 @@ class LogFormat(StrEnum):
 
 
 class ServeSettings(Config):
-    """Metrics and health over HTTP. What is told there holds names of topics and no data, and no secret."""
+    """Metrics and health over HTTP. What is reported there holds names of topics and no data, and no
+    secret."""
 
     address: str = "127.0.0.1:9464"
     """`host:port` for /metrics, /healthz and /readyz; port 0 takes a free one, the empty text serves nothing.
     Anyone who can connect can read them: other addresses than loopback are for networks of your own."""
+    watch_address: str = ""
+    """Where `flowdiff watch` serves the same: incidents, and the watched service in numbers. Empty: nowhere;
+    9465 is the usual port."""
     stalled_after_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """/healthz fails once the loop has not turned for so long."""
 
-    @field_validator("address")
+    @field_validator("address", "watch_address")
     @classmethod
     def _is_address(cls, address: str) -> str:
         if address:
@@ -63,13 +69,14 @@ class LogSettings(Config):
     """The log, on standard error: one line an event."""
 
     level: LogLevel = LogLevel.INFO
-    """debug, info, warning, error; debug tells of every commit."""
+    """debug, info, warning, error; debug reports every commit."""
     format: LogFormat = LogFormat.AUTO
     """auto (text on a terminal, else JSON), json, text."""
 
 
 class IngestConfig(Config):
-    """What `flowdiff ingest` reads, where to, and how."""
+    """What `flowdiff ingest` reads, where to, and how; in `watch` how the lake is
+    watched, in `notify` who hears of it."""
 
     lake: str
     """Folder of the lake, or s3://bucket/prefix; made where it is missing."""
@@ -85,6 +92,8 @@ class IngestConfig(Config):
     live: LiveSettings = LiveSettings()
     serve: ServeSettings = ServeSettings()
     log: LogSettings = LogSettings()
+    watch: WatchSettings = WatchSettings()
+    notify: NotifySettings = NotifySettings()
 
     @model_validator(mode="after")
     def _has_lake(self) -> Self:

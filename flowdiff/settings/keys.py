@@ -8,6 +8,7 @@ show, and no place in a file, which people pass around.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -25,14 +26,14 @@ from schemas.sizes import parse_size
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns, window_length_ns
 
 PREFIX: Final = "FLOWDIFF_"
-FLAGLESS_SECTIONS: Final = ("kafka", "live")
+FLAGLESS_SECTIONS: Final = ("kafka", "live", "watch")
 """Left out of a flag's name."""
 _UNIT: Final = re.compile(r"`(\w+?)_(?:ns|ms|bytes)`")
 """A field as descriptions name it; its key has no unit."""
 _SUFFIXES: Final = (("_ns", 1), ("_ms", 1_000_000), ("_bytes", 0))
 
 
-class Kind(StrEnum):
+class KeyKind(StrEnum):
     """What a value is; the word stands for it in help."""
 
     DURATION = "DURATION"
@@ -56,7 +57,7 @@ class Key:
     """As people write it."""
     field: tuple[str, ...]
     """In the model."""
-    kind: Kind
+    kind: KeyKind
     unit_ns: int
     """Of a duration: nanoseconds of one of the field's units."""
     default: Any
@@ -81,7 +82,7 @@ class Key:
     @property
     def flag(self) -> str | None:
         """--commit-interval; None for a secret."""
-        if self.kind is Kind.SECRET:
+        if self.kind is KeyKind.SECRET:
             return None
         path = self.path[1:] if self.path[0] in FLAGLESS_SECTIONS else self.path
         return "--" + "-".join(path).replace("_", "-")
@@ -89,23 +90,23 @@ class Key:
     def read(self, value: Any) -> Any:
         """What the model takes, of a value from a file, or of text. Raises ValueError, ConfigError."""
         match self.kind:
-            case Kind.DURATION:
+            case KeyKind.DURATION:
                 ns = duration_of(_text(value, "'10s'"))
                 if ns % self.unit_ns:
                     raise ValueError(f"whole {shown_duration(self.unit_ns)} only")
                 return ns // self.unit_ns
-            case Kind.WINDOW:
+            case KeyKind.WINDOW:
                 return window_length_ns(_text(value, "'5m'"))
-            case Kind.SIZE:
+            case KeyKind.SIZE:
                 return size_of(_text(value, "'64MB'"))
-            case Kind.LIST:
+            case KeyKind.LIST:
                 return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
-            case Kind.PAIRS:
+            case KeyKind.PAIRS:
                 parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
                 return [self._pair(part) if isinstance(part, str) else part for part in parts]
-            case Kind.INTEGER | Kind.NUMBER if isinstance(value, bool):
+            case KeyKind.INTEGER | KeyKind.NUMBER if isinstance(value, bool):
                 raise ValueError("a number is wanted")
-            case Kind.TEXT | Kind.CHOICE | Kind.SECRET:
+            case KeyKind.TEXT | KeyKind.CHOICE | KeyKind.SECRET:
                 return _text(value, "text")
         return value
 
@@ -122,17 +123,25 @@ class Key:
             raise ValueError(f"write {self.kind}")
         return dict(zip(self.pair, (left, right), strict=True)) if self.pair else (left, right)
 
+    def default_lines(self, name: str) -> Iterator[str]:
+        """Say what the key is, then its default as TOML under a name."""
+        yield self.about
+        if self.kind is KeyKind.SECRET:
+            yield f"A secret: set {self.variable}."
+        else:
+            yield f"{name} =" if self.default is None else f"{name} = {self.shown(self.default)}"
+
     def shown(self, value: Any) -> str:
         """A value of the model as TOML; `read` takes it back. Never one of a secret, never None."""
-        assert self.kind is not Kind.SECRET
+        assert self.kind is not KeyKind.SECRET
         match self.kind:
-            case Kind.DURATION | Kind.WINDOW:
+            case KeyKind.DURATION | KeyKind.WINDOW:
                 return _toml(shown_duration(value * self.unit_ns))
-            case Kind.SIZE:
+            case KeyKind.SIZE:
                 return _toml(shown_size(value))
-            case Kind.LIST:
+            case KeyKind.LIST:
                 return f"[{', '.join(map(_toml, value))}]"
-            case Kind.PAIRS:
+            case KeyKind.PAIRS:
                 rows = (
                     ", ".join(f"{part} = {_toml(getattr(row, part))}" for part in self.pair) for row in value
                 )
@@ -182,12 +191,12 @@ def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
         None if info.is_required() else info.get_default(call_default_factory=True),
         info.is_required(),
         _UNIT.sub(r"`\1`", " ".join((info.description or "").split())),
-        _choices(type_) if kind is Kind.CHOICE else (),
-        tuple(getattr(type_, "model_fields", ())) if kind is Kind.PAIRS else (),
+        _choices(type_) if kind is KeyKind.CHOICE else (),
+        tuple(getattr(type_, "model_fields", ())) if kind is KeyKind.PAIRS else (),
     )
 
 
-def _kind(name: str, info: FieldInfo) -> tuple[Kind, Any]:
+def _kind(name: str, info: FieldInfo) -> tuple[KeyKind, Any]:
     """What a field's values are, and the type that says so. Raises TypeError for what nobody can write."""
     type_: Any = info.annotation
     if get_origin(type_) in (Union, UnionType):
@@ -195,21 +204,21 @@ def _kind(name: str, info: FieldInfo) -> tuple[Kind, Any]:
     if get_origin(type_) is tuple:
         item = get_args(type_)[0]
         if item is str:
-            return Kind.LIST, item
+            return KeyKind.LIST, item
         if get_args(item) == (str, str):
-            return Kind.PAIRS, item
+            return KeyKind.PAIRS, item
         if issubclass(item, BaseModel) and len(item.model_fields) == 2:
-            return Kind.PAIRS, item
+            return KeyKind.PAIRS, item
     elif get_origin(type_) is Literal:
-        return Kind.CHOICE, type_
+        return KeyKind.CHOICE, type_
     elif issubclass(type_, SecretStr | SecretBytes):
-        return Kind.SECRET, type_
+        return KeyKind.SECRET, type_
     elif issubclass(type_, Enum):
-        return Kind.CHOICE, type_
+        return KeyKind.CHOICE, type_
     elif type_ is int and name.endswith(("_ns", "_ms")):
-        return Kind.WINDOW if name == "window_length_ns" else Kind.DURATION, type_
+        return KeyKind.WINDOW if name == "window_length_ns" else KeyKind.DURATION, type_
     elif type_ is int and name.endswith("_bytes"):
-        return Kind.SIZE, type_
+        return KeyKind.SIZE, type_
     elif type_ in _SCALARS:
         return _SCALARS[type_], type_
     raise TypeError(f"the field '{name}' cannot be a key: {type_}")
@@ -220,11 +229,11 @@ def _choices(type_: Any) -> tuple[str, ...]:
 
 
 _SCALARS: Final = {
-    bool: Kind.SWITCH,
-    int: Kind.INTEGER,
-    float: Kind.NUMBER,
-    str: Kind.TEXT,
-    Path: Kind.TEXT,
+    bool: KeyKind.SWITCH,
+    int: KeyKind.INTEGER,
+    float: KeyKind.NUMBER,
+    str: KeyKind.TEXT,
+    Path: KeyKind.TEXT,
 }
 
 _ZERO: Final = re.compile(r"0+(ms|s|m|h|d|w)?")
@@ -267,3 +276,12 @@ def shown_size(n_bytes: int) -> str:
         if n_bytes and n_bytes % unit_bytes == 0:
             return f"{n_bytes // unit_bytes}{unit}B"
     return f"{n_bytes}B"
+
+
+def nearest(name: str, known: list[str], listed_by: str = "flowdiff config --defaults") -> str:
+    """Name the known one that was meant, by its whole or by its last part, or what lists them all."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    if not close:
+        last = {each.rpartition(".")[2]: each for each in reversed(known)}
+        close = [last[each] for each in difflib.get_close_matches(name.rpartition(".")[2], list(last), n=1)]
+    return f" Did you mean {close[0]}?" if close else f" `{listed_by}` lists them."

@@ -35,8 +35,8 @@ Client = TypeVar("Client")
 def connected(settings: KafkaSettings, make: Callable[[int], Client]) -> Client:
     """`make` is given a time to connect, ms. Raises InputError, with the reason.
 
-    A client does not tell a broker that refuses from one that is slow (busy, just started): both end with a
-    time-out. Where every step taken by itself is answered, it was slow.
+    A client cannot distinguish a broker that refuses from one that is slow (busy, just started): both end
+    with a time-out. Where every step taken by itself is answered, it was slow.
     """
     try:
         return make(settings.connect_timeout_ms)
@@ -89,7 +89,7 @@ def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
 
 
 def missing_topic(topic: str, settings: KafkaSettings) -> str:
-    """A broker does not tell the two apart."""
+    """A broker does not distinguish the two."""
     who = _who(settings.security)
     return (
         f"Topic '{topic}' does not exist, or may not be read: make it, or grant Read and Describe to {who}."

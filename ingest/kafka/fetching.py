@@ -18,15 +18,13 @@ from kafka.errors import KafkaError
 from kafka.protocol.consumer import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
+from ingest.kafka.fetch_sizes import FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
-from ingest.kafka.record_layout import LayoutError, Messages, messages_of
-from ingest.kafka.unpacking import UnpackError, unpack
+from ingest.kafka.record_layout import LayoutError, Messages, UnpackError, messages_of, unpack
 from ingest.source import StreamId
 
 MIN_POLL_S: Final = 0.05
 """A poll that waits less may never see the answer to a join."""
-FETCH_UNPACKED_BYTES: Final = 16 * 2**20
-"""A poll takes batches of a partition until it has so many bytes, unpacked."""
 _MAGIC: Final = 2
 """Format of batches since Kafka 0.11, the only one that a broker from 4.0 on writes."""
 
@@ -50,7 +48,7 @@ class DamagedBatch:
 
     first: int
     until: int
-    """Offset after it as far as can be told, `first` + 1 at least."""
+    """Offset after it as far as can be known, `first` + 1 at least."""
     detail: str
 
 
@@ -58,6 +56,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
     """A fetch of one partition: `take` gives its batches, and at most one damaged one, the last."""
 
     max_unpacked_bytes = 64 * 2**20
+    poll_bytes = 16 * 2**20
     next_fetch_offset: int
 
     @staticmethod
@@ -72,7 +71,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         """The next batches; none at the end. A poll that asks for one record gets one list of them."""
         batches: list[FetchedBatch | DamagedBatch] = []
         size = 0
-        while size < FETCH_UNPACKED_BYTES:
+        while size < self.poll_bytes:
             # Read anew at every step: at its end the generator puts None in its own place.
             item = next(self.record_iterator, None)
             if item is None:
@@ -158,10 +157,11 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
 class Fetching:
     """The streams that are fetched, by the consumer that is the member of the group. Used by one thread."""
 
-    def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer) -> None:
+    def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer, sizes: FetchSizes) -> None:
         self._consumer = consumer
         told = {
             "max_unpacked_bytes": settings.max_unpacked_bytes,
+            "poll_bytes": sizes.poll_bytes,
             "epoch_before": staticmethod(lambda partition: self._state(partition).position.leader_epoch),
         }
         consumer._fetcher.PartitionRecords = type("RecordsOfOurs", (BatchRecords,), told)

@@ -90,7 +90,7 @@ def needed_secret(security: KafkaSecurity, name: str) -> str:
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """A secret from its setting or from its file. Raises ConfigError; never tells the secret."""
+    """A secret from its setting or from its file. Raises ConfigError; never says the secret."""
     if value is not None:
         return value.get_secret_value()
     if file is None:

@@ -12,8 +12,6 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from schemas.config import Config
 from schemas.errors import UnknownFormatError
 
-FETCH_BYTES: Final = 4 * 2**20
-"""Of a partition in one fetch: 1.5 times as fast as the usual megabyte; more only costs memory."""
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
 """A client that waits longer sleeps on after the broker is back."""
 

@@ -9,25 +9,23 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from kafka import TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
 from ingest.kafka.diagnosis import missing_right, missing_topic, what_is_wrong
+from ingest.kafka.fetch_sizes import USUAL_SIZES, FetchSizes
 from ingest.kafka.fetching import MIN_POLL_S, DamagedBatch, FetchedBatch, Fetching
-from ingest.kafka.group_consumer import group_consumer
 from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
 from ingest.kafka.lane_assignor import LaneAssignor
-from ingest.kafka.log_range import LogRange, end_of_epoch, range_of
-from ingest.kafka.membership import Membership, monotonic_s
-from ingest.kafka.stream_ends import StreamEnds
+from ingest.kafka.log_range import LogRange, StreamEnds, end_of_epoch, partition_of, range_of
+from ingest.kafka.membership import Membership, group_consumer, monotonic_s
 from ingest.messages import payloads_of_messages
 from ingest.source import (
-    Change,
     CorruptStreamError,
     CutBackError,
     GapError,
     Payloads,
     Place,
+    StreamChange,
     StreamError,
     StreamId,
     TopicChangedError,
@@ -41,7 +39,7 @@ REFETCHES: Final = 3
 _PROBE_EVERY_S: Final = 10.0
 """Between looks for the reason why nothing comes."""
 _SILENT_S: Final = 5.0
-"""Brokers that told nothing of topics for so long, and when they were asked twice, are looked at."""
+"""Brokers that reported nothing of topics for so long, and when they were asked twice, are looked at."""
 _RANGE_MS: Final = 2_000
 """For each of two questions about the range of a log, while other streams wait."""
 _NS_PER_MS: Final = 1_000_000
@@ -60,11 +58,15 @@ class _Stream:
 class KafkaSource:
     """Partitions of topics, shared out among the members of a group. See `LiveSource`.
 
-    Memory: FETCH_BYTES of each partition, as the broker stores them, and one poll unpacked: 16 MB, or one
-    batch of up to `max_unpacked_bytes`.
+    Memory: `sizes`, a fetch of each partition and one poll, or one batch of up to `max_unpacked_bytes`.
     """
 
-    def __init__(self, settings: KafkaSettings, decode: DecodeConfig | None = None) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        decode: DecodeConfig | None = None,
+        sizes: FetchSizes = USUAL_SIZES,
+    ) -> None:
         """`decode` bounds a payload. Raises InputError where no broker can be used, and why; ConfigError."""
         self._settings = settings
         self._decode = decode or DecodeConfig()
@@ -72,14 +74,14 @@ class KafkaSource:
         """Payloads of the last poll that are not given yet."""
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
-        self._consumer = group_consumer(settings, self._assignor)
-        self._fetching = Fetching(settings, self._consumer)
+        self._consumer = group_consumer(settings, self._assignor, sizes)
+        self._fetching = Fetching(settings, self._consumer, sizes)
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
         self._errors: deque[StreamError] = deque()
         """Of streams that are stopped; one is raised a poll."""
         self._lost: dict[StreamId, Place] = {}
-        """Stopped, and to be told of when brokers say what their logs have."""
+        """Stopped, and to be reported when brokers say what their logs have."""
         self._lost_asked = 0.0
         self._lost_trouble: str | None = None
         self._ends = StreamEnds(self._consumer)
@@ -100,7 +102,7 @@ class KafkaSource:
         """See `LiveSource.trouble`."""
         return self._trouble
 
-    def change(self) -> Change:
+    def change(self) -> StreamChange:
         """See `LiveSource.change`."""
         change = self._membership.change(monotonic_s())
         for stream in change.lost:
@@ -158,7 +160,7 @@ class KafkaSource:
             error = None if place is None else self._not_there(stream, place, there)
         except KafkaError as failed:
             raise InputError(
-                f"The range of {stream.name} is not told: {failed}.",
+                f"The range of {stream.name} is not known: {failed}.",
                 remedy=missing_right(failed, self._settings) or what_is_wrong(self._settings) or "Try again.",
             ) from failed
         if error is not None:
@@ -182,15 +184,15 @@ class KafkaSource:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Where the group is, as `commit_offsets` told; None: nowhere yet. Raises InputError."""
+        """Where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
         try:
             told = self._consumer.committed(
-                _partition(stream),
+                partition_of(stream),
                 metadata=True,
                 timeout_ms=self._settings.request_timeout_ms,
             )
         except KafkaError as error:
-            raise InputError(f"The group's offset of {stream.name} is not told: {error}.") from error
+            raise InputError(f"The group's offset of {stream.name} is not known: {error}.") from error
         if told is None:
             return None
         return Place(told.offset, epoch=None if told.leader_epoch < 0 else told.leader_epoch)
@@ -213,7 +215,7 @@ class KafkaSource:
         return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
-        """Tells a topic from another one made under the same name; None: brokers do not tell.
+        """Distinguishes a topic from another one made under the same name; None: brokers do not say.
 
         As of now where anything came since it was asked last: a topic may be deleted, made anew and read on
         within the time between two looks. Bound: 4 s; then as last known.
@@ -316,7 +318,7 @@ class KafkaSource:
         return Reject(Reason.BAD_COMPRESSION, what, b"", damaged.first)
 
     def _lose(self, stream: StreamId, offset: int | None = None) -> None:
-        """The broker does not have what comes next, at `offset`; `_explain_lost` tells why."""
+        """The broker does not have what comes next, at `offset`; `_explain_lost` says why."""
         kept = self._stop(stream)
         if kept is not None:
             self._lost[stream] = kept.place if offset is None else replace(kept.place, offset=offset)
@@ -333,10 +335,10 @@ class KafkaSource:
                 self._lost_trouble = (
                     missing_right(error, self._settings)
                     or self._probed_trouble(now_s)
-                    or f"The range of {stream.name} is not told: {error}."
+                    or f"The range of {stream.name} is not known: {error}."
                 )
                 self._trouble = self._lost_trouble
-                # Behind the others: of them it may be told.
+                # Behind the others: of them it may be reported.
                 self._lost[stream] = self._lost.pop(stream)
                 self._lost_asked = monotonic_s()
                 return
@@ -356,7 +358,7 @@ class KafkaSource:
             return gap(stream, place.offset, there.first)
         end = there.end
         if place.epoch is not None:
-            end = end_of_epoch(self._consumer, _partition(stream), place.epoch, _RANGE_MS)
+            end = end_of_epoch(self._consumer, partition_of(stream), place.epoch, _RANGE_MS)
         return cut_back(stream, place.offset, None if end < 0 else end) if end < place.offset else None
 
     def _fenced(self) -> InputError:
@@ -383,7 +385,7 @@ class KafkaSource:
 
     def _range(self, stream: StreamId, timeout_ms: int) -> LogRange:
         """Raises what kafka-python raises."""
-        return range_of(self._consumer, _partition(stream), timeout_ms)
+        return range_of(self._consumer, partition_of(stream), timeout_ms)
 
     def _watch(self, has_come: bool, now_s: float) -> None:
         """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
@@ -407,19 +409,15 @@ class KafkaSource:
         return missing_topic(missing[0], self._settings) if missing else None
 
     def _metadata_age_s(self, now_s: float) -> float:
-        """How long ago brokers told of topics and leaders; they are asked every metadata_max_age_ms."""
+        """How long ago brokers reported topics and leaders; they are asked every metadata_max_age_ms."""
         last_ms: float = self._consumer._cluster._last_successful_refresh_ms
         return now_s - last_ms / 1000
 
 
-def _partition(stream: StreamId) -> TopicPartition:
-    return TopicPartition(stream.topic, stream.partition)
-
-
 def not_known(stream: StreamId) -> InputError:
-    """Brokers do not tell of the topic: nothing is wrong with the stream as far as is known."""
+    """Brokers do not know the topic: nothing is wrong with the stream as far as is known."""
     return InputError(
-        f"Brokers do not tell the id of topic '{stream.topic}' at the moment.",
+        f"Brokers do not say the id of topic '{stream.topic}' at the moment.",
         remedy="Check the topic and the right to describe it, and try again.",
     )
 

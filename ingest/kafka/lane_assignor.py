@@ -12,7 +12,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import TopicPartition
 
 _SUBSCRIPTION_VERSION = 2
-"""The first that tells a member's generation beside what it owns."""
+"""The first that says a member's generation beside what it owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         return [RebalanceProtocol.COOPERATIVE]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
-        """What this member tells the leader."""
+        """What this member sends to the leader."""
         self.assigned_from = None
         by_topic: dict[str, list[int]] = defaultdict(list)
         for stream in self._owned:

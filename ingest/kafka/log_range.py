@@ -3,17 +3,108 @@
 Every leader of a partition has an epoch, larger than those before it, and every batch has that of the leader
 that wrote it. A log that lost its end (an unclean election, a disk restored from a backup) goes on under a
 larger epoch, so an older one ends where it was cut, however long the log has grown since.
+
+Where streams end is asked in the background: what a fetch says is old where nothing is fetched. A stream that
+is paused, whose leader is gone, or behind a cut network looks read to its end for ever: what a producer
+writes meanwhile would be late. So brokers are asked, in the background, about streams of which nothing was
+heard.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, LeaderNotAvailableError, NoError, for_code
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetSpec
+
+from ingest.source import StreamId
+
+ASK_S: Final = 2.0
+"""Brokers are asked about a stream of which nothing was heard for so long, and so often at most."""
+FRESH_S: Final = 10.0
+"""What was heard longer ago is not known any more. Less than the lateness that is usual."""
+_TIMEOUT_MS: Final = 8_000
+
+
+@dataclass(slots=True)
+class _EndSeen:
+    end: int
+    as_of_s: float
+
+
+@dataclass(slots=True)
+class _Question:
+    """Filled by the client's thread."""
+
+    asked_s: float
+    ends: dict[StreamId, int] = field(default_factory=dict)
+    is_over: bool = False
+
+
+class StreamEnds:
+    """Used by one thread. Times are monotonic seconds."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self._told: dict[StreamId, _EndSeen] = {}
+        self._question: _Question | None = None
+        self._asked_s = float("-inf")
+
+    def begin(self, stream: StreamId, end: int, now_s: float) -> None:
+        """A stream ends there; whatever was known of it before does not count."""
+        self._told[stream] = _EndSeen(end, now_s)
+
+    def heard(self, stream: StreamId, end: int | None, now_s: float) -> None:
+        """The last fetch said so, some time ago: it is news where it is further than what was known."""
+        told = self._told[stream]
+        if end is not None and end > told.end:
+            told.end, told.as_of_s = end, now_s
+
+    def forget(self, stream: StreamId) -> None:
+        """A stream is no longer ours."""
+        self._told.pop(stream, None)
+
+    def known(self, now_s: float) -> dict[StreamId, int]:
+        """Ends that are known as of now; asks about the others."""
+        self._take_answer()
+        old = [stream for stream, told in self._told.items() if now_s - told.as_of_s >= ASK_S]
+        if old and self._question is None and now_s - self._asked_s >= ASK_S:
+            self._ask(old, now_s)
+        return {stream: told.end for stream, told in self._told.items() if now_s - told.as_of_s < FRESH_S}
+
+    def _take_answer(self) -> None:
+        question = self._question
+        if question is None or not question.is_over:
+            return
+        self._question = None
+        for stream, end in question.ends.items():
+            told = self._told.get(stream)
+            if told is not None and told.as_of_s < question.asked_s:
+                told.end, told.as_of_s = max(end, told.end), question.asked_s
+
+    def _ask(self, streams: Collection[StreamId], now_s: float) -> None:
+        question = self._question = _Question(now_s)
+        self._asked_s = now_s
+        fetcher = self._consumer._fetcher
+        partitions = {TopicPartition(each.topic, each.partition): OffsetSpec.LATEST for each in streams}
+
+        async def ask() -> None:
+            try:
+                found = await fetcher._fetch_offsets_by_times_async(partitions, _TIMEOUT_MS)
+                question.ends.update(
+                    (StreamId(each.topic, each.partition), told.offset) for each, told in found.items()
+                )
+            except KafkaError:
+                pass  # not known, then
+            finally:
+                question.is_over = True
+
+        self._consumer._net.call_soon_threadsafe(ask)
+
 
 _CONSUMER: Final = -1
 """In place of the id of a replica."""
@@ -29,7 +120,7 @@ class LogRange:
     end: int
     """Offset of the message to be written next."""
     epoch: int | None
-    """Largest epoch; None: brokers do not tell."""
+    """Largest epoch; None: brokers do not say."""
 
 
 def range_of(consumer: KafkaConsumer, partition: TopicPartition, timeout_ms: int) -> LogRange:
@@ -74,3 +165,8 @@ async def _end_of_epoch(
         raise error
     end: int = told.end_offset
     return end
+
+
+def partition_of(stream: StreamId) -> TopicPartition:
+    """A stream as the client names it."""
+    return TopicPartition(stream.topic, stream.partition)

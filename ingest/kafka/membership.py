@@ -1,7 +1,7 @@
 """Follow the membership in a consumer group: which streams are ours, were asked for, or were lost.
 
-The group's work is done by a `KafkaConsumer` of kafka-python. Its
-rebalance listener runs on the client's own thread while ours sits in `poll`: it only notes what happened.
+The group's work is done by a `KafkaConsumer` of kafka-python; consumers without a group are made here, too.
+Its rebalance listener runs on the client's own thread while ours sits in `poll`: it only notes what happened.
 Streams that were asked for are handed on when we join the group again; that waits until they are released.
 """
 
@@ -11,16 +11,73 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Final
+from importlib.util import find_spec
+from typing import Any, Final
 
 from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
-from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.diagnosis import connected, silence_client
+from ingest.kafka.fetch_sizes import FETCH_BYTES, USUAL_SIZES, FetchSizes
+from ingest.kafka.kafka_security import client_security
+from ingest.kafka.kafka_settings import (
+    MAX_RECONNECT_BACKOFF_MS,
+    KafkaSettings,
+)
 from ingest.kafka.lane_assignor import LaneAssignor
-from ingest.source import Change, Place, StreamId
+from ingest.source import Place, StreamChange, StreamId
+from schemas.errors import ConfigError
+
+
+def group_consumer(
+    settings: KafkaSettings, assignor: LaneAssignor, sizes: FetchSizes = USUAL_SIZES
+) -> KafkaConsumer:
+    """A member of the group that has not joined yet. Raises InputError, ConfigError."""
+    return _consumer(
+        settings,
+        group_id=settings.group,
+        group_instance_id=settings.static_member_id,
+        partition_assignment_strategy=[assignor],
+        session_timeout_ms=settings.session_timeout_ms,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        max_poll_interval_ms=settings.max_poll_interval_ms,
+        max_partition_fetch_bytes=sizes.fetch_bytes,
+    )
+
+
+def lone_consumer(settings: KafkaSettings) -> KafkaConsumer:
+    """A member of no group. Raises InputError, ConfigError."""
+    return _consumer(settings, group_id=None, max_partition_fetch_bytes=FETCH_BYTES)
+
+
+def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
+    if find_spec("crc32c") is None:
+        raise ConfigError(
+            "The package crc32c is missing: checksums would take 25 times as long.",
+            remedy="Run: pip install crc32c.",
+        )
+    silence_client()
+    arguments: dict[str, Any] = {**client_security(settings.security), **group}
+    return connected(
+        settings,
+        lambda timeout_ms: KafkaConsumer(
+            bootstrap_servers=list(settings.bootstrap),
+            client_id=settings.client_name,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            isolation_level="read_committed",
+            request_timeout_ms=settings.request_timeout_ms,
+            bootstrap_timeout_ms=timeout_ms,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
+            reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
+            metrics_enabled=False,
+            **arguments,
+        ),
+    )
+
 
 _FENCED_S: Final = 1.0
 """A member that has joined and sends no heartbeats for so long never will."""
@@ -32,7 +89,7 @@ _CHECK_S: Final = 5.0
 
 
 class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is not typed
-    """What the group told, in order. Filled by the client's thread, emptied by ours."""
+    """What the group reported, in order. Filled by the client's thread, emptied by ours."""
 
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
         self.told: deque[tuple[str, frozenset[TopicPartition]]] = deque()
@@ -68,7 +125,7 @@ class Membership:
         self._wants_to_join = consumer._coordinator.need_rejoin
         consumer._coordinator.need_rejoin = self._may_join
         self._known: set[StreamId] = set()
-        """Told as gained, and not yet given back."""
+        """Reported as gained, and not yet given back."""
         self._asked: dict[StreamId, float] = {}
         """Asked for and not yet released: when we give them up."""
         self._given_up: set[StreamId] = set()
@@ -86,7 +143,7 @@ class Membership:
 
     @property
     def known(self) -> frozenset[StreamId]:
-        """Streams that were told as gained and are still ours."""
+        """Streams that were reported as gained and are still ours."""
         return frozenset(self._known)
 
     def _may_join(self) -> bool:
@@ -102,7 +159,7 @@ class Membership:
         self._given_up |= late & self._known
         self._notes.is_held = bool(self._asked or self._notes.told)
 
-    def change(self, now_s: float) -> Change:
+    def change(self, now_s: float) -> StreamChange:
         """See `LiveSource.change`."""
         gained, asked, lost = self._take_notes(now_s)
         lost |= self._given_up
@@ -110,10 +167,10 @@ class Membership:
         # One that was lost and came back is ours again.
         self._known -= lost - gained
         self._pending = (set(), set(), set())
-        return Change(tuple(sorted(gained)), tuple(sorted(asked)), tuple(sorted(lost)))
+        return StreamChange(tuple(sorted(gained)), tuple(sorted(asked)), tuple(sorted(lost)))
 
     def _take_notes(self, now_s: float) -> tuple[set[StreamId], set[StreamId], set[StreamId]]:
-        """What was told since the last `change`. Streams that came and went unseen are not told of."""
+        """What was reported since the last `change`. Streams that came and went unseen are not reported."""
         gained, asked, lost = self._pending
         while self._notes.told:
             what, those = self._notes.told.popleft()
@@ -214,7 +271,7 @@ class Membership:
                 return
 
     def refresh_topics(self, timeout_ms: int) -> bool:
-        """Ask brokers for topics, partitions and leaders as of now; whether they told in time."""
+        """Ask brokers for topics, partitions and leaders as of now; whether they reported in time."""
         consumer = self._consumer
         try:
             if consumer._cluster.metadata_refresh_in_progress:
@@ -228,7 +285,7 @@ class Membership:
         return True
 
     def commit(self, places: dict[StreamId, Place], timeout_ms: int) -> None:
-        """Tell the group how far we are. Raises what kafka-python raises."""
+        """Report to the group how far we are. Raises what kafka-python raises."""
         offsets = {
             TopicPartition(stream.topic, stream.partition): OffsetAndMetadata(
                 place.offset, "", -1 if place.epoch is None else place.epoch

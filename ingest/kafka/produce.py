@@ -50,7 +50,7 @@ class Written:
     seconds: float = 0.0
 
 
-Told = Callable[[Written], None]
+OnWritten = Callable[[Written], None]
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ def produce_files(
     files: Iterable[str],
     format_: str | None,
     settings: ProduceSettings,
-    told: Told = lambda _: None,
+    on_written: OnWritten = lambda _: None,
 ) -> Written:
     """Write files of traces to a topic, in the format that they have.
 
@@ -95,7 +95,7 @@ def produce_files(
         if settings.make_topic is not None:
             make_topic(kafka, topic, settings.make_topic)
         partitions = _partitions(producer, topic)
-        writer = _Writer(producer, topic, partitions, settings, written, told)
+        writer = _Writer(producer, topic, partitions, settings, written, on_written)
         for file in files:
             source = FileSource(file, format_, DecodeConfig())
             for polled in drain(source):
@@ -111,7 +111,7 @@ def rekey(
     topic: str,
     settings: ProduceSettings,
     stop: Callable[[], bool],
-    told: Told = lambda _: None,
+    on_written: OnWritten = lambda _: None,
     *,
     until_end: bool = False,
 ) -> Written:
@@ -126,7 +126,7 @@ def rekey(
         with _producer(kafka, settings) as producer:
             if settings.make_topic is not None:
                 make_topic(kafka, topic, settings.make_topic)
-            writer = _Writer(producer, topic, _partitions(producer, topic), settings, written, told)
+            writer = _Writer(producer, topic, _partitions(producer, topic), settings, written, on_written)
             _Rekeying(source, writer).run(stop, until_end=until_end)
     finally:
         source.close()
@@ -200,10 +200,10 @@ class _Writer:
         partitions: int,
         settings: ProduceSettings,
         written: Written,
-        told: Told,
+        on_written: OnWritten,
     ) -> None:
         self._producer, self._topic, self._partitions = producer, topic, partitions
-        self._settings, self._written, self._told = settings, written, told
+        self._settings, self._written, self._on_written = settings, written, on_written
         self._pace = _Pace(settings)
         self._gatherers: dict[str, Gatherer] = {}
         self._began = self._told_at = time.monotonic()
@@ -288,7 +288,7 @@ class _Writer:
         self._written.seconds = now - self._began
         if at_once or now > self._told_at + _TELL_S:
             self._told_at = now
-            self._told(self._written)
+            self._on_written(self._written)
 
 
 @contextmanager

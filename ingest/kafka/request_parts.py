@@ -22,10 +22,10 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from ingest.codecs.named_twice import members
-from ingest.codecs.otlp.base64_ids import hex_of_base64_id
 from ingest.codecs.otlp.otlp_json import texts_of
 from ingest.codecs.otlp.otlp_json_items import camel
 from ingest.codecs.payloads import DENSE_JSON, JSON_ERRORS, documents_of, is_dense_json, is_json, without_bom
+from ingest.codecs.values.ids import hex_of_base64_id
 from schemas.errors import InputError
 
 _BASE64_ID: Final = 24
@@ -39,7 +39,7 @@ class RequestPart:
     request: bytes
     """Its id, as the format writes it; empty: something that cannot be read, or has none."""
     ts_ns: int
-    """Earliest time in it, ns since the epoch; 0: none is told."""
+    """Earliest time in it, ns since the epoch; 0: none is known."""
     items: int
     """Spans or records in it."""
     body: bytes

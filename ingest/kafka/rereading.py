@@ -6,14 +6,15 @@ import time
 from itertools import takewhile
 from typing import Final
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ingest.kafka.diagnosis import missing_right, what_is_wrong
+from ingest.kafka.fetch_sizes import USUAL_SIZES
 from ingest.kafka.fetching import DamagedBatch, Fetching
-from ingest.kafka.group_consumer import lone_consumer
 from ingest.kafka.kafka_settings import KafkaSettings
-from ingest.kafka.log_range import end_of_epoch, range_of
+from ingest.kafka.log_range import end_of_epoch, partition_of, range_of
+from ingest.kafka.membership import lone_consumer
 from ingest.messages import payloads_of_messages
 from ingest.source import Payloads, Place, StreamId
 from schemas.config import DecodeConfig
@@ -31,7 +32,7 @@ class Rereading:
         self._settings = settings
         self._decode = decode
         self._consumer: KafkaConsumer = lone_consumer(settings)
-        self._fetching = Fetching(settings, self._consumer)
+        self._fetching = Fetching(settings, self._consumer, USUAL_SIZES)
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
         """See `RangeSource.read`."""
@@ -53,7 +54,7 @@ class Rereading:
 
     def _there(self, stream: StreamId, start: int, end: Place) -> tuple[int, int]:
         """What is there yet of `[start, end)`. Raises what kafka-python raises."""
-        partition, timeout_ms = _partition(stream), self._settings.request_timeout_ms
+        partition, timeout_ms = partition_of(stream), self._settings.request_timeout_ms
         self._consumer.assign([partition])
         if partition.partition not in (self._consumer.partitions_for_topic(stream.topic) or ()):
             return end.offset, end.offset
@@ -93,7 +94,3 @@ class Rereading:
                     )
                 at = batch.until
         return polls, damaged
-
-
-def _partition(stream: StreamId) -> TopicPartition:
-    return TopicPartition(stream.topic, stream.partition)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ingest.simulate.points import Point, Span
 from ingest.simulate.recording import Recording, decoded, recorded_point
 from ingest.simulate.trace import Structure, Trace
-from ingest.simulate.workload import BLOCK_BYTES
+from ingest.simulate.workloads import BLOCK_BYTES
 
 CHUNK_LINES = 2_000
 """Requests gathered before a chunk is handed over."""

@@ -1,4 +1,4 @@
-"""List the faults F1 to F15 and the negatives (ALGORITHMS I.3), by name, with their mechanisms."""
+"""List the faults F1 to F15 and the negatives, by name, with their mechanisms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from schemas.errors import ConfigError
 
 
-class Mechanism(Enum):
+class FaultMechanism(Enum):
     """What a fault changes in the service, the workload or the trace. One of each kind a run at most."""
 
     MDS_CONFIG = "metadata writes go to the data node"
@@ -36,14 +36,14 @@ class Mechanism(Enum):
 class Injection:
     """One mechanism at work from `start_ns` (of the run) on; `cause` numbers the fault it belongs to."""
 
-    mechanism: Mechanism
+    mechanism: FaultMechanism
     severity: float
     start_ns: float
     cause: int
     mode: str = ""
 
 
-Injections = Mapping[Mechanism, Injection]
+Injections = Mapping[FaultMechanism, Injection]
 
 MAX_CAUSES = 3
 """Truth runs every subset of the causes (shares are Shapley values): 2³ runs at most."""
@@ -55,7 +55,7 @@ class Fault:
 
     name: str
     about: str
-    parts: tuple[tuple[Mechanism, str, float], ...]
+    parts: tuple[tuple[FaultMechanism, str, float], ...]
     """(mechanism, mode, severity relative to the fault's) of each cause."""
     severity: float
     """Default severity."""
@@ -68,7 +68,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FaultCause:
     """One mechanism of one fault in a run."""
 
     name: str
@@ -77,7 +77,7 @@ class Cause:
 
 def _one(
     name: str,
-    mechanism: Mechanism,
+    mechanism: FaultMechanism,
     severity: float,
     unit: str,
     workload: str,
@@ -89,7 +89,7 @@ def _one(
     return Fault(name, about, ((mechanism, mode, 1.0),), severity, unit, workload, negative)
 
 
-_M = Mechanism
+_M = FaultMechanism
 _ALL = (
     _one("F1-mds-config", _M.MDS_CONFIG, 0.9, "share of metadata writes", "postmark-large",
          "metadata writes go to the data node with its default encoding (NSDI 8.2)"),
@@ -141,7 +141,7 @@ _ALL = (
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}
 
 TRACING_ONLY = frozenset((_M.SAMPLING, _M.CLOCK_SKEW, _M.SPAN_LOSS, _M.RENAME))
-"""Mechanisms that change how a run is told, not what happens in it."""
+"""Mechanisms that change how a run is reported, not what happens in it."""
 
 
 def find_fault(name: str) -> Fault:
@@ -154,22 +154,22 @@ def find_fault(name: str) -> Fault:
     return FAULTS[near[0]]
 
 
-def plan_causes(chosen: Sequence[tuple[Fault, float | None, float]]) -> list[Cause]:
+def plan_causes(chosen: Sequence[tuple[Fault, float | None, float]]) -> list[FaultCause]:
     """Causes of a run from (fault, severity or None for its default, start in seconds of the run).
 
     Raises `ConfigError` on negative severities (but for load), on more than MAX_CAUSES, and if two share a
     mechanism.
     """
-    causes: list[Cause] = []
+    causes: list[FaultCause] = []
     for fault, severity, start_s in chosen:
         level = fault.severity if severity is None else severity
         for mechanism, mode, relative in fault.parts:
-            least = -0.9 if mechanism is Mechanism.LOAD else 0.0
+            least = -0.9 if mechanism is FaultMechanism.LOAD else 0.0
             if level < least:
                 raise ConfigError(f"severity {level} of {fault.name} is below {least}.")
             name = fault.name if len(fault.parts) == 1 else f"{fault.name}/{mechanism.name.lower()}"
             injection = Injection(mechanism, level * relative, start_s * 1e9, len(causes), mode)
-            causes.append(Cause(name, injection))
+            causes.append(FaultCause(name, injection))
     mechanisms = [c.injection.mechanism for c in causes]
     if len(set(mechanisms)) < len(mechanisms):
         raise ConfigError("two faults of a run use the same mechanism.", remedy="Run them separately.")

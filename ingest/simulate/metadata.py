@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ingest.simulate import points as p
-from ingest.simulate.engine import Lock, Loop, Lru, Process, Server
-from ingest.simulate.faults import Injections, Mechanism
-from ingest.simulate.flow import Strand
+from ingest.simulate.engine import Lock, Loop, Lru, Process, Server, Strand
+from ingest.simulate.faults import FaultMechanism, Injections
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode
 from ingest.simulate.streams import Stream, mix_one
@@ -81,9 +80,9 @@ class MetadataServer:
         self._tree = BTree(parameters.page_items, parameters.tree_levels)
         self._expected_inserts = max(1, expected_inserts)
         self._prefetched = Lru(parameters.directories // 4 + 1)
-        self._config = injections.get(Mechanism.MDS_CONFIG)
-        self._prefetch = injections.get(Mechanism.PREFETCH)
-        self._growth = injections.get(Mechanism.TREE_GROWTH)
+        self._config = injections.get(FaultMechanism.MDS_CONFIG)
+        self._prefetch = injections.get(FaultMechanism.PREFETCH)
+        self._growth = injections.get(FaultMechanism.TREE_GROWTH)
 
     def warm(self, files: npt.NDArray[np.int64]) -> None:
         """Put items and their pages into the caches, as if used before the run, oldest first."""
@@ -134,7 +133,7 @@ class MetadataServer:
         s.mark(p.MDS_REPLY[kind])
 
     def checkpoints(self, strand: Callable[[int, float], Strand], running: list[int]) -> Process:
-        """Background: now and then hold one lock while its part of the tree is written out (I.3).
+        """Background: now and then hold one lock while its part of the tree is written out.
 
         `strand(n, t)` makes the strand whose draws the n-th checkpoint uses. `running[0]` is the number of
         requests still to come or open; at zero the process ends.

@@ -6,14 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from ingest.simulate import points as p
-from ingest.simulate.engine import Gather, Loop, Lru, Process
-from ingest.simulate.faults import Injections, Mechanism
-from ingest.simulate.flow import Flow, Strand
+from ingest.simulate.engine import Gather, Loop, Lru, Process, SimulatedFlow, Strand
+from ingest.simulate.faults import FaultMechanism, Injections
 from ingest.simulate.metadata import MetadataServer
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode
 from ingest.simulate.streams import Stream
-from ingest.simulate.workload import BLOCK_BYTES, Requests
+from ingest.simulate.workloads import BLOCK_BYTES, IssuedRequests
 
 BLOCK_BITS = 20
 """A data block is `file << 20 | index`."""
@@ -35,11 +34,11 @@ class NfsServer:
         loop: Loop,
         parameters: Parameters,
         streams: dict[str, Stream],
-        requests: Requests,
+        requests: IssuedRequests,
         mds: MetadataServer,
         data_node: StorageNode,
         injections: Injections,
-        closed: Callable[[Flow], None],
+        closed: Callable[[SimulatedFlow], None],
     ) -> None:
         self._loop, self._p, self._streams, self._mds = loop, parameters, streams, mds
         self._closed = closed
@@ -54,11 +53,11 @@ class NfsServer:
         self._offset, self._count = requests.offset.tolist(), requests.count.tolist()
         self._stable, self._grows = requests.stable.tolist(), requests.grows.tolist()
         self._sequential = requests.sequential.tolist()
-        self._bucket = injections.get(Mechanism.ONE_BUCKET)
-        self._readdir = injections.get(Mechanism.READDIR_LOOP)
-        self._stale = injections.get(Mechanism.STALE_BACKOFF)
-        self._one_by_one = injections.get(Mechanism.SEQUENTIAL_READ)
-        self._small_io = injections.get(Mechanism.SMALL_IO)
+        self._bucket = injections.get(FaultMechanism.ONE_BUCKET)
+        self._readdir = injections.get(FaultMechanism.READDIR_LOOP)
+        self._stale = injections.get(FaultMechanism.STALE_BACKOFF)
+        self._one_by_one = injections.get(FaultMechanism.SEQUENTIAL_READ)
+        self._small_io = injections.get(FaultMechanism.SMALL_IO)
         self._operations: list[Operation] = [
             self._attributes_only,  # LOOKUP
             self._read,
@@ -99,7 +98,7 @@ class NfsServer:
         yield from self._operations[op](s, row)
         s.work(self._streams["nfs_reply"], p.OP_REPLY[op])
 
-    def close_strand(self, flow: Flow) -> None:
+    def close_strand(self, flow: SimulatedFlow) -> None:
         """One strand that nobody joins has ended; with the last of them the request is complete."""
         flow.live -= 1
         if flow.live == 0:

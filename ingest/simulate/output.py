@@ -1,47 +1,137 @@
-"""Write a run as lines: records or spans, gzipped if asked for, with its truth beside it."""
+"""Write a run as lines: records or spans, gzipped if asked for."""
 
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, cast
 
-from ingest.simulate.emit_native import native_lines
 from ingest.simulate.emit_otlp import otlp_lines
-from ingest.simulate.recording import Recording
-from ingest.simulate.run import Progress, RunPlan, simulate, variants
-from ingest.simulate.trace import Trace
-from ingest.simulate.truth import Truth, find_truth
+from ingest.simulate.recording import Recording, decoded, recorded_point
+from ingest.simulate.run import Progress, RunPlan, simulate
+from ingest.simulate.trace import Structure, Trace
+from ingest.simulate.workloads import BLOCK_BYTES
+
+CHUNK_LINES = 20_000
+"""Lines gathered before a chunk is handed over: about 4 MB."""
+_ID = "\x01"
+"""Stands for the request id in a template."""
+
+
+def native_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
+    """Chunks of NDJSON: requests in order of their start, records in order of their strands."""
+    for trace in traces:
+        yield from _shard(recording, trace)
+
+
+def _shard(recording: Recording, trace: Trace) -> Iterator[bytes]:
+    structures = decoded(trace)
+    times = recording.recorded_times(trace, structures)
+    lost = recording.lost(trace)
+    recorded = recording.recorded(trace)
+    templates: dict[tuple[int, bool, float], list[str]] = {}
+    pending: list[str] = []
+    n_lines = 0
+    for i, row in enumerate(recorded.rows.tolist()):
+        structure = int(trace.structure[row])
+        key = (structure, bool(recorded.renamed[i]), float(recorded.sample_rate[i]))
+        lines = templates.get(key)
+        if lines is None:
+            lines = templates[key] = _template(structures[structure], key[1], key[2])
+        low, high = int(trace.first_step[row]), int(trace.first_step[row + 1])
+        values: list[object] = list(times[low:high].tolist())
+        values.insert(1, call_params(trace, row))
+        if lost is None:
+            text = "".join(lines) % tuple(values)
+        else:
+            gone = lost[low:high].tolist()
+            # The call's line takes two values, its time and its parameters; every other line takes one.
+            arguments = [tuple(values[:2]), *((v,) for v in values[2:])]
+            text = "".join(
+                line % argument
+                for line, argument, miss in zip(lines, arguments, gone, strict=True)
+                if not miss
+            )
+        pending.append(text.replace(_ID, recorded.request_id[i]))
+        n_lines += high - low
+        if n_lines >= CHUNK_LINES:
+            yield "".join(pending).encode()
+            pending, n_lines = [], 0
+    if pending:
+        yield "".join(pending).encode()
+
+
+def call_params(trace: Trace, row: int) -> str:
+    """The low-level parameters of a call, as JSON text."""
+    count, offset = int(trace.count[row]), int(trace.offset[row])
+    aligned = "true" if offset % BLOCK_BYTES == 0 else "false"
+    return (
+        f'{{"count":{count},"offset":{offset},"file":{int(trace.file[row])},'
+        f'"client":"client-{int(trace.client[row])}","aligned":{aligned}}}'
+    )
+
+
+def _template(structure: Structure, renamed: bool, rate: float) -> list[str]:
+    """One format string a record; it takes the record's time (and the call's parameters)."""
+    lines = []
+    for number, strand in enumerate(structure.strands):
+        for seq, step in enumerate(strand):
+            point = recorded_point(step.code, renamed)
+            fields: dict[str, object] = {
+                "breadcrumb": f"{_ID}.{number}",
+                "request_id": _ID,
+                "component": point.component,
+                "point": point.name,
+                "host": point.host,
+                "seq": seq,
+            }
+            if point.label:
+                fields["label"] = point.label
+            if point.kind != "event":
+                fields["kind"] = point.kind
+            if step.strands:
+                fields["links"] = [f"{_ID}.{child}" for child in step.strands]
+            if point.status != "ok":
+                fields["status"] = point.status
+            if point.params:
+                fields["params"] = dict(point.params)
+            if rate < 1.0:
+                fields["sample_rate"] = rate
+            text = json.dumps(fields, separators=(",", ":")).replace("\\u0001", _ID)
+            params = ',"params":%s' if number == 0 and seq == 0 else ""
+            lines.append(f'{text[:-1].replace("%", "%%")},"ts":%d{params}}}\n')
+    return lines
+
 
 GZIP_LEVEL = 3
 
 
-class Format(StrEnum):
+class RunFormat(StrEnum):
     """How a run is recorded."""
 
     NATIVE = "native"
     OTLP_JSON = "otlp-json"
 
 
-_EMITTERS: dict[Format, Callable[[Recording, Sequence[Trace]], Iterator[bytes]]] = {
-    Format.NATIVE: native_lines,
-    Format.OTLP_JSON: otlp_lines,
+_EMITTERS: dict[RunFormat, Callable[[Recording, Sequence[Trace]], Iterator[bytes]]] = {
+    RunFormat.NATIVE: native_lines,
+    RunFormat.OTLP_JSON: otlp_lines,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run: what happened, how it is recorded, and (if asked for) the truth."""
+    """A finished run: what happened, and how it is recorded."""
 
     plan: RunPlan
     recording: Recording
     traces: list[Trace]
-    truth: Truth | None
 
-    def lines(self, format_: Format) -> Iterator[bytes]:
+    def lines(self, format_: RunFormat) -> Iterator[bytes]:
         """Chunks of bytes, each of whole lines."""
         return _EMITTERS[format_](self.recording, self.traces)
 
@@ -51,16 +141,10 @@ class Run:
         return max(t.end_ns for t in self.traces) / 1e9
 
 
-def run(
-    plan: RunPlan, start_ns: int, *, with_truth: bool, workers: int = 1, progress: Progress | None = None
-) -> Run:
-    """Simulate a run; with truth also its counterfactuals (one more run for one cause, 2^k - 1 for k)."""
-    full = plan.simulated_causes
-    subsets = variants(plan) if with_truth else [full]
-    runs = simulate(plan, subsets, workers=workers, progress=progress)
-    recording = Recording(plan, start_ns)
-    truth = find_truth(plan, recording, runs) if with_truth else None
-    return Run(plan, recording, runs[full], truth)
+def run(plan: RunPlan, start_ns: int, *, workers: int = 1, progress: Progress | None = None) -> Run:
+    """Simulate a run that begins at `start_ns`, ns since the epoch."""
+    traces = simulate(plan, plan.simulated_causes, workers=workers, progress=progress)
+    return Run(plan, Recording(plan, start_ns), traces)
 
 
 def write_lines(out: BinaryIO, chunks: Iterator[bytes], *, packed: bool) -> int:

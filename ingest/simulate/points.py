@@ -1,8 +1,8 @@
 """List the trace points of the simulated service: a code a (host, component, point, label, status).
 
 A strand of a request is a list of steps; a step is a code and a time. `Span` says what the point means when
-the same strand is told in spans: a call opens a span, the reply closes it, anything else is a leaf span that
-lasts from the step before it.
+the same strand is reported in spans: a call opens a span, the reply closes it, anything else is a leaf span
+that lasts from the step before it.
 """
 
 from __future__ import annotations

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from ingest.simulate.faults import Injection, Mechanism
+from ingest.simulate.faults import FaultMechanism, Injection
 from ingest.simulate.points import HOSTS, MDS_HOST, POINTS, Point
-from ingest.simulate.run import RunPlan
-from ingest.simulate.shard import SAMPLING
+from ingest.simulate.run import SAMPLING, RunPlan
 from ingest.simulate.streams import mix, request_keys, unit_interval
 from ingest.simulate.trace import Structure, Trace, decode
 from schemas.arrays import B1, I8
@@ -48,10 +47,10 @@ class Recording:
         )
         self.tag = blake2b(name.encode(), digest_size=4).hexdigest()
         injections = {c.injection.mechanism: c.injection for c in plan.causes}
-        self._sampling = injections.get(Mechanism.SAMPLING)
-        self._skew = injections.get(Mechanism.CLOCK_SKEW)
-        self._loss = injections.get(Mechanism.SPAN_LOSS)
-        self._rename = injections.get(Mechanism.RENAME)
+        self._sampling = injections.get(FaultMechanism.SAMPLING)
+        self._skew = injections.get(FaultMechanism.CLOCK_SKEW)
+        self._loss = injections.get(FaultMechanism.SPAN_LOSS)
+        self._rename = injections.get(FaultMechanism.RENAME)
 
     def recorded(self, trace: Trace) -> RecordedRequests:
         """Which requests are recorded, and under which names."""
@@ -115,17 +114,7 @@ def recorded_point(code: int, renamed: bool) -> Point:
     """A trace point's name and host as recorded; `renamed` after the deploy of N6."""
     point = POINTS[code]
     if renamed and point.host == MDS_HOST and point.name in RENAMED:
-        return Point(
-            point.host,
-            point.component,
-            RENAMED[point.name],
-            point.label,
-            point.kind,
-            point.span,
-            point.span_name,
-            point.status,
-            point.params,
-        )
+        return replace(point, name=RENAMED[point.name])
     return point
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ingest.simulate.engine import Lru, Process, Server
-from ingest.simulate.faults import Injection, Injections, Mechanism
-from ingest.simulate.flow import Strand
+from ingest.simulate.engine import Lru, Process, Server, Strand
+from ingest.simulate.faults import FaultMechanism, Injection, Injections
 from ingest.simulate.points import DATA_HOST, CallerPoints, NodePoints
 from ingest.simulate.streams import Stream
 
@@ -42,11 +41,11 @@ class StorageNode:
         self._log, self._ack = streams[f"{station}_log"], streams[f"{station}_ack"]
         self._backoff, self._chance = streams["retry_backoff"], streams["u_storage"]
         self._absorbs = streams["u_absorb"]
-        self._errors = injections.get(Mechanism.ERROR_BURST)
-        self._spin = injections.get(Mechanism.SPIN)
+        self._errors = injections.get(FaultMechanism.ERROR_BURST)
+        self._spin = injections.get(FaultMechanism.SPIN)
         on_data = host == DATA_HOST
-        self._through = injections.get(Mechanism.WRITE_THROUGH) if on_data else None
-        self._noisy = injections.get(Mechanism.NOISY_HOST) if on_data else None
+        self._through = injections.get(FaultMechanism.WRITE_THROUGH) if on_data else None
+        self._noisy = injections.get(FaultMechanism.NOISY_HOST) if on_data else None
 
     def read(self, s: Strand, block: int, caller: CallerPoints) -> Process:
         """Read one block: from the cache, or from the disk behind whatever queues there."""

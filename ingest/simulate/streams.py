@@ -137,7 +137,7 @@ def generator(seed: int, purpose: int, *words: int) -> np.random.Generator:
 
 
 class Weather:
-    """Slow, shared noise of the stations: what makes two equal runs differ (I.3).
+    """Slow, shared noise of the stations: what makes two equal runs differ.
 
     Per station one factor for the run (log-sd `run_sd`) times an AR(1) over minutes (`rho`, stationary log-sd
     `minute_sd`). A function of (seed, shard, station, minute) only; the run factor is shared by the shards.

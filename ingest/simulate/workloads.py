@@ -1,16 +1,68 @@
-"""Make the benchmarks of the papers (NSDI 6.2): what is asked for, by whom, how fast."""
+"""Make the benchmarks of the papers (NSDI 6.2): what is asked for, by whom, when, how fast."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.points import OPERATIONS
-from ingest.simulate.workload import BLOCK_BYTES, SUB_BITS, Load, Requests
-from schemas.arrays import F8, I8
+from schemas.arrays import B1, F8, I8
+
+BLOCK_BYTES = 16 * 1024
+"""The NFS server's preferred I/O size, and its cache's block."""
+SUB_BITS = 6
+"""A request's uid is `index << 6 | part`: every run has part 0, the others exist under a fault only."""
+REVALIDATION = (1 << SUB_BITS) - 1
+"""Part number of a GETATTR that a client adds after a pause (F6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedRequests:
+    """[n] columns, in the order in which the clients issue them."""
+
+    uid: I8
+    """`index << SUB_BITS | part`; unique over all shards of a run, the same with and without a fault."""
+    op: I8
+    """Index into OPERATIONS."""
+    file: I8
+    offset: I8
+    """Bytes."""
+    count: I8
+    """Bytes of a READ, WRITE or READLINK; entries of a READDIR."""
+    stable: B1
+    """WRITE: the client waits until the data is on a storage node."""
+    grows: B1
+    """WRITE: the file becomes longer, so the metadata server must know."""
+    sequential: B1
+    """READ: the next block will be wanted."""
+    client: I8
+    gap_ns: F8
+    """Open workloads: time since the arrival before (any client). Closed: think time before issuing."""
+
+    def take(self, rows: I8) -> IssuedRequests:
+        """The rows named, in that order."""
+        return IssuedRequests(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    def __len__(self) -> int:
+        return len(self.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedLoad:
+    """The requests of one shard, and what its caches have seen before."""
+
+    requests: IssuedRequests
+    open_loop: bool
+    clients: int
+    warm_files: I8
+    """Files touched before the run, oldest first."""
+    warm_blocks: I8
+    """Data blocks of each of them (0: none) that were read then."""
+    n_creates: int
+
 
 Rng = np.random.Generator
 OP = {name: i for i, name in enumerate(OPERATIONS)}
@@ -34,7 +86,7 @@ SFS_MIX = {
     "SETATTR": 1,
     "FSSTAT": 1,
 }
-"""Per cent; the published mix of SPEC SFS 3.0 for NFS v3 (I.3)."""
+"""Per cent; the published mix of SPEC SFS 3.0 for NFS v3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +96,7 @@ class Workload:
     name: str
     about: str
     parameters: Parameters
-    generate: Callable[[int, int, Rng, Parameters], Load]
+    generate: Callable[[int, int, Rng, Parameters], OfferedLoad]
     """(requests, shard, random source, parameters) -> the shard's load."""
     shares: tuple[float, ...]
     """Share of the requests in every shard. Shards are load levels: separate, one after the other in time."""
@@ -81,13 +133,13 @@ def by_file(file: I8, values: Mapping[int, float]) -> I8:
     return sizes
 
 
-def assemble(op: I8, file: I8, gap_ns: F8, **columns: I8) -> Requests:
+def assemble(op: I8, file: I8, gap_ns: F8, **columns: I8) -> IssuedRequests:
     """Requests from the columns that matter; the others get their neutral value."""
     n = len(op)
     zero, no = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
     flags = {name: columns[name].astype(bool) if name in columns else no for name in ("stable", "grows")}
     sequential = columns["sequential"].astype(bool) if "sequential" in columns else no
-    return Requests(
+    return IssuedRequests(
         uid=np.arange(n, dtype=np.int64) << SUB_BITS,
         op=op,
         file=file,
@@ -106,7 +158,7 @@ SFS_FILES, SFS_SKEW = 24_000, 3.0
 SFS_ENTRIES = {4: 0.2, 8: 0.3, 16: 0.3, 32: 0.15, 48: 0.05}
 
 
-def sfs97(n: int, shard: int, rng: Rng, parameters: Parameters) -> Load:
+def sfs97(n: int, shard: int, rng: Rng, parameters: Parameters) -> OfferedLoad:
     """SPEC SFS 97: open loop, Poisson arrivals, one load level a shard, popularity by a power law."""
     op = choose(rng, n, {OP[name]: share for name, share in SFS_MIX.items()})
     file = power_law(rng, n, SFS_FILES, SFS_SKEW)
@@ -130,11 +182,11 @@ def sfs97(n: int, shard: int, rng: Rng, parameters: Parameters) -> Load:
         client=rng.integers(0, 8, n),
     )
     warm = last_uses(power_law(rng, 60_000, SFS_FILES, SFS_SKEW))
-    return Load(requests, True, 8, warm, by_file(warm, SFS_FILE_BLOCKS), len(created))
+    return OfferedLoad(requests, True, 8, warm, by_file(warm, SFS_FILE_BLOCKS), len(created))
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ClientSession:
     """A sequence of operations a client does on one file, for example one transaction of Postmark."""
 
     share: float
@@ -142,7 +194,7 @@ class Session:
     new_file: bool = False
 
 
-def expand(rng: Rng, n: int, sessions: tuple[Session, ...], clients: int) -> tuple[I8, I8, I8, I8]:
+def expand(rng: Rng, n: int, sessions: tuple[ClientSession, ...], clients: int) -> tuple[I8, I8, I8, I8]:
     """Draw sessions until n requests are there: (op, session number, session kind, client) per request."""
     share = np.array([s.share for s in sessions])
     length = np.array([len(s.ops) for s in sessions])
@@ -158,14 +210,14 @@ def expand(rng: Rng, n: int, sessions: tuple[Session, ...], clients: int) -> tup
 
 POSTMARK_FILES = 200_000
 POSTMARK_SESSIONS = (
-    Session(0.40, ("LOOKUP", "CREATE", "WRITE", "COMMIT"), new_file=True),
-    Session(0.20, ("LOOKUP", "REMOVE")),
-    Session(0.22, ("LOOKUP", "GETATTR", "READ")),
-    Session(0.18, ("LOOKUP", "WRITE", "COMMIT")),
+    ClientSession(0.40, ("LOOKUP", "CREATE", "WRITE", "COMMIT"), new_file=True),
+    ClientSession(0.20, ("LOOKUP", "REMOVE")),
+    ClientSession(0.22, ("LOOKUP", "GETATTR", "READ")),
+    ClientSession(0.18, ("LOOKUP", "WRITE", "COMMIT")),
 )
 
 
-def postmark(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> Load:
+def postmark(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> OfferedLoad:
     """Postmark-large: small files, created, read, appended to, deleted; a few clients without think time."""
     clients = 4
     op, number, kind, client = expand(rng, n, POSTMARK_SESSIONS, clients)
@@ -187,28 +239,28 @@ def postmark(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> Load:
     )
     warm = last_uses(power_law(rng, 60_000, POSTMARK_FILES, 1.6))
     n_creates = int(np.count_nonzero(op == OP["CREATE"]))
-    return Load(requests, False, clients, warm, np.ones(len(warm), dtype=np.int64), n_creates)
+    return OfferedLoad(requests, False, clients, warm, np.ones(len(warm), dtype=np.int64), n_creates)
 
 
 LINUX_FILES = 31_000
 COPY_SESSIONS = (
-    Session(0.70, ("LOOKUP", "CREATE", "WRITE", "SETATTR", "COMMIT"), new_file=True),
-    Session(0.20, ("LOOKUP", "CREATE", "WRITE", "WRITE", "WRITE", "SETATTR", "COMMIT"), new_file=True),
-    Session(0.10, ("LOOKUP", "ACCESS", "GETATTR")),
+    ClientSession(0.70, ("LOOKUP", "CREATE", "WRITE", "SETATTR", "COMMIT"), new_file=True),
+    ClientSession(0.20, ("LOOKUP", "CREATE", "WRITE", "WRITE", "WRITE", "SETATTR", "COMMIT"), new_file=True),
+    ClientSession(0.10, ("LOOKUP", "ACCESS", "GETATTR")),
 )
 BUILD_SESSIONS = (
-    Session(0.42, ("LOOKUP", "GETATTR", "ACCESS")),
-    Session(0.30, ("GETATTR", "GETATTR")),
-    Session(0.15, ("LOOKUP", "ACCESS", "GETATTR", "READ")),
-    Session(0.09, ("LOOKUP", "GETATTR", "READ", "READ")),
-    Session(0.02, ("LOOKUP", "CREATE", "WRITE", "WRITE", "COMMIT"), new_file=True),
-    Session(0.01, ("ACCESS", "READDIRPLUS")),
-    Session(0.01, ("LOOKUP", "REMOVE")),
+    ClientSession(0.42, ("LOOKUP", "GETATTR", "ACCESS")),
+    ClientSession(0.30, ("GETATTR", "GETATTR")),
+    ClientSession(0.15, ("LOOKUP", "ACCESS", "GETATTR", "READ")),
+    ClientSession(0.09, ("LOOKUP", "GETATTR", "READ", "READ")),
+    ClientSession(0.02, ("LOOKUP", "CREATE", "WRITE", "WRITE", "COMMIT"), new_file=True),
+    ClientSession(0.01, ("ACCESS", "READDIRPLUS")),
+    ClientSession(0.01, ("LOOKUP", "REMOVE")),
 )
 SOURCE_BLOCKS = {1: 0.72, 2: 0.16, 3: 0.06, 4: 0.04, 6: 0.02}
 
 
-def build(n: int, rng: Rng, parameters: Parameters, copy_share: float, skew: float) -> Load:
+def build(n: int, rng: Rng, parameters: Parameters, copy_share: float, skew: float) -> OfferedLoad:
     """A copy phase, then a compilation: mostly look-ups of headers that were looked up before."""
     clients = 4
     n_copy = int(n * copy_share)
@@ -240,20 +292,20 @@ def build(n: int, rng: Rng, parameters: Parameters, copy_share: float, skew: flo
     )
     warm = last_uses(power_law(rng, 40_000, LINUX_FILES, skew))
     n_creates = int(np.count_nonzero(op == OP["CREATE"]))
-    return Load(requests, False, clients, warm, by_file(warm, SOURCE_BLOCKS), n_creates)
+    return OfferedLoad(requests, False, clients, warm, by_file(warm, SOURCE_BLOCKS), n_creates)
 
 
-def linux_build(n: int, _shard: int, rng: Rng, parameters: Parameters) -> Load:
+def linux_build(n: int, _shard: int, rng: Rng, parameters: Parameters) -> OfferedLoad:
     """Linux-build: untar and compile the 2.6.32 kernel."""
     return build(n, rng, parameters, 0.12, 2.2)
 
 
-def ursa_minor_build(n: int, _shard: int, rng: Rng, parameters: Parameters) -> Load:
+def ursa_minor_build(n: int, _shard: int, rng: Rng, parameters: Parameters) -> OfferedLoad:
     """Ursa-minor-build: the same for a smaller tree."""
     return build(n, rng, parameters, 0.18, 2.6)
 
 
-def iozone(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> Load:
+def iozone(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> OfferedLoad:
     """IoZone: one large file written, rewritten, read, reread, block by block, by four client threads."""
     clients = 4
     quarter = -(-n // 4)
@@ -271,7 +323,7 @@ def iozone(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> Load:
         client=row % clients,
     )
     none = np.zeros(0, dtype=np.int64)
-    return Load(requests, False, clients, none, none, 0)
+    return OfferedLoad(requests, False, clients, none, none, 0)
 
 
 _SFS = Parameters(

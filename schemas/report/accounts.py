@@ -1,12 +1,11 @@
-"""Section `account`: where the change came from, adding up exactly (ALGORITHMS L.2, L.3)."""
+"""Section `account`: where the change came from, adding up exactly."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from schemas.report.findings import ChangeKind, Site, Unit
-from schemas.report.parts import Frozen
-from schemas.report.section import Section
+from schemas.report.parts import Frozen, Section
 
 Measure = Literal["mean", "tail", "errors"]
 
@@ -92,7 +91,7 @@ class AccountSection(Section):
 
 
 class VisibleRow(Frozen):
-    """What size of change the tests would have seen at a root type (B.12)."""
+    """What size of change the tests would have seen at a root type."""
 
     root: str
     requests0: int
@@ -106,7 +105,7 @@ class VisibleRow(Frozen):
 class QualityRow(Frozen):
     """Something about the data that a reader must know before the results."""
 
-    kind: Literal["load", "mix", "quality", "labels", "history", "sampling", "skew"]
+    kind: Literal["load", "mix", "quality", "labels", "history", "sampling", "skew", "asynchrony"]
     severe: bool
     text: str
 
@@ -138,7 +137,7 @@ class VerdictSection(Section):
     section: Literal["verdict"] = "verdict"
     outcome: Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
     external: bool
-    """The service answered as before and clients sent less (H.4)."""
+    """The service answered as before and clients sent less."""
     by_load: bool = False
     """What changed is what more, or fewer, requests make."""
     reasons: tuple[str, ...]
@@ -152,6 +151,6 @@ class VerdictSection(Section):
     held_back: HeldBack | None = None
     """None: there is none."""
     equivalent_share: float | None
-    """Share of the time in root types whose mean is shown to be equivalent (H.6)."""
+    """Share of the time in root types whose mean is shown to be equivalent."""
     calibration: str
     """The A/A record of this lake in one sentence; empty where there is none."""

@@ -1,17 +1,42 @@
-"""Sections of `flowdiff browse`: one period to look around in (ALGORITHMS H).
+"""Sections of `flowdiff browse`: one period to look around in.
 
 Times are µs; shares are of requests, weighted by their sampling. A *range* is a part of the axis of response
-times, cut at the bins of `BrowseRangesSection.edges_us`: what is told of it is exact, and every range of bins
-can be told from the sums by bin in the section, as the page's script does.
+times, cut at the bins of `BrowseRangesSection.edges_us`: what is said of it is exact, and every range of bins
+can be worked out from the sums by bin in the section, as the page's script does.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from schemas.report.parts import Frozen
-from schemas.report.section import Section
+from schemas.report.parts import Frozen, Section, TrainSchedule
 from schemas.report.variance import C2Curve
+
+
+class TypicalRequest(Frozen):
+    """A category by its medoid and by its mean."""
+
+    category: str
+    root: str
+    requests: int
+    leads: tuple[str, ...]
+    """Ranges that it stands for (`mode 2`, `the slowest`): the most frequent category of their most frequent
+    root type."""
+    share_of_time: float
+    """Of the summed response time of the sample."""
+    mean_us: float
+    distance: float
+    """Of the medoid: mean over edges of |ln of its latency over the median|."""
+    medoid: TrainSchedule
+    mean: TrainSchedule
+
+
+class BrowseSchedulesSection(Section):
+    """Typical requests."""
+
+    section: Literal["browse-schedules"] = "browse-schedules"
+    sample: str
+    requests: tuple[TypicalRequest, ...]
 
 
 class DensityCurve(Frozen):
@@ -174,7 +199,7 @@ class RootVariance(Frozen):
 
 
 class BrowseVarianceSection(Section):
-    """C² curves of large categories (H.3)."""
+    """C² curves of large categories."""
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
@@ -207,7 +232,7 @@ class TimelineStrip(Frozen):
 
 
 class EntryBefore(Frozen):
-    """The same entry in the first of two samples, and whether it differs by test (H.4)."""
+    """The same entry in the first of two samples, and whether it differs by test."""
 
     sample: str
     requests: int
@@ -255,7 +280,7 @@ class EntryTimeline(Frozen):
 
 
 class BrowseTimelineSection(Section):
-    """Requests at entry components by time (H.4)."""
+    """Requests at entry components by time."""
 
     section: Literal["browse-timeline"] = "browse-timeline"
     sample: str

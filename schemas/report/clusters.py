@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from schemas.report.parts import Frozen
-from schemas.report.section import Section
+from schemas.report.parts import Frozen, Section
 
 NodeKindName = Literal["same", "only-a", "only-b", "more", "fewer", "slower", "faster"]
 OverlayKind = Literal["samples", "origin", "nearest", "alone"]

@@ -1,4 +1,4 @@
-"""What tells affected requests from others: low-level parameters (ALGORITHMS D)."""
+"""What distinguishes affected requests from others: low-level parameters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ChangedIdentifier(Frozen):
 
 
 class Explanation(Frozen):
-    """What tells the affected requests from the others, and whether that can be relied on."""
+    """What distinguishes the affected requests from the others, and whether that can be relied on."""
 
     contrast: Contrast
     reliable: bool

@@ -1,6 +1,6 @@
 """Section `findings`: what changed, each cause once (robust mode).
 
-Effects carry intervals; shares of the change add up by construction (ALGORITHMS L.2, L.3).
+Effects carry intervals; shares of the change add up by construction.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from enum import StrEnum
 from typing import Literal, Self
 
 from schemas.report.explanations import Explanation
-from schemas.report.parts import Frozen, Histogram, NodeName
-from schemas.report.section import Section
-from schemas.report.step_account import StepAccount
+from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccount, TrainSchedule
 
 
 class ChangeKind(StrEnum):
@@ -37,6 +35,9 @@ class ChangeKind(StrEnum):
 
 
 Unit = Literal["us", "share", "calls", "ratio"]
+
+_BETTER = (ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL)
+_WORSE = (ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.ERRORS, ChangeKind.SERIAL)
 
 
 class Site(Frozen):
@@ -94,7 +95,7 @@ class Evidence(Frozen):
 
 
 class Factor(Frozen):
-    """A value of an attribute at which the change is, or is not (host, version): ALGORITHMS L.4."""
+    """A value of an attribute at which the change is, or is not (host, version)."""
 
     attribute: str
     value: str
@@ -113,6 +114,8 @@ class Example(Frozen):
     what: Literal["typical", "slow", "failing", "new"]
     start_ns: int
     response_us: float
+    schedule: TrainSchedule | None = None
+    """Drawn, of the first findings."""
 
 
 class Member(Frozen):
@@ -122,6 +125,23 @@ class Member(Frozen):
     root: str
     requests0: int
     requests1: int
+
+
+class Instant(Frozen):
+    """A time that requests tell, with its 95 % interval; ns since the epoch."""
+
+    at_ns: int
+    low_ns: int
+    high_ns: int
+
+
+class When(Frozen):
+    """When within the problem period a finding is so; None where it goes beyond that side."""
+
+    began: Instant | None
+    """None: from the start, or too near to it to tell."""
+    ended: Instant | None
+    """None: still so at the end."""
 
 
 class FurtherView(Frozen):
@@ -183,20 +203,21 @@ class Finding(Frozen):
     """The changed step in its context: a typical path through it, step by step."""
     explanation: Explanation | None
     saves_us: float | None
-    """Mean response time saved if the site were as before (B.10)."""
+    """Mean response time saved if the site were as before."""
     first_window_ns: int | None
     """Start of the first window of the problem in which it shows."""
+    when: When | None = None
+    """None: throughout the problem period, or not known (no request at hand, a report made before this was
+    kept)."""
     views: tuple[FurtherView, ...] = ()
     """The most telling first. Not part of the report's content: it names the lake."""
 
-
-class Unexplained(Frozen):
-    """What did not make a finding, in one line."""
-
-    evidence: int
-    contribution_us: float
-    """Sum of their parts. Parts of paths lie within each other: it is no amount to show beside an account."""
-    text: str
+    @property
+    def is_better(self) -> bool:
+        """Whether it is for the better: by its kind, or by what it takes off the mean where nothing fails."""
+        if self.kind in _BETTER or self.kind in _WORSE:
+            return self.kind in _BETTER
+        return self.contribution_us < 0 and all(e.kind not in _WORSE for e in self.evidence)
 
 
 class FindingsSection(Section):
@@ -205,9 +226,10 @@ class FindingsSection(Section):
     section: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]
     findings_total: int
-    rest: Unexplained
+    only: Literal["", "worse"] = ""
+    """What is shown of them. Not part of the report's content: all of them are here."""
 
     def content(self) -> Self:
-        """Without the lake that is named in views."""
+        """Without the lake that is named in views, and what is shown."""
         plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
-        return self.model_copy(update={"findings": plain})
+        return self.model_copy(update={"findings": plain, "only": ""})

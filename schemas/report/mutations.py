@@ -1,14 +1,88 @@
-"""Section `mutations`: what changed, ranked (paper mode)."""
+"""Sections of paper mode: root types, categories, ranked mutations, what their contributions add up to."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Literal
 
-from schemas.report.drawn_graphs import GraphDifference, GraphView
-from schemas.report.parts import Frozen, Histogram, KsResult, Moments
-from schemas.report.section import Section
-from schemas.report.step_account import StepAccount
+from schemas.report.parts import (
+    Frozen,
+    GraphDifference,
+    GraphView,
+    Histogram,
+    KsResult,
+    Moments,
+    Section,
+    StepAccount,
+)
+
+
+class RootRow(Frozen):
+    """All categories of one root type."""
+
+    root: str
+    before: Moments
+    after: Moments
+
+
+class RootsSection(Section):
+    """Root types, busiest first."""
+
+    section: Literal["roots"] = "roots"
+    roots: tuple[RootRow, ...]
+    roots_total: int
+
+
+class SumsSection(Section):
+    """What the paper's contributions add up to, beside what they should.
+
+    structural_exact_us + response_time_exact_us = total_change_us to rounding.
+    """
+
+    section: Literal["sums"] = "sums"
+    total_change_us: float
+    structural_estimate_us: float
+    """Sum of the structural mutations' contributions."""
+    structural_exact_us: float
+    """Sum over all categories of mean1·(n1 - n0), mean0 where the category is empty in period 1."""
+    structural_error: float | None
+    """(estimate - exact) / |exact|."""
+    response_time_estimate_us: float
+    response_time_exact_us: float
+    """Sum over all categories of n0·(mean1 - mean0)."""
+    response_time_error: float | None
+
+
+class Role(StrEnum):
+    """What a category is in a comparison; it may be several."""
+
+    RESPONSE_TIME = "response-time"
+    STRUCTURAL = "structural"
+    PRECURSOR = "precursor"
+
+
+class CategoryRow(Frozen):
+    """One line of the category table."""
+
+    category: str
+    root: str
+    canonical: str
+    n_nodes: int
+    before: Moments
+    after: Moments
+    ks: KsResult
+    roles: tuple[Role, ...]
+    change_us: float
+    """n1·mean1 - n0·mean0."""
+
+
+class CategoriesSection(Section):
+    """The category table."""
+
+    section: Literal["categories"] = "categories"
+    categories: tuple[CategoryRow, ...]
+    """By |change_us|."""
+    categories_total: int
 
 
 class MutationKind(StrEnum):
@@ -45,7 +119,7 @@ class EdgeRow(Frozen):
     changed: bool
     """The test rejected: the papers' red edge."""
     attribution_us: float
-    """A_e (B.10): the edge's part of the category's change of mean; over all edges they sum to it exactly."""
+    """A_e: the edge's part of the category's change of mean; over all edges they sum to it exactly."""
     latency_us: float
     """Part of A_e from the edge getting slower."""
     criticality_us: float
@@ -99,13 +173,13 @@ class Mutation(Frozen):
     contribution_nsdi_us: float
     contribution_tr_us: float
     share_of_change: float | None
-    """contribution / total change of summed response time; does not add up to 1 over mutations (C.7)."""
+    """contribution / total change of summed response time; does not add up to 1 over mutations."""
     share_of_listed: float
     """|contribution| / sum of |contribution| over all mutations."""
     virtual: str
     """Why the category appears more than once (virtual categories); empty otherwise."""
     no_precursor: bool
-    """Structural: no candidate; held against the problem-period mean of its root type (C.7)."""
+    """Structural: no candidate; held against the problem-period mean of its root type."""
     one_to_n_relaxed: bool
     """Structural: no single category lost enough requests (1:N), so the precursors are those without that
     heuristic: several categories that may have given requests together."""
@@ -119,7 +193,7 @@ class Mutation(Frozen):
     """Response time: sum of A_e over edges that did not change by test ("displaced on the critical path")."""
     recoverable_us: float | None
     """Response time, detailed mutations: mean response time the problem period would save if the changed
-    edges had their reference latencies (counterfactual, B.10)."""
+    edges had their reference latencies (counterfactual)."""
     precursors: tuple[PrecursorRow, ...]
     """Structural: most likely first."""
     precursors_total: int

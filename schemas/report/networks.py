@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from schemas.report.parts import Frozen
-from schemas.report.section import Section
+from schemas.report.parts import Frozen, Section
 
 Quantity = Literal["us", "share", "count", "value"]
 
@@ -107,7 +106,7 @@ class NetworkComponent(Frozen):
 
 
 class DivergentVariable(Frozen):
-    """A variable that tells the classes apart."""
+    """A variable that distinguishes the classes."""
 
     rank: int
     root: str

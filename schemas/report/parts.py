@@ -1,4 +1,4 @@
-"""Parts that several sections of a report share.
+"""Parts that several sections of a report share, and what every section has.
 
 Times are float microseconds unless a name says ns; 0 in a name is the reference, 1 the problem. Lists that
 are cut say `shown of total` in a `*_total` field.
@@ -6,7 +6,7 @@ are cut say `shown of total` in a `*_total` field.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -80,3 +80,149 @@ class Histogram(Frozen):
     """[bins + 1] ascending, > 0 but for the first, which may be 0."""
     counts0: tuple[int, ...]
     counts1: tuple[int, ...]
+
+
+class GraphEdge(Frozen):
+    """One edge of a graph that is drawn, with its weighted mean latency over all requests of a period."""
+
+    src: int
+    dst: int
+    mean0_us: float | None
+    mean1_us: float | None
+
+
+class GraphView(Frozen):
+    """A category's graph, to be drawn; nodes in canonical order, the first `len(nodes)` of `nodes_total`."""
+
+    category: str
+    root: str
+    nodes: tuple[NodeName, ...]
+    edges: tuple[GraphEdge, ...]
+    nodes_total: int
+
+
+class GraphDifference(Frozen):
+    """Nodes of a mutation and of its precursor that have no partner in the other (by alignment of names)."""
+
+    precursor: str
+    only_mutation: tuple[int, ...]
+    only_precursor: tuple[int, ...]
+
+
+class StepRow(Frozen):
+    """One step of the reference beside its counterpart of the problem, or a run of `steps` without names.
+
+    A step's time is what the response waited for it, from the step before it on the critical path, as the
+    mean over all requests (0 in those in which it was not on the path).
+    """
+
+    before: NodeName | None
+    """None: only after, or a run."""
+    after: NodeName | None
+    """None: only before, or a run."""
+    before_us: float
+    after_us: float
+    tested: bool = False
+    """The test rejected for an edge into it; response-time mutations only."""
+    steps: int = 1
+
+    @property
+    def part_us(self) -> float:
+        """Its part of the change of the mean."""
+        return self.after_us - self.before_us
+
+
+class StepAccount(Frozen):
+    """Where the time went, step by step, before and after; adds up to both means exactly (to rounding)."""
+
+    category0: str
+    category1: str
+    """Structural: precursor and mutation; response time, or no precursor: the same."""
+    requests0: int
+    """Requests of `category0` in the reference."""
+    requests1: int
+    """Requests of `category1` in the problem."""
+    mean0_us: float
+    mean1_us: float
+    """Sums of the rows: mean response times of these requests."""
+    rows: tuple[StepRow, ...]
+    """In the order of happening. Of large graphs the steps with the smallest parts are runs."""
+
+
+class Section(Frozen):
+    """Base of all sections; a section fixes `section` to a Literal with itself as the default."""
+
+    section: str
+    """Which section it is."""
+    method: str = ""
+    """Name of the method that found it; filled in by the run."""
+
+    def content(self) -> Self:
+        """The section without what depends on where it was made: what a report's id is of."""
+        return self
+
+
+class ForeignSection(Section):
+    """A section of a method that is not installed here: its fields as they were read."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ScheduleStep(Frozen):
+    """A step inside a component."""
+
+    name: str
+    start_us: float
+    end_us: float
+    waited_us: float
+    """Its own time that the response waited for."""
+
+
+class ScheduleLane(Frozen):
+    """One component."""
+
+    component: str
+    hosts: tuple[str, ...]
+    """Where its work was done, of one request."""
+    work_us: float
+    """Its bars, added up where they do not lie over each other."""
+    waited_us: float
+    """Time on the critical path; over all lanes and messages the response time."""
+    steps: tuple[ScheduleStep, ...]
+    steps_total: int
+
+
+class ScheduleBar(Frozen):
+    """Work on a lane."""
+
+    lane: int
+    start_us: float
+    end_us: float
+    waited: bool
+    """On the critical path."""
+
+
+class ScheduleMessage(Frozen):
+    """A call or a reply between two lanes; upright where its way took no recorded time."""
+
+    source: int
+    start_us: float
+    target: int
+    end_us: float
+    waited: bool
+
+
+class TrainSchedule(Frozen):
+    """A request as a train schedule: time to the right, a lane a component."""
+
+    request_id: str | None
+    """None: the mean of many."""
+    response_us: float
+    message_us: float
+    """Part of the critical path that is messages."""
+    lanes: tuple[ScheduleLane, ...]
+    """In the order in which they are reached."""
+    bars: tuple[ScheduleBar, ...]
+    messages: tuple[ScheduleMessage, ...]
+    cut: int
+    """Bars and messages that are left out."""

@@ -1,11 +1,10 @@
-"""Section `paths`: which paths requests took before and after (ALGORITHMS B, C). No verdict hangs on it."""
+"""Section `paths`: which paths requests took before and after. No verdict hangs on it."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from schemas.report.parts import Frozen, NodeName
-from schemas.report.section import Section
+from schemas.report.parts import Frozen, NodeName, Section
 
 MoveKind = Literal["replaced", "inserted", "removed", "other-steps", "repeats", "order", "no-comparison"]
 

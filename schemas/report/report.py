@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BeforeValidator, JsonValue, SerializeAsAny, ValidationInfo
 
-from schemas.report.parts import Frozen
-from schemas.report.section import ForeignSection, Section
+from schemas.report.parts import ForeignSection, Frozen, Section
 
 REPORT_VERSION: Final = 2
 """Version of the model; a change of it needs a new one."""
@@ -53,7 +52,7 @@ class SampleSummary(Frozen):
     """Quality flag -> flows kept out of every test."""
 
 
-class Change(Frozen):
+class PeriodChange(Frozen):
     """What happened to the mean response time, and to the load, from the first sample to the second."""
 
     mean0_us: float | None
@@ -74,7 +73,7 @@ class Headline(Frozen):
     """The top of the page."""
 
     sentence: str
-    change: Change | None
+    change: PeriodChange | None
     """Where two samples are compared."""
 
 
@@ -122,11 +121,13 @@ class Report(Frozen):
 
     schema_version: Literal[2] = REPORT_VERSION
     id: str
-    """First 16 hex digits of the SHA-256 of everything but `id`, `created_at` and `source`."""
+    """First 16 hex digits of the SHA-256 of everything but `id`, `created_at`, `source` and `trace_url`."""
     created_at: str | None
     """ISO time, UTC, where the caller gave one."""
     source: str
     """Name of the lake(s), for people."""
+    trace_url: str = ""
+    """Address of a request's trace, `{trace_id}` in place of its id."""
     preparation: Preparation | None
     """None where the samples were not loaded from a lake."""
     samples: tuple[SampleSummary, ...]
@@ -162,7 +163,7 @@ class Report(Frozen):
         return found
 
 
-_NOT_IN_ID: Final = {"id", "created_at", "source"}
+_NOT_IN_ID: Final = {"id", "created_at", "source", "trace_url"}
 
 
 def content_id(report: Report) -> str:

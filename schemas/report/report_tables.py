@@ -57,7 +57,7 @@ MUTATIONS: Final = (
     stored(
         "baseline_mean_us",
         "us",
-        "mean that the mutation is held against, µs: its precursors', or its own before",
+        "mean that the mutation is compared with, µs: its precursors', or its own before",
         null=True,
     ),
     stored("precursors", "place", "candidate precursors; 0 for response-time mutations"),
@@ -137,16 +137,16 @@ PAINTED: Final = (
     stored("ks_p", "p", "its p-value", null=True),
     stored("changed", "flag", "the test rejected: the edge is painted"),
 )
-"""One row an edge of every category; in reports of `--variant released` only."""
+"""One row an edge of every category; in reports of `variant=released` only."""
 
 
 class EvidenceRow(NamedTuple):
     """A significant test, and where it stands."""
 
-    rank: int | None
-    """Finding that it belongs to; None: to none."""
+    rank: int
+    """Finding that it belongs to."""
     place: int
-    """From 1 in its finding, or among the others."""
+    """From 1 in its finding."""
     evidence: Evidence
 
 
@@ -167,8 +167,8 @@ def _caller(site: Any) -> str | None:
 
 
 _SITE = (
-    stored("component", "name", "component of the place that changed", lambda r: _of(r).site.component),
-    stored("operation", "name", "operation or trace point of the place", lambda r: _of(r).site.operation),
+    stored("component", "name", "component of the call site that changed", lambda r: _of(r).site.component),
+    stored("operation", "name", "operation or trace point of the call site", lambda r: _of(r).site.operation),
     stored(
         "caller",
         "name",
@@ -228,7 +228,7 @@ FINDINGS: Final = (
     stored("share{}", "share", "the same as a share of all requests of the {}"),
     stored("p", "p", "p-value of the leading evidence"),
     stored("q", "p", "p corrected for the number of tests"),
-    stored("saves_us", "us", "mean saved if the place were as before", null=True),
+    stored("saves_us", "us", "mean saved if the call site were as before", null=True),
     stored(
         "explanation",
         "text",
@@ -250,8 +250,8 @@ def _in_evidence(name: str) -> Any:
 
 
 EVIDENCE: Final = (
-    stored("rank", "place", "finding that it belongs to; null: to none", null=True),
-    stored("place", "place", "from 1 in its finding, the leading one first; among the others in order of q"),
+    stored("rank", "place", "finding that it belongs to"),
+    stored("place", "place", "from 1 in its finding, the leading one first"),
     stored("kind", "text", "what happened, as in findings", lambda row: row.evidence.kind.value),
     *_SITE,
     stored(
@@ -264,7 +264,7 @@ EVIDENCE: Final = (
     stored(
         "requests{}",
         "count",
-        "requests with the place in them, {}; one value each",
+        "requests with the call site in them, {}; one value each",
         lambda row: (row.evidence.requests0, row.evidence.requests1),
         label="Requests",
         far=1,
@@ -282,9 +282,15 @@ EVIDENCE: Final = (
     stored(
         "consequence_of",
         "place",
-        "place of what it follows from; null: a cause",
+        "`place` of what it follows from; null: a cause",
         lambda row: None if row.evidence.consequence_of is None else row.evidence.consequence_of + 1,
         null=True,
+    ),
+    stored(
+        "relation",
+        "text",
+        "by which relation it belongs to the finding (docs/concepts.md); empty for what leads",
+        _in_evidence("relation"),
     ),
 )
 """One row a significant test, uncut."""
@@ -311,8 +317,8 @@ ACCOUNT: Final = (
         lambda one: "site" if isinstance(one.row, AccountRow) else "mix",
     ),
     stored("root", "name", "root type", lambda one: one.row.root),
-    stored("component", "name", "component of the place; null for mix", _where("component"), null=True),
-    stored("operation", "name", "operation of the place; null for mix", _where("operation"), null=True),
+    stored("component", "name", "component of the call site; null for mix", _where("component"), null=True),
+    stored("operation", "name", "operation of the call site; null for mix", _where("operation"), null=True),
     stored(
         "caller",
         "name",

@@ -1,6 +1,7 @@
-"""Sections of `flowdiff variance`: where response times vary, and why (ALGORITHMS E).
+"""Sections of `flowdiff variance`: where response times vary, and why.
 
-Shares are of the variance of response times in the sample unless told. C² = (standard deviation / mean)².
+Shares are of the variance of response times in the sample unless said otherwise. C² = (standard deviation /
+mean)².
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from typing import Literal
 
 from schemas.report.explanations import Explanation
 from schemas.report.findings import Interval
-from schemas.report.parts import Frozen, Histogram
-from schemas.report.section import Section
+from schemas.report.parts import Frozen, Histogram, Section
 
 
 class MarkerKind(StrEnum):
@@ -196,7 +196,7 @@ class EdgeAdvice(Frozen):
     high_share: float
     cut_us: float
     explanation: Explanation | None
-    """Whether a parameter tells them apart; None: not looked for."""
+    """Whether a parameter distinguishes them; None: not looked for."""
 
 
 class VarianceDetail(Frozen):

@@ -1,12 +1,12 @@
 """Hash whole columns to 64 bits: words by BLAKE2b once a distinct value, then multiply-xor mixing.
 
 Used to *group* nodes and flows inside a batch and to order branches canonically; values are stable across
-batches, machines and versions. Stored keys are 128-bit BLAKE2b of the whole template (`stitch.graph.key`),
-never these.
+batches, machines and versions. Stored keys are 128-bit BLAKE2b of the whole template
+(`stitch.graph.template`), never these.
 
 The content hash of event rows is equal for rows that say the same, whatever their place in the batch. It is
-used on the few rows whose ids collide, to tell a repeated delivery from a contradiction and to choose a
-winner that does not depend on arrival order.
+used on the few rows whose ids collide, to distinguish a repeated delivery from a contradiction and to choose
+a winner that does not depend on arrival order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, U8
 from schemas.events import EVENT_SCHEMA, with_text_ids
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -89,7 +89,7 @@ def _hash_values(array: pa.Array) -> U8:
         for i in range(kind.num_fields):
             with np.errstate(over="ignore"):
                 total = mix(total + _hash_values(pc.struct_field(array, [i])))
-        return np.where(_nulls(array), _NULL, total)
+        return np.where(nulls(array), _NULL, total)
     if pa.types.is_dictionary(kind):
         return hash_dictionary(array)
     if pa.types.is_string(kind):
@@ -99,7 +99,7 @@ def _hash_values(array: pa.Array) -> U8:
     else:
         whole = pc.fill_null(array.cast(pa.int64()), 0)
         bits = whole.to_numpy(zero_copy_only=False).view(np.uint64)
-    return np.where(_nulls(array), _NULL, mix(bits))
+    return np.where(nulls(array), _NULL, mix(bits))
 
 
 def _hash_lists(array: pa.Array) -> U8:
@@ -113,10 +113,10 @@ def _hash_lists(array: pa.Array) -> U8:
             (np.zeros(1, np.uint64), np.cumsum(mix(values + mix(place.astype(np.uint64)))))
         )
         total = mix(running[ends] - running[ends - lengths] + lengths.astype(np.uint64))
-    return np.where(_nulls(array), _NULL, total)
+    return np.where(nulls(array), _NULL, total)
 
 
-def _nulls(array: pa.Array) -> B1:
+def nulls(array: pa.Array) -> B1:
     """[values] where the array is null."""
     result: B1 = array.is_null().to_numpy(zero_copy_only=False)
     return result

@@ -1,11 +1,47 @@
-"""Take array steps that graph code shares: ranges, stable grouping, distinct values, sums of runs."""
+"""Take array steps that graph code shares: ranges, groups, distinct values, sums of runs, components."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from schemas.arrays import B1, I8, U8
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array; free where it is one chunk already. Dictionaries must be unified before."""
+    if column.num_chunks == 1:
+        return column.chunk(0)  # `combine_chunks` would copy it
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0)
+    return array
+
+
+def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
+    """`(components, number)`: [n] component of each vertex, numbered in the order of their smallest vertices.
+
+    `a`, `b` [edges] are vertices 0 … n - 1; direction, repeats and loops do not matter. Each round hangs
+    every root onto its smallest neighbour and flattens. A root with a neighbour that outlives two rounds has
+    swallowed another one, so the roots halve: O((n + edges) log n), three or four rounds in practice.
+    """
+    root = np.arange(n, dtype=np.int64)
+    while True:
+        a, b = root[a], root[b]
+        apart = a != b
+        if not apart.any():
+            break
+        a, b = a[apart], b[apart]
+        np.minimum.at(root, np.maximum(a, b), np.minimum(a, b))
+        while not np.array_equal(root, above := root[root]):
+            root = above
+    is_root = root == np.arange(n, dtype=np.int64)
+    number: I8 = (np.cumsum(is_root) - 1)[root]
+    return int(np.count_nonzero(is_root)), number
+
 
 _DENSE = 1 << 16
 """Spread up to which numbers are counted by an array instead of sorting."""
@@ -79,3 +115,15 @@ def count_values(values: I8) -> tuple[I8, I8]:
     counts = np.bincount(values - first)
     found = np.flatnonzero(counts)
     return found + first, counts[found].astype(np.int64)
+
+
+def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.StructArray:
+    """Columns by the names of a type's fields as one column of it."""
+    return pa.StructArray.from_arrays(
+        [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
+    )
+
+
+def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
+    """Values as lists of given lengths."""
+    return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)

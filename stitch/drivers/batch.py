@@ -34,15 +34,22 @@ from schemas.errors import LakeError
 from schemas.events import with_text_ids
 from schemas.rejects import Reason, Reject, rejects_table
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window
-from stitch.columnar.chunks import whole
 from stitch.columnar.hashing import hash_rows
-from stitch.drivers.dead_letters import KERNEL_SOURCE, DeadLetters
+from stitch.columnar.runs import whole
 from stitch.drivers.flow_counts import count_flags, shared_params
 from stitch.drivers.import_settings import DECODERS, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, Tally, open_sources, refuse_without_events, sort_out
 from stitch.drivers.prefetch import prefetch
-from stitch.drivers.quarantine import ABSURD_DETAIL, DaysSeen, is_absurd
-from stitch.drivers.retired_requests import RETIRED_DETAIL, of_retired, refuse_all_retired
+from stitch.drivers.refusals import (
+    ABSURD_DETAIL,
+    KERNEL_SOURCE,
+    RETIRED_DETAIL,
+    DaysSeen,
+    DeadLetters,
+    is_absurd,
+    of_retired,
+    refuse_all_retired,
+)
 from stitch.drivers.spill import EventSpill, Load
 from stitch.kernel import Stitched, reject_rows, stitch
 from stitch.lake.copies import Copies
@@ -51,11 +58,10 @@ from stitch.lake.known import KnownRequests, rows_of
 from stitch.lake.lane import Lane
 from stitch.lake.layout import STAGE, WINDOW_TABLES, ensure_lake, read_info
 from stitch.lake.manifest import Manifest, open_manifest
-from stitch.lake.merging import merged_flows, merged_params, merged_structures
 from stitch.lake.place import is_bucket, open_place
 from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.windowing import WindowPart, cut, starts_of
+from stitch.lake.windowing import WindowPart, cut, merged_flows, merged_params, merged_structures, starts_of
 from stitch.structures import StructureMemo
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
@@ -89,7 +95,7 @@ def import_into(
     """Import files into a lake, a folder or `s3://bucket/prefix`, which is made where it is missing.
 
     One writer at a time: on this machine the second waits for nobody and is refused, in a bucket it fences
-    off the first, which is told so. Raises LakeError (errors of disk and network included), InputError,
+    off the first, which learns of it. Raises LakeError (errors of disk and network included), InputError,
     ConfigError, and UnknownFormatError for a format that is none or that neither is given nor shows. In every
     case the lake is as it was, or the next import finishes what was committed; files on their way are
     removed.
@@ -165,6 +171,8 @@ def import_files(
         refuse_without_events(given, settings)
         info = ensured()
     lane = Lane(store, info, owner=owner, created_by=created_by)
+    config = settings.model_dump(mode="json", include={"format", "params_share", "decode", "stitch"})
+    changed = lane.changed_settings(config)
     sources = sort_out(given, lane.known_inputs(), settings.format, any_time=settings.any_time)
     if not sources.fresh:
         return _summary(sources, None, Counters(), spilled=False)
@@ -175,14 +183,14 @@ def import_files(
             kind="import",
             inputs=tuple(run.input_file(source) for source in sources.fresh),
             counters=counters,
-            config=settings.model_dump(mode="json", include={"format", "params_share", "decode", "stitch"}),
+            config=config,
         )
         record = lane.commit(staging, body)
-    return _summary(sources, record, counters, spilled=spilled)
+    return _summary(sources, record, counters, spilled=spilled, changed=changed)
 
 
 def _summary(
-    sources: Sources, record: CommitRecord | None, counters: Counters, *, spilled: bool
+    sources: Sources, record: CommitRecord | None, counters: Counters, *, spilled: bool, changed: str = ""
 ) -> ImportSummary:
     files = () if record is None else record.publish
     return ImportSummary(
@@ -193,6 +201,7 @@ def _summary(
         bytes_written=sum(item.size for item in files),
         spilled=spilled,
         counters=counters,
+        changed_settings=changed,
     )
 
 

@@ -14,12 +14,11 @@ from schemas.commits import CommitBody, Standing
 from schemas.errors import LakeError
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.taking_over import taken_over, verify_open
-from stitch.drivers.repair.lane_settings import lane_settings
-from stitch.lake.chain import lanes
-from stitch.lake.checkpoint import read_tail
+from stitch.drivers.repair.kept_events import lane_settings
+from stitch.lake.chain import lanes, read_tail
 from stitch.lake.lane import Lane
 from stitch.lake.manifest import open_manifest
-from stitch.lake.segment_files import KeptSegments
+from stitch.lake.staging import KeptSegments
 from stitch.lake.store import Store
 
 
@@ -61,9 +60,9 @@ def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
 def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: str) -> Ended:
     """Take a lane over, publish all that is open, and let it hold no seal.
 
-    Whoever owned it is fenced off, and told so by its next commit; if the lane is still its own by then, it
-    takes it back and the lane is ended no more. Raw events that were kept of the lane for a repair go. On a
-    disk the caller holds `exclusive_lock`. Raises LakeError where the lane is none of a partition or was
+    Whoever owned it is fenced off, and learns it from its next commit; if the lane is still its own by then,
+    it takes it back and the lane is ended no more. Raw events that were kept of the lane for a repair go. On
+    a disk the caller holds `exclusive_lock`. Raises LakeError where the lane is none of a partition or was
     ended before, CommitTakenError (an owner went on: run it again), OSError.
     """
     info = open_manifest(store, lake).info

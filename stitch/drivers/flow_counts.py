@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from schemas.arrays import B1
 from schemas.quality import Quality
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.drivers.partition import hash_texts, share_of
 
 

@@ -19,7 +19,7 @@ class ImportSettings(Config):
     """How to import."""
 
     format: str | None = None
-    """Format of every file; else told by content, file by file."""
+    """Format of every file; else recognised by content, file by file."""
     window_length_ns: int | None = None
     """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
     memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
@@ -54,6 +54,8 @@ class ImportSummary(Config):
     spilled: bool
     """Whether events had to go to disk on their way."""
     counters: Counters
+    changed_settings: str = ""
+    """Settings that files were imported with until now, and those of now; empty: the same."""
 
 
 class Progress(Protocol):

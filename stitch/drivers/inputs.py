@@ -178,7 +178,7 @@ class Tally:
     def require_events(self, sources: Sequence[Source]) -> None:
         """Refuse an import that read no event, unless its files are merely empty.
 
-        A wrong format or a wrong file is then told at once, and leaves no trace in the lake. Raises
+        A wrong format or a wrong file is then reported at once, and leaves no trace in the lake. Raises
         UnknownFormatError, InputError.
         """
         refused = [

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.arrays import B1, I8, U8
-from stitch.columnar.chunks import whole
 from stitch.columnar.hashing import mix
+from stitch.columnar.runs import whole
 
 BITS_PER_LEVEL: Final = 5
 FANOUT: Final = 1 << BITS_PER_LEVEL

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests, payload_bytes
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list

@@ -1,4 +1,4 @@
-"""Fold loops (maximal tandem repeats) and identical parallel branches, at levels L0, L1 and L2 (A.4).
+"""Fold loops (maximal tandem repeats) and identical parallel branches, at levels L0, L1 and L2.
 
 L0 folds what is exactly equal. L1 rounds the counts of the folded L0 form up to powers of two and folds what
 has become equal, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
@@ -30,7 +30,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stitch.graph.key import digest
 from stitch.graph.pieces import (
     AT_LEAST_TWO,
     COPIES,
@@ -59,7 +58,7 @@ from stitch.graph.pieces import (
 from stitch.graph.series_parallel import PARALLEL as PARALLEL_BLOCK
 from stitch.graph.series_parallel import SPAN as SPAN_BLOCK
 from stitch.graph.series_parallel import Block, Item, SeriesParallel
-from stitch.graph.template import Template
+from stitch.graph.template import Template, digest
 
 _VECTORISE_FROM = 128
 """Shorter sequences are quicker in plain Python than through numpy's call overhead."""
@@ -395,7 +394,7 @@ def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
 def _close(piece: StructurePiece, referenced: dict[int, int]) -> StructurePiece:
     """Count the references inside; where the last one meets its join, the symbol takes the wiring in.
 
-    Past the bounds a piece counts as never closed: it is not folded, and the key of the level tells its
+    Past the bounds a piece counts as never closed: it is not folded, and the key of the level gives its
     wiring. Without them a ladder of n rungs would cost n walks of n nodes.
     """
     missing: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Name the pieces of a decomposed structure with its loops folded, at one level (A.4).
+"""Name the pieces of a decomposed structure with its loops folded, at one level.
 
 Equal symbols mean equal folded form, so symbols stand for pieces in the search for repeats, and the symbol of
 the whole is the key of the level.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from stitch.graph.key import digest, name_bytes
+from stitch.graph.template import digest, name_bytes
 
 _PLAIN = re.compile(r'[^\s"\\{}|()^*&~!<>]+')
 _SIDES = ("", ">", "<")
@@ -39,7 +39,7 @@ def quote(component: str, point: str, label: str | None) -> str:
 
     Inside quotes `"` and backslash are escaped by a backslash, unprintable characters and white space other
     than the blank as `\\u{hex}`. Slashes inside the parts are kept, so the text names a node for people; the
-    key tells nodes apart.
+    key distinguishes nodes.
     """
     name = f"{component}/{point}" if label is None else f"{component}/{point}/{label}"
     if name.isprintable() and _PLAIN.fullmatch(name):
@@ -142,7 +142,7 @@ def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) ->
 
 
 def reference_piece(target: int, name: Word) -> StructurePiece:
-    """An edge to a join printed elsewhere; the wiring tells which one of the same name it is."""
+    """An edge to a join printed elsewhere; the wiring says which one of the same name it is."""
     return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
@@ -161,7 +161,7 @@ def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePi
 
 
 def shown_count(count: int, level: int) -> int:
-    """b(n) of A.4: the count itself, the next power of two, or 2 for two and more."""
+    """Bound a number of iterations: the count itself, the next power of two, or 2 for two and more."""
     if level == EXACT:
         return count
     return 1 << (count - 1).bit_length() if level == POWER_OF_TWO else 2

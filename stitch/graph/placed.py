@@ -2,15 +2,22 @@
 
 `stitch.spans.span_graphs` (trees of spans) and `stitch.records.record_graphs` (DAGs of activity records)
 both end here; everything after (keys, text, loops, tables) does not care where a graph came from.
+
+Labels of a batch are coded: one small integer for each distinct (component, point, label, kind).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from schemas.arrays import B1, I4, I8, U1, U4
+from schemas.arrays import B1, I4, I8, U1, U4, U8
+from schemas.events import EventKind
+from stitch.columnar.hashing import hash_labels
+from stitch.columnar.runs import whole
 
 POINT, START, END = 0, 1, 2
 """Values of `side`."""
@@ -69,8 +76,8 @@ class PlacedFlows:
     copies: I8 | None = None
     """Those rows; null: none."""
     code: I8 | None = None
-    """[events] request code of each row, -1 for rows left out before requests were told apart; always set by
-    the builders."""
+    """[events] request code of each row, -1 for rows left out before requests were distinguished; always set
+    by the builders."""
     request_names: pa.StringArray | None = None
     """[request codes] request id of each code; always set by the builders."""
     merged: tuple[I8, I8] | None = None
@@ -88,3 +95,123 @@ class PlacedFlows:
     def n_flows(self) -> int:
         """Number of flows."""
         return len(self.request)
+
+
+_word = pa.dictionary(pa.int32(), pa.string())
+
+LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _word), ("kind", pa.uint8())])
+"""What distinguishes the names of two nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCodes:
+    """Codes are local to the batch (order of first appearance); hashes are stable everywhere."""
+
+    code: I8
+    """[events] index into `hashes`."""
+    hashes: U8
+    """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
+    words: pa.Table
+    """[codes] the columns of LABEL_SCHEMA."""
+
+
+def encode_labels(events: pa.Table) -> LabelCodes:
+    """Codes of `events` (one chunk a column, unified dictionaries). O(rows) gathers, O(distinct) hashing."""
+    parts: list[I8] = []
+    sizes: list[int] = []
+    for name in ("component", "point", "label"):
+        column = whole(events[name])
+        sizes.append(len(column.dictionary) + 1)
+        indices = column.indices
+        if column.null_count:
+            indices = pc.fill_null(indices, len(column.dictionary))
+        parts.append(indices.to_numpy(zero_copy_only=False).astype(np.int64))
+    kind = events["kind"].to_numpy().astype(np.int64)
+    # Dictionaries are int32-indexed and a batch has < 2^31 rows, but three full ones would overflow: then
+    # the first pair is renumbered densely before the third comes in.
+    pair = parts[0] * sizes[1] + parts[1]
+    n_pairs = sizes[0] * sizes[1]
+    if n_pairs * sizes[2] >= 2**55:
+        encoded = pa.array(pair).dictionary_encode()
+        pair, n_pairs = encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    packed = ((pair * sizes[2] + parts[2]) << 8) | kind
+    codes = pa.array(packed).dictionary_encode()
+    code = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    sample = np.empty(len(codes.dictionary), dtype=np.int64)
+    sample[code] = np.arange(len(code))
+    taken = events.select(LABEL_SCHEMA.names).take(pa.array(sample))
+    words = pa.Table.from_arrays(taken.columns, schema=LABEL_SCHEMA)
+    return LabelCodes(code=code, hashes=hash_labels(words), words=words)
+
+
+NO_COMPONENT = "?"
+"""Of synthetic nodes, and of spans without the name of a service."""
+SYNTHETIC_POINTS = {MISSING_EVENT: "missing", ROOT_EVENT: "root"}
+"""Point of the synthetic nodes, by `event`; their component is `?`."""
+
+
+def synthetic_hash(event: int, kind: int) -> int:
+    """Label hash of a synthetic node: what `hash_labels` says of component `?` and its point."""
+    words = synthetic_words([(event, kind)])
+    return int(hash_labels(words)[0])
+
+
+def is_made_up(component: str, point: str) -> bool:
+    """Whether an operation has the name of what stands for spans or records that never came."""
+    return component == NO_COMPONENT and point in SYNTHETIC_POINTS.values()
+
+
+def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
+    """Rows like `LabelCodes.words` for synthetic nodes given as (event, kind)."""
+    columns = {
+        "component": [NO_COMPONENT] * len(nodes),
+        "point": [SYNTHETIC_POINTS[event] for event, _ in nodes],
+        "label": [None] * len(nodes),
+        "kind": [kind for _, kind in nodes],
+    }
+    return pa.Table.from_pydict(columns, schema=LABEL_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLabels:
+    """What the nodes of placed flows are called. Codes are local to the batch."""
+
+    code: I8
+    """[nodes] index into `hashes` and `words`."""
+    hashes: U8
+    words: pa.Table
+    """[codes] the columns of LABEL_SCHEMA."""
+
+
+def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> NodeLabels:
+    """Labels of nodes: the event's own; `?/missing` and `?/root`; a mark's name in place of its span's."""
+    # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
+    n = len(labels.hashes)
+    extended = np.append(labels.code, np.zeros(2, np.int64))
+    code = extended[placed.event]
+    words = [labels.words]
+    made_up = np.flatnonzero(placed.event < 0)
+    if len(made_up):
+        variants = [
+            (event, kind)
+            for event in SYNTHETIC_POINTS
+            for kind in (EventKind.EVENT, EventKind.SPAN_UNSPECIFIED)
+        ]
+        of_span = placed.side[made_up] != POINT
+        code[made_up] = n + 2 * (placed.event[made_up] == ROOT_EVENT) + of_span
+        words.append(synthetic_words([(event, int(kind)) for event, kind in variants]))
+        n += len(variants)
+    marks = np.flatnonzero(placed.point_code >= 0)
+    if len(marks):
+        pair = labels.code[placed.event[marks]] * len(placed.mark_names) + placed.point_code[marks]
+        distinct, inverse = np.unique(pair, return_inverse=True)
+        code[marks] = n + inverse
+        spans, names = np.divmod(distinct, len(placed.mark_names))
+        rows = labels.words.take(pa.array(spans))
+        points = pa.array(placed.mark_names, pa.string()).take(pa.array(names))
+        columns = [rows["component"], points.cast(_word), rows["label"], rows["kind"]]
+        words.append(pa.Table.from_arrays(columns, schema=LABEL_SCHEMA))
+    if len(words) == 1:
+        return NodeLabels(code, labels.hashes, labels.words)
+    table = pa.concat_tables(words).unify_dictionaries().combine_chunks()
+    return NodeLabels(code, hash_labels(table), table)

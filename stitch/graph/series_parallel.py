@@ -1,4 +1,4 @@
-"""Decompose a structure, series-parallel, into the nesting that its text shows (A.3.4).
+"""Decompose a structure, series-parallel, into the nesting that its text shows.
 
 A sequence is a list of items, each a node, a `Block` or a reference. An item's *open ends* are the nodes at
 which the strand goes on; the next item hangs on all of them.
@@ -216,7 +216,7 @@ def decompose(
 ) -> SeriesParallel:
     """Nesting of the DAG `edges` (topological positions, node 0 the only source).
 
-    mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] tells, where no branch of a
+    mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] says, where no branch of a
     fork is ever joined, which of them is the main one.
     """
     chains = _find_chains(n_nodes, edges)

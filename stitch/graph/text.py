@@ -1,4 +1,4 @@
-"""Write the canonical text of a folded structure (A.3.4): for people, and in words for the edit distance.
+"""Write the canonical text of a folded structure: for people, and in words for the edit distance.
 
     sequence  = item { " " item }
     item      = node | parallel | spawn | loop | revisit
@@ -14,7 +14,7 @@ Every item hangs on the open ends of what stands before it: a node has itself, a
 branches, a spawn those before it, a revisit none. Nodes are counted as printed, from 1; `op<>` counts as two,
 a loop's body once. A revisit inside a loop means the same iteration.
 
-Texts of levels L0 to L2 are made once a distinct structure, never once a flow (A.3, A.4); its key is made
+Texts of levels L0 to L2 are made once a distinct structure, never once a flow; its key is made
 where it is stored (`stitch.structures`).
 """
 

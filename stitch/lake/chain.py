@@ -1,23 +1,41 @@
-"""Chain the commits of a lane: records that carry their own hash and that of the one before.
+"""Chain the commits of a lane, each with its own hash and that of the one before, and its checkpoints.
 
 A record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object, so
 that it can be checked without knowing what they mean.
+
+A checkpoint holds what a lane published and imported so far. The commit after it names it, so a reader
+verifies that record, the tables and the few records behind it, and not a life's history. A checkpoint can
+always be made again from the chain: where its tables are missing or damaged, readers go back to the one
+before, or to the first commit.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from schemas.commits import NO_COMMIT, CommitRecord
+from schemas.arrays import I8
+from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
 from schemas.errors import LakeError
-from stitch.lake.abreast import ahead
-from stitch.lake.layout import COMMITS, SUFFIX, commit_name, lane_folder, record_file
-from stitch.lake.store import Store
+from schemas.windows import Window
+from stitch.lake.layout import (
+    COMMITS,
+    LAKE_FILE,
+    SUFFIX,
+    checkpoint_folder,
+    commit_name,
+    lane_folder,
+    record_file,
+)
+from stitch.lake.store import Move, Store, ahead
 
 _HEAD: Final = b'{"sha256": "'
 _BODY: Final = b'", "record": '
@@ -155,3 +173,293 @@ def taken(lane: int, seq: int) -> CommitTakenError:
     return CommitTakenError(
         f"Another writer took commit {seq} of lane {lane}.", remedy="Run the command again."
     )
+
+
+CHECKPOINT_EVERY: Final = 64
+"""Commits: a reader parses at most so many records, 0.1 ms each; a writer rewrites the tables as rarely."""
+KEPT: Final = 4
+"""Checkpoints that stay: a reader who listed one has 192 commits' time to read it."""
+
+FILES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("table", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("window_ns", pa.int64()),
+        pa.field("name", pa.string()),
+        pa.field("sha256", pa.binary(32)),
+        pa.field("size", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("footer_size", pa.int64()),
+        pa.field("footer_sha256", pa.binary(32)),
+        pa.field("last_ns", pa.int64()),
+        pa.field("lane", pa.int32()),
+        pa.field("seq", pa.int64()),
+    ]
+)
+"""One row a published file; `window_ns` is the start of its window, null for late and dead letters."""
+_ROW_GROUP: Final = 8192
+"""Files of a checkpoint that are read together: those of a day and more."""
+
+INPUTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("name", pa.string()),
+        pa.field("sha256", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("format", pa.string()),
+        pa.field("events", pa.int64()),
+        pa.field("quarantined", pa.int64()),
+    ]
+)
+"""One row an imported file, in the order of commits: the fields of InputFile."""
+
+
+_OF_FEW: Final = ("name", "sha256", "footer_size", "footer_sha256")
+"""Columns that are asked for of few files and take most room: until then they stay in the checkpoint."""
+_OF_ALL: Final = [name for name in FILES_SCHEMA.names if name not in _OF_FEW]
+PLACE: Final = "place"
+"""Column of `Listing.table`: the row of a file, by which the rest of it is found."""
+
+
+class Listing:
+    """Files that commits list, of several checkpoints and of records behind them, in their order.
+
+    Of 100,000 windows that is 14 MB, not 57: names and hashes are read once they are asked for.
+    """
+
+    def __init__(self, parts: Sequence[pa.Table | pa.Buffer]) -> None:
+        """`parts`: FILES_SCHEMA, or a checkpoint's file of it."""
+        tables = [
+            part.select(_OF_ALL) if isinstance(part, pa.Table) else _opened(part).read(_OF_ALL)
+            for part in parts
+        ]
+        self.parts = tuple(parts)
+        self._begins = np.cumsum([0, *(table.num_rows for table in tables)])
+        whole = pa.concat_tables([FILES_SCHEMA.empty_table().select(_OF_ALL), *tables])
+        self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
+        """FILES_SCHEMA without names and hashes, and PLACE."""
+
+    def whole(self, some: pa.Table) -> pa.Table:
+        """FILES_SCHEMA of some rows of `table`, in their order there."""
+        places = some[PLACE].to_numpy()
+        found = [FILES_SCHEMA.empty_table().select(_OF_FEW)]
+        for part, begin, end in zip(self.parts, self._begins[:-1], self._begins[1:], strict=True):
+            first, last = np.searchsorted(places, [begin, end])
+            if last > first:
+                found.append(_rest(part, places[first:last] - begin))
+        rest = pa.concat_tables(found)
+        return pa.table(
+            [rest[field.name] if field.name in _OF_FEW else some[field.name] for field in FILES_SCHEMA],
+            schema=FILES_SCHEMA,
+        )
+
+
+def _rest(part: pa.Table | pa.Buffer, rows: I8) -> pa.Table:
+    """_OF_FEW of some rows, ascending: of a checkpoint only the row groups are read that have one of them."""
+    if isinstance(part, pa.Table):
+        return part.select(_OF_FEW).take(rows)
+    file = _opened(part)
+    sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    begins = np.cumsum([0, *sizes])
+    groups = np.unique(np.searchsorted(begins, rows, side="right") - 1)
+    kept = np.concatenate([np.arange(begins[group], begins[group + 1]) for group in groups])
+    return file.read_row_groups(groups.tolist(), [*_OF_FEW]).take(np.searchsorted(kept, rows))
+
+
+def _opened(data: pa.Buffer) -> pq.ParquetFile:
+    # Not pq.read_table: it loads Arrow's datasets, 3 MB that a live process else never needs.
+    return pq.ParquetFile(pa.BufferReader(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a lane's chain: a checkpoint, where there is one, and every record behind it."""
+
+    lane: int
+    checkpoint: CheckpointRef | None
+    records: tuple[Chained, ...]
+    """Ascending; empty for a lane without commits."""
+    published: pa.Buffer | None
+    """The checkpoint's table of files."""
+
+    @property
+    def head(self) -> int:
+        """Number of the last commit, 0 where there is none."""
+        return self.records[-1].record.seq if self.records else 0
+
+    @property
+    def sha256(self) -> str:
+        """Own hash of the last commit."""
+        return self.records[-1].sha256 if self.records else NO_COMMIT
+
+    def parts(self) -> list[pa.Table | pa.Buffer]:
+        """Of `Listing`: everything the lane published."""
+        behind = files_table(link.record for link in self.records)
+        return [behind] if self.published is None else [self.published, behind]
+
+
+def read_tail(store: Store, lane: int) -> Tail:
+    """The end of a lane's chain, verified. Raises LakeError.
+
+    O(CHECKPOINT_EVERY records + files of the checkpoint), and a listing of names.
+    """
+    floor = _floor(store, lane)
+    found = numbers(store, lane, above=floor)
+    if floor and not found:
+        raise broken(commit_name(lane, floor + 1), "it is missing, and a checkpoint says it was there")
+    newest_first: list[Chained] = []
+    for link in read_records(store, lane, range(found[-1] if found else 0, 0, -1)):
+        newest_first.append(link)
+        reference = link.record.checkpoint
+        published = (
+            None if reference is None else read_verified(store, reference.files, reference.files_sha256)
+        )
+        if published is not None:
+            verify_links(newest_first[-2::-1], link.sha256)
+            return Tail(lane, reference, tuple(reversed(newest_first)), published)
+    verify_links(newest_first[::-1], NO_COMMIT)
+    return Tail(lane, None, tuple(reversed(newest_first)), None)
+
+
+def _floor(store: Store, lane: int) -> int:
+    """A commit so that the last checkpoint's is above it: that of the checkpoint before the last."""
+    throughs = sorted({name.partition("-")[0] for name in store.names(checkpoint_folder(lane))})
+    known = [int(name) for name in throughs if name.isdecimal()]
+    return known[-2] if len(known) > 1 else 0
+
+
+def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
+    """A table of a checkpoint; None where it is missing or not what the chain says."""
+    try:
+        data = store.read(name)
+        if hashlib.sha256(data).hexdigest() != sha256:
+            return None
+        if store.concurrency == 1:  # a file that is mapped: what was touched to hash it need not stay
+            data = store.read(name)
+    except FileNotFoundError:
+        return None
+    return data
+
+
+def verify_window_length(tail: Tail, window_length_ns: int) -> None:
+    """Raises LakeError where commits were made with windows of another length than LAKE_FILE says."""
+    others = {link.record.window_length_ns for link in tail.records} - {window_length_ns}
+    if others:
+        raise LakeError(
+            f"{LAKE_FILE} gives a window length of {window_length_ns // 10**9} s, "
+            f"the commits of lane {tail.lane} {max(others) // 10**9} s.",
+            remedy=f"Restore {LAKE_FILE} from a backup.",
+        )
+
+
+def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
+    """Every file a lane imported, by sha256 of its bytes; of several times the last."""
+    records: Iterable[Chained] = tail.records
+    known: dict[str, InputFile] = {}
+    reference = tail.checkpoint
+    if reference is not None:
+        data = read_verified(store, reference.inputs, reference.inputs_sha256)
+        if data is None:
+            records = read_chain(store, tail.lane)
+        else:
+            rows = _opened(data).read().to_pylist()
+            known = {row["sha256"]: InputFile.model_validate(row) for row in rows}
+    known.update({file.sha256: file for link in records for file in link.record.inputs})
+    return known
+
+
+def files_table(records: Iterable[CommitRecord]) -> pa.Table:
+    """FILES_SCHEMA of what records publish."""
+    rows = [
+        (item, record.lane, record.seq, record.window_length_ns)
+        for record in records
+        for item in record.publish
+    ]
+    return pa.table(
+        {
+            "table": pa.array([item.table for item, *_ in rows], pa.string()).dictionary_encode(),
+            "window_ns": pa.array(
+                [_start_ns(item.window, length) for item, _, _, length in rows], pa.int64()
+            ),
+            "name": pa.array([item.final for item, *_ in rows], pa.string()),
+            "sha256": pa.array([bytes.fromhex(item.sha256) for item, *_ in rows], pa.binary(32)),
+            "size": pa.array([item.size for item, *_ in rows], pa.int64()),
+            "rows": pa.array([item.rows for item, *_ in rows], pa.int64()),
+            "footer_size": pa.array([item.footer_size for item, *_ in rows], pa.int64()),
+            "footer_sha256": pa.array(
+                [bytes.fromhex(item.footer_sha256) for item, *_ in rows], pa.binary(32)
+            ),
+            "last_ns": pa.array([item.last_ns for item, *_ in rows], pa.int64()),
+            "lane": pa.array([lane for _, lane, _, _ in rows], pa.int32()),
+            "seq": pa.array([seq for _, _, seq, _ in rows], pa.int64()),
+        },
+        schema=FILES_SCHEMA,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _start_ns(window: str | None, length_ns: int) -> int | None:
+    """Parsed once a window, not once a file."""
+    return None if window is None else Window.from_name(window, length_ns).start_ns
+
+
+def is_due(tail: Tail) -> bool:
+    """Whether the coming commit should name a new checkpoint."""
+    return len(tail.records) >= CHECKPOINT_EVERY
+
+
+def write_checkpoint(
+    store: Store, tail: Tail, files: pa.Table, inputs: Iterable[InputFile], stage: str
+) -> tuple[CheckpointRef, pa.Buffer]:
+    """Write what the lane published and imported up to its last commit, durably; nobody reads it before a
+    commit names it. `files` (FILES_SCHEMA) is what is still part of the lake of what the tail lists; `stage`
+    the writer's own folder. Gives the table of files as written, too.
+
+    The same chain gives the same bytes, so a checkpoint that a dead writer left is as good as ours.
+    """
+    listed = pa.Table.from_pylist([file.model_dump() for file in inputs], schema=INPUTS_SCHEMA)
+    moves, hashes = [], []
+    encoded = {"files": _encoded(files.unify_dictionaries()), "inputs": _encoded(listed)}
+    for part, data in encoded.items():
+        hashes.append(hashlib.sha256(data).hexdigest())
+        # The hash in the name: what another version of pyarrow wrote is another file.
+        final = f"{checkpoint_folder(tail.lane)}/{tail.head:012d}-{part}-{hashes[-1][:16]}.parquet"
+        moves.append(Move(f"{stage}/checkpoint-{part}.parquet", final))
+        store.put(moves[-1].stage, data)
+    store.persist([move.stage for move in moves])
+    store.publish(moves)
+    reference = CheckpointRef(
+        through=tail.head,
+        files=moves[0].final,
+        files_sha256=hashes[0],
+        inputs=moves[1].final,
+        inputs_sha256=hashes[1],
+    )
+    return reference, encoded["files"]
+
+
+def _encoded(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=["table"],
+        write_statistics=False,
+        row_group_size=_ROW_GROUP,
+    )
+    return sink.getvalue()
+
+
+def sweep_checkpoints(store: Store, lane: int) -> None:
+    """Remove all but the last KEPT checkpoints."""
+    names = store.names(checkpoint_folder(lane))
+    kept = sorted({name.partition("-")[0] for name in names})[-KEPT:]
+    for name in names:
+        if name.partition("-")[0] not in kept:
+            store.remove(f"{checkpoint_folder(lane)}/{name}")
+
+
+def trimmed(tail: Tail, link: Chained, made: tuple[CheckpointRef, pa.Buffer] | None = None) -> Tail:
+    """The tail after one more commit, which may name a checkpoint that was made."""
+    if made is None:
+        return Tail(tail.lane, tail.checkpoint, (*tail.records, link), tail.published)
+    return Tail(tail.lane, made[0], (link,), made[1])

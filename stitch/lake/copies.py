@@ -29,11 +29,11 @@ import pyarrow as pa
 
 from schemas.errors import ConfigError, LakeError
 from schemas.sizes import parse_size
-from stitch.lake.abreast import abreast
 from stitch.lake.bucket.bucket_store import BucketStore, Listed
-from stitch.lake.disk import FILE_MODE, FOLDER_MODE
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE, mapped
+from stitch.lake.encoding import unreadable
 from stitch.lake.layout import ASIDE, REPORTS
-from stitch.lake.reading import unreadable
+from stitch.lake.store import abreast
 
 REPORT_END: Final = "report.json"
 """Written last: a report without it is not all there."""
@@ -80,11 +80,7 @@ class Copies:
     def read(self, name: str, sha256: str) -> pa.Buffer:
         """Content of a file, mapped."""
         self.fetch([(name, sha256)])
-        path = self.root / name
-        if path.stat().st_size == 0:
-            return pa.py_buffer(b"")
-        with pa.memory_map(str(path)) as file:
-            return file.read_buffer()
+        return mapped(self.root / name)
 
     def report_files(self) -> list[Path]:
         """Where tables of the finished reports will be once they are fetched, as the bucket has them now."""
@@ -111,7 +107,7 @@ class Copies:
                 self._cache.evict()
 
     def _table(self, entry: Listed) -> bool:
-        """A table of a report. Its sum is in no commit: the bucket's tag tells whether it is still that."""
+        """A table of a report. Its sum is in no commit: the bucket's tag says whether it is still that."""
         key = hashlib.sha256(f"{self.store.url} {entry.name} {entry.size} {entry.tag}".encode()).hexdigest()
         if f"{entry.name} {key}" in self._there:
             return False

@@ -10,6 +10,7 @@ Durability is explicit: `create` and `rename` promise nothing until `sync_file` 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -25,6 +26,8 @@ from schemas.errors import LakeError
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 """A lake holds what requests carried: its owner reads it, nobody else, whatever the umask says."""
+MAPPED_FROM: Final = 2**16
+"""Bytes; what is smaller is copied, which takes less than to map it."""
 
 
 class Disk(Protocol):
@@ -75,6 +78,26 @@ class Disk(Protocol):
         ...
 
 
+def mapped(path: Path) -> pa.Buffer:
+    """Map a file, not copied. Raises OSError where the system cannot read it.
+
+    It is read through first: of a mapped page that a damaged disk does not give, the system tells by ending
+    the process (SIGBUS).
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            if len(data := file.read(MAPPED_FROM)) < MAPPED_FROM:
+                return pa.py_buffer(data)
+            chunk = bytearray(2**20)
+            while file.readinto(chunk):
+                pass
+    except OSError as error:
+        error.filename = str(path)  # a read does not say of what
+        raise
+    with pa.memory_map(str(path)) as mapping:
+        return mapping.read_buffer()
+
+
 class LocalDisk:
     """A folder of a POSIX file system."""
 
@@ -86,12 +109,8 @@ class LocalDisk:
         return self.root / name if name else self.root
 
     def read(self, name: str) -> pa.Buffer:
-        """See Disk. The file is mapped, not copied."""
-        path = self.path(name)
-        if path.stat().st_size == 0:
-            return pa.py_buffer(b"")
-        with pa.memory_map(str(path)) as file:
-            return file.read_buffer()
+        """See Disk."""
+        return mapped(self.path(name))
 
     def size(self, name: str) -> int | None:
         """See Disk."""
@@ -145,10 +164,14 @@ class LocalDisk:
     def remove(self, name: str) -> None:
         """See Disk."""
         path = self.path(name)
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        while True:
+            try:
+                if not path.is_dir():
+                    return path.unlink(missing_ok=True)
+                shutil.rmtree(path)
+            except OSError as error:  # another process removes it, or makes it again
+                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR):
+                    raise
 
 
 def sync(path: Path) -> None:
@@ -172,13 +195,13 @@ def make_private_folder(path: Path) -> None:
 
 
 @contextmanager
-def exclusive_lock(root: Path) -> Iterator[None]:
-    """Hold the lake's `control/lock` (flock) while writing; the system drops it when the process ends.
+def exclusive_lock(root: Path, name: str = "lock") -> Iterator[None]:
+    """Hold the lake's `control/lock` (flock) while writing, or another one there; it ends with the process.
 
     Raises LakeError where another process holds it. The lock only spares two writers wasted work: what
     keeps them apart is put-if-absent in the commit protocol.
     """
-    path = root / "control" / "lock"
+    path = root / "control" / name
     make_private_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
     try:

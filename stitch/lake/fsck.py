@@ -19,10 +19,8 @@ import pyarrow.parquet as pq
 from schemas.commits import CommitRecord, PartitionRange, Publish, Upkeep
 from schemas.config import Config
 from schemas.errors import LakeError
-from stitch.lake.abreast import abreast
 from stitch.lake.calibration_files import CALIBRATION, damaged_records
-from stitch.lake.chain import lanes, read_chain
-from stitch.lake.checkpoint import FILES_SCHEMA, KEPT, files_table, read_table, read_tail
+from stitch.lake.chain import FILES_SCHEMA, KEPT, files_table, lanes, read_chain, read_tail, read_verified
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
 from stitch.lake.layout import (
     ASIDE,
@@ -33,16 +31,18 @@ from stitch.lake.layout import (
     data_files,
     lane_folder,
     read_info,
+    report_folders,
     segment_folder,
     segment_seq,
     stage_lane_folder,
     staged_seq,
 )
-from stitch.lake.segment_files import read_segment
+from stitch.lake.staging import read_segment
 from stitch.lake.stats_files import STATS, damaged_stats
-from stitch.lake.store import Store
+from stitch.lake.store import Store, abreast
 from stitch.lake.sums import SUMS, read_sums
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
+from stitch.lake.watch_files import WATCH, damaged_watch_files
 
 T = TypeVar("T")
 _NAMED_REQUESTS: Final = 10
@@ -59,7 +59,7 @@ class Violation(Config):
     """One broken invariant."""
 
     invariant: str
-    """I1 … I6, `layout`, `stats`, `calibration` or `report`."""
+    """I1 … I6, `layout`, `stats`, `calibration`, `watch` or `report`."""
     detail: str
 
 
@@ -142,7 +142,7 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violatio
         for name, sha256 in tables:
             if reference is not named[-1] and store.size(name) is None:
                 continue
-            if read_table(store, name, sha256) is None:
+            if read_verified(store, name, sha256) is None:
                 yield Violation(invariant="I6", detail=f"checkpoint '{name}' is missing or damaged")
 
 
@@ -227,13 +227,14 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """What is in no commit and told by its own names.
+    """What is in no commit and recognised by its own names.
 
     Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
     """
     return [
         *_damaged(lambda: [*damaged_stats(store)], STATS, "stats"),
         *_damaged(lambda: [*damaged_records(store)], CALIBRATION, "calibration"),
+        *_damaged(lambda: [*damaged_watch_files(store)], WATCH, "watch"),
     ]
 
 
@@ -248,14 +249,13 @@ def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iter
 
 
 def _reports(store: Store) -> Iterator[Violation]:
-    """Reports are in no commit: each tells in a file of its own what else belongs to it."""
+    """Reports are in no commit: each says in a file of its own what else belongs to it."""
     reports = _attempt(lambda: store.names(REPORTS), REPORTS, "report")
     if isinstance(reports, Violation):
         yield reports
         return
-    for report in reports:
-        if not report.startswith("."):  # on its way, or left by a process that died
-            yield from _report(store, f"{REPORTS}/{report}")
+    for report in report_folders(reports):
+        yield from _report(store, f"{REPORTS}/{report}")
 
 
 def _report(store: Store, folder: str) -> Iterator[Violation]:

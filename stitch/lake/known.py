@@ -9,11 +9,9 @@ import pyarrow.compute as pc
 from schemas.arrays import B1
 from schemas.lake import FLOWS_SCHEMA
 from stitch.columnar.hashing import hash_rows
-from stitch.lake.encoding import decode
+from stitch.lake.encoding import decode, unreadable
 from stitch.lake.manifest import LakeFile, Manifest
-from stitch.lake.merging import flow_names
-from stitch.lake.reading import unreadable
-from stitch.lake.windowing import starts_of
+from stitch.lake.windowing import flow_names, starts_of
 
 _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 

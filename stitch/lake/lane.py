@@ -1,8 +1,7 @@
 """Open a lane, the unit of ordering, ownership and commit: by one writer, for any number of commits.
 
 Opening brings it to rest: finish the last commit, verify what is built on, fence off the dead, sweep the
-stage. Every step may be interrupted and is done again, in whole, by whoever opens the lake next
-(ARCHITECTURE 6).
+stage. Every step may be interrupted and is done again, in whole, by whoever opens the lake next.
 """
 
 from __future__ import annotations
@@ -14,14 +13,17 @@ from typing import Any, Final
 
 from schemas.commits import CommitBody, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
-from stitch.lake.abreast import abreast
-from stitch.lake.chain import CommitTakenError, of_no_commit, put_record, taken
-from stitch.lake.checkpoint import (
+from stitch.lake.chain import (
+    CommitTakenError,
+    Listing,
     Tail,
     is_due,
+    of_no_commit,
+    put_record,
     read_inputs,
     read_tail,
     sweep_checkpoints,
+    taken,
     trimmed,
     verify_window_length,
     write_checkpoint,
@@ -37,7 +39,7 @@ from stitch.lake.layout import (
     staged_seq,
 )
 from stitch.lake.staging import Staging
-from stitch.lake.store import Move, Store, UncertainError
+from stitch.lake.store import Move, Store, UncertainError, abreast
 from stitch.lake.upkeep.hidden import read_hidden
 
 FILE_LANE: Final = 0
@@ -93,9 +95,20 @@ class Lane:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What its last live commit was configured with; empty where there is none."""
-        live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
-        return next((record.config for record in live), {})
+        """What its last commit with requests was configured with; empty where there is none."""
+        said = (link.record.config for link in reversed(self._tail.records))
+        return next(filter(None, said), {})
+
+    def changed_settings(self, now: dict[str, Any]) -> str:
+        """Settings that the lane's requests were made with until now, and those of now; empty: the same."""
+        before = self.config
+        changed = [
+            f"{room}.{key}: {told} until now, {now[room][key]} from now on"
+            for room in ("decode", "stitch")
+            for key, told in before.get(room, {}).items()
+            if key in now[room] and now[room][key] != told
+        ]
+        return "; ".join(changed)
 
     def known_inputs(self) -> dict[str, InputFile]:
         """Every file imported before, by sha256 of its bytes; of several times the last."""
@@ -134,22 +147,23 @@ class Lane:
                 self._store.persist(written)
             except FileNotFoundError as error:  # swept by a writer that thought us dead
                 raise taken(self.lane, self.seq) from error
-        reference = files = None
+        made = None
         if is_due(self._tail):
             hidden = read_hidden(self._store, self._info.window_length_ns, durable=True)
-            files = hidden.visible(self._tail.files())
-            reference = write_checkpoint(
+            listing = Listing(self._tail.parts())
+            files = listing.whole(hidden.visible(listing.table))
+            made = write_checkpoint(
                 self._store, self._tail, files, self.known_inputs().values(), staging.folder
             )
         record = self._record(body).model_copy(
-            update={"publish": items, "carried": self._unpublished, "checkpoint": reference}
+            update={"publish": items, "carried": self._unpublished, "checkpoint": made and made[0]}
         )
-        self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), reference, files)
+        self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), made)
         self._unpublished = (*record.carried, *items)
         self._publish(self._unpublished)
         self._store.remove(staging.folder)
         self._unpublished = ()
-        if reference is not None:
+        if made is not None:
             sweep_checkpoints(self._store, self.lane)
         return record
 
@@ -222,7 +236,7 @@ class Lane:
                     fence = put_record(self._store, record, stage_folder(self.lane, record.seq))
                 except CommitTakenError:
                     continue
-                self._tail = trimmed(self._tail, fence, None, None)
+                self._tail = trimmed(self._tail, fence)
             for folder, seq in self._staged().items():
                 if seq <= self._tail.head:
                     self._store.remove(folder)

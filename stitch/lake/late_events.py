@@ -7,10 +7,9 @@ from collections import defaultdict
 import pyarrow as pa
 
 from schemas.events import concat_events, with_binary_ids
-from stitch.lake.encoding import decode
+from stitch.lake.encoding import decode, unreadable
 from stitch.lake.layout import SideTable, origin
 from stitch.lake.manifest import LakeFile, Manifest
-from stitch.lake.reading import unreadable
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 

@@ -25,6 +25,8 @@ COMMITS: Final = "control/commits"
 CHECKPOINTS: Final = "control/checkpoints"
 SEGMENTS: Final = "control/segments"
 REPORTS: Final = "reports"
+REPORT_INDEX: Final = ("index.html", "index.json")
+"""Beside the folders of reports: lists of them, made anew where they are missing."""
 SUFFIX: Final = ".json"
 """Of commit records: names sort as numbers."""
 
@@ -41,11 +43,13 @@ _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})(?:-g\d+)?\.parquet")
 
 
 class LakeInfo(Config):
-    """Content of `flowdiff.json`: written once, when the lake is made."""
+    """Content of `flowdiff.json`: written once, when the lake is made; a person may add `trace_url`."""
 
     layout_version: int
     window_length_ns: int
     created_by: str
+    trace_url: str = ""
+    """Address of a request's trace in another tool, `{trace_id}` in place of its id; reports link to it."""
 
 
 def lane_folder(lane: int) -> str:
@@ -87,6 +91,11 @@ def staged_seq(folder: str) -> int | None:
     return int(seq) if seq.isdecimal() else None
 
 
+def report_folders(names: Iterable[str]) -> list[str]:
+    """Of the names in `reports/` those of reports, not those on their way, or left by a process that died."""
+    return [name for name in names if not name.startswith(".") and name not in REPORT_INDEX]
+
+
 def segment_folder(lane: int) -> str:
     """Where the segments of a live lane lie."""
     return f"{SEGMENTS}/lane={lane:d}"
@@ -105,7 +114,7 @@ def file_name(lane: int, seq: int, part: int, generation: int = 0) -> str:
 
 
 def origin(file: str) -> tuple[int, int, int] | None:
-    """Lane, commit and part that a data file's name tells (`file_name`); None for a name that is not ours."""
+    """Lane, commit and part that a data file's name says (`file_name`); None for a name that is not ours."""
     match = _FILE.fullmatch(file)
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
@@ -154,7 +163,7 @@ def ensure_lake(
     """
     info = read_info(store, lake)
     if info is None:
-        _refuse_foreign(store)
+        _refuse_foreign(store, lake)
         info = LakeInfo(
             layout_version=LAYOUT_VERSION,
             window_length_ns=default_ns if window_length_ns is None else window_length_ns,
@@ -162,7 +171,7 @@ def ensure_lake(
         )
         try:
             store.put_if_absent(LAKE_FILE, encode_info(info), STAGE)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # made by another process, or our draft swept by it
             other = read_info(store, lake)
             if other is None:
                 raise
@@ -180,15 +189,15 @@ def ensure_lake(
 
 def encode_info(info: LakeInfo) -> bytes:
     """Content of `flowdiff.json`."""
-    return (info.model_dump_json(indent=1) + "\n").encode()
+    return (info.model_dump_json(indent=1, exclude_defaults=True) + "\n").encode()
 
 
-def _refuse_foreign(store: Store) -> None:
+def _refuse_foreign(store: Store, lake: str) -> None:
     """A lake that lost `flowdiff.json` must not be taken for a new one."""
     foreign = sorted({*store.names("")} & {*WINDOW_TABLES, *SIDE_TABLES})
     if store.names(COMMITS):
         foreign.append(COMMITS)
-    if foreign:
+    if foreign and read_info(store, lake) is None:  # else another process made it just now
         raise LakeError(
             f"There is no {LAKE_FILE}, yet the folder holds '{foreign[0]}'.",
             remedy="Give an empty folder, or restore the file.",

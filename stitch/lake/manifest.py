@@ -19,13 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8
-from schemas.commits import Segment, Upkeep
+from schemas.commits import Publish, Segment, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
-from stitch.lake.abreast import abreast
-from stitch.lake.chain import lanes, of_no_commit
-from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail, verify_window_length
+from stitch.lake.chain import Listing, Tail, lanes, of_no_commit, read_tail, verify_window_length
 from stitch.lake.copies import Copies
+from stitch.lake.encoding import unreadable
 from stitch.lake.layout import (
     ASIDE,
     LAKE_FILE,
@@ -36,12 +35,13 @@ from stitch.lake.layout import (
     read_info,
     window_folder,
 )
-from stitch.lake.reading import unreadable
-from stitch.lake.store import Store
-from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
+from stitch.lake.store import Store, abreast
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, commits_of, hidden_by, upkeep_of
 
 LOOKED_AT: Final = 2016
 """Windows of a period that are searched for files of lost commits: the last ones, a week of five minutes."""
+LOOKED_AT_IN_BUCKET: Final = 64
+"""The same in a bucket: each is a request, many at once."""
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""
 
@@ -99,7 +99,9 @@ class Manifest:
     sealed_to_ns: int | None
     """Windows that end here or before are sealed; None: there is no live lane, all are."""
     listing: pa.Table
-    """FILES_SCHEMA: the visible files, by lane, then commit."""
+    """The visible files, by lane, then commit: rows of `listed.table`."""
+    listed: Listing
+    """Everything that the chains list."""
     store: Store
     copies: Copies | None = None
     """Where files are read, if not in the store: they are verified on the way there."""
@@ -187,13 +189,12 @@ class Manifest:
         """Raises LakeError where a window of a period has a file of a commit that its lane's chain does not
         have: the record was lost, and whoever reads by the chain would count too few requests.
 
-        Looks at the LOOKED_AT last windows, in a folder only; `flowdiff fsck` looks at all.
+        Looks at the last windows only; `flowdiff fsck` looks at all.
         """
-        if self.copies is not None:
-            return
         heads = dict(self.heads)
-        for folder in self._last_folders(start_ns, end_ns):
-            for name in self.store.names(folder):
+        folders = self._last_folders(start_ns, end_ns)
+        for folder, names in zip(folders, abreast(self.store, self.store.names, folders), strict=True):
+            for name in names:
                 told = origin(name)
                 if told is None or told[1] <= heads.get(told[0], 0):
                     continue
@@ -202,16 +203,20 @@ class Manifest:
                     raise of_no_commit(f"{folder}/{name}", told[0], heads[told[0]])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
-        """Folders of flows that a stretch may have, the LOOKED_AT last ones."""
+        """Folders of flows that a stretch may have, the last ones."""
         length = self.info.window_length_ns
+        most = LOOKED_AT if self.copies is None else LOOKED_AT_IN_BUCKET
         first, last = (at - at % length for at in (start_ns, end_ns - 1))
-        if last - first < LOOKED_AT * length:
+        if last - first < most * length:
             windows = (Window(at, length) for at in range(first, last + 1, length))
             return [window_folder("flows", window) for window in windows]
+        known = self.starts_ns()
+        known = known[(known >= first) & (known <= last)]
+        after = f"window={Window(int(known[-most:][0]), length).name}" if len(known) else ""
         lowest, highest = (f"window={Window(at, length).name}" for at in (first, last))
-        names = self.store.names("flows")
+        names = self.store.names("flows", after=after)
         inside = names[bisect_left(names, lowest) : bisect_right(names, highest)]
-        return [f"flows/{name}" for name in inside[-LOOKED_AT:]]
+        return [f"flows/{name}" for name in inside[-most:]]
 
     def files_near(self, table: WindowTable, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
         """Files of a table that may hold a request of the given windows (their starts, ascending).
@@ -232,7 +237,7 @@ class Manifest:
 
     def _checked(self, listed: pa.Table) -> list[LakeFile]:
         length = self.info.window_length_ns
-        rows = listed.to_pylist()
+        rows = self.listed.whole(listed).to_pylist()
         if self.copies is None:
             abreast(
                 self.store,
@@ -296,7 +301,7 @@ def _of_table(listed: pa.Table, table: str) -> B1:
 def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None) -> Manifest:
     """Read and verify the end of every lane's chain. `lake` is its name for messages; `copies`: see Manifest.
 
-    Raises LakeError where there is no lake or a broken one: also where flowdiff.json tells another window
+    Raises LakeError where there is no lake or a broken one: also where flowdiff.json says another window
     length than the commits, and where a file of the last commit is neither published nor waiting for it, for
     then no reader may take the lake for whole. No data file is opened.
     """
@@ -311,33 +316,33 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
     # Last: what it hides may have left the checkpoints of the other lanes, never the other way round.
     if UPKEEP_LANE in found:
         tails.append(read_tail(store, UPKEEP_LANE))
-    hidden = hidden_by(Upkeep(), FILES_SCHEMA.empty_table(), length)
+    listed = Listing([part for tail in tails for part in tail.parts()])
+    listing = listed.table
+    hidden = hidden_by(Upkeep(), listing.slice(0, 0), length)
     pending = 0
     heads: dict[int, int] = {}
-    listings = [FILES_SCHEMA.empty_table()]
     for tail in reversed(tails):
         verify_window_length(tail, length)
-        listing = tail.files()
-        upkeep = upkeep_of(tail)
-        own = hidden if tail.lane != UPKEEP_LANE else hidden_by(upkeep, listing, length)
-        waiting = _waiting(store, tail, own, lake)
-        commits = pa.array([], pa.int64())
-        if waiting:  # else the list of all files of a lake's life is not gone through
-            named = pc.is_in(listing["name"], value_set=pa.array(waiting, pa.string()))
-            commits = pc.unique(listing["seq"].filter(named))
-            listing = listing.filter(pc.invert(pc.is_in(listing["seq"], value_set=commits)))
+        upkeep, own = upkeep_of(tail), hidden
+        if tail.lane == UPKEEP_LANE:
+            files = listing.filter(pc.equal(listing["lane"], UPKEEP_LANE))
+            own = hidden_by(upkeep, files, length)
+        commits = commits_of(_waiting(store, tail, own, lake))
+        if commits:
+            seqs = pa.array(sorted(commits), pa.int64())
+            seen = pc.invert(pc.is_in(listing["seq"], value_set=seqs))
+            listing = listing.filter(pc.or_(seen, pc.not_equal(listing["lane"], tail.lane)))
         pending += len(commits)
         if tail.lane == UPKEEP_LANE:
-            hidden = hidden_by(upkeep, listing, length, without=set(commits.to_pylist()))
-        heads[tail.lane] = pc.min(commits).as_py() - 1 if len(commits) else tail.head
-        listings.append(listing)
-    listings.reverse()
+            hidden = hidden_by(upkeep, files, length, without=commits)
+        heads[tail.lane] = min(commits) - 1 if commits else tail.head
     return Manifest(
         info=info,
         lake=lake,
         pending=pending,
         sealed_to_ns=_sealed_to_ns(tails),
-        listing=hidden.visible(pa.concat_tables(listings)),
+        listing=hidden.visible(listing),
+        listed=listed,
         store=store,
         copies=copies,
         open_lanes=tuple(
@@ -362,8 +367,8 @@ def sealed_to_ns(store: Store) -> int | None:
     return None if reached == _NOTHING else reached
 
 
-def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[str]:
-    """Names of committed files that cannot be seen yet; all others were published before the last commit.
+def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publish]:
+    """Committed files that cannot be seen yet; all others were published before the last commit.
 
     Raises LakeError where one is lost.
     """
@@ -383,7 +388,7 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[str]:
                 f"'{item.final}' of the lake's last commit is missing.",
                 remedy=f"Run `flowdiff fsck {lake}`, and restore it from a backup.",
             )
-        waiting.append(item.final)
+        waiting.append(item)
     return waiting
 
 

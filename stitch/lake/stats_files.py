@@ -16,14 +16,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from schemas.windows import Window
-from stitch.lake.abreast import ahead
 from stitch.lake.layout import STAGE
-from stitch.lake.store import Store
+from stitch.lake.store import Store, ahead
 
 STATS: Final = "stats"
 _SHORT: Final = 16
 _LONG: Final = 32
-"""Hex digits: 64 bits tell the states of one window apart, 128 its contents."""
+"""Hex digits: 64 bits distinguish the states of one window, 128 its contents."""
 _FILE: Final = re.compile(rf"([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_LONG}}})\.parquet")
 
 

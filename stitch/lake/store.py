@@ -9,10 +9,12 @@ and folders do not exist (`stitch.lake.bucket`); links, renames and syncs are `L
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -73,7 +75,7 @@ class Store(Protocol):
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
         """Names of all files in a folder and the folders in it, sorted; none for a missing folder.
 
-        `is_folder` tells a folder from a file by the last part of its name.
+        `is_folder` distinguishes a folder from a file by the last part of its name.
         """
         ...
 
@@ -234,9 +236,12 @@ class LocalStore:
         """A synced file with the content; under a name that is free, as the dead leave theirs behind."""
         folder = f"{stage}/{DRAFTS}"
         base = name.rpartition("/")[2]
-        draft = next(d for n in count() if self._disk.size(d := f"{folder}/{base}-{n}") is None)
         self._make_folders([folder])
-        self._disk.create(draft, data)
+        for draft in (f"{folder}/{base}-{n}" for n in count()):
+            if self._disk.size(draft) is None:
+                with suppress(FileExistsError):  # by another process, just now
+                    self._disk.create(draft, data)
+                    break
         self._disk.sync_file(draft)
         return draft
 
@@ -289,3 +294,25 @@ def _path(folder: str) -> list[str]:
     """The folder and those above it, from the top; nothing for the root."""
     parts = folder.split("/") if folder else []
     return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def abreast(store: Store, ask: Callable[[T], R], about: Iterable[T]) -> list[R]:
+    """`ask` of each, in their order; the first error, by that order, is raised once none is under way.
+
+    On a disk one after the other: threads would cost more than they save.
+    """
+    items = [*about]
+    if store.concurrency == 1 or len(items) < 2:
+        return [ask(item) for item in items]
+    with ThreadPoolExecutor(min(store.concurrency, len(items)), thread_name_prefix="abreast") as pool:
+        return [*pool.map(ask, items)]
+
+
+def ahead(store: Store, ask: Callable[[T], R], about: Sequence[T]) -> Iterator[R]:
+    """`abreast` for answers that are used one by one: no more are asked for at once than the store likes."""
+    for start in range(0, len(about), store.concurrency):
+        yield from abreast(store, ask, about[start : start + store.concurrency])

@@ -18,8 +18,15 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STEP_TYPE, STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA
-from stitch.columnar.chunks import whole
-from stitch.columnar.runs import group_stably, offsets, ranges, rank_in_runs
+from stitch.columnar.runs import (
+    group_stably,
+    list_arrays,
+    offsets,
+    ranges,
+    rank_in_runs,
+    struct_arrays,
+    whole,
+)
 from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, START
 from stitch.spans.nodes import SpanPoints, TreeNodes, TreeRows, lay_nodes
@@ -62,7 +69,7 @@ def nested(structures: pa.Table) -> pa.Table:
     stored = pa.Table.from_arrays(
         [
             whole(structures["category"]),
-            _lists(per_row, _struct(STEP_TYPE, steps)),
+            list_arrays(per_row, struct_arrays(STEP_TYPE, steps)),
             pc.if_else(written_out, in_edges, None),
             pc.if_else(written_out, whole(structures["responses"]), None),
         ],
@@ -116,7 +123,7 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
     edges, n_edges = _merged(
         stored["in_edges"],
         of_spans,
-        _struct(EDGE_TYPE, {"src": pa.array(laid.src), "dst": pa.array(laid.dst)}),
+        struct_arrays(EDGE_TYPE, {"src": pa.array(laid.src), "dst": pa.array(laid.dst)}),
         np.diff(laid.first_edge),
     )
     answers, n_answers = _merged(
@@ -129,9 +136,9 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
         "category": whole(stored["category"]),
         "root": _roots(columns["component"], columns["point"], first[:-1]),
         "n_nodes": pa.array(n_nodes),
-        "nodes": _lists(n_nodes, _struct(NODE_TYPE, columns)),
-        "in_edges": _lists(n_edges, edges),
-        "responses": _lists(n_answers, answers),
+        "nodes": list_arrays(n_nodes, struct_arrays(NODE_TYPE, columns)),
+        "in_edges": list_arrays(n_edges, edges),
+        "responses": list_arrays(n_answers, answers),
     }
 
 
@@ -214,13 +221,3 @@ def _bounds(lists: pa.ListArray) -> tuple[I8, I8]:
     """[rows + 1] where each row's values begin in `flatten()`, and [rows] how many it has."""
     starts = lists.offsets.to_numpy().astype(np.int64)
     return starts - starts[0], np.diff(starts)
-
-
-def _struct(kind: pa.StructType, columns: dict[str, pa.Array]) -> pa.StructArray:
-    return pa.StructArray.from_arrays(
-        [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
-    )
-
-
-def _lists(lengths: I8, values: pa.Array) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)

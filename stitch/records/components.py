@@ -1,7 +1,7 @@
 """Assign each event to its request: by its request id, else by the records it is linked with.
 
 Breadcrumbs of events without a request id are joined by split and join records, and by explicit ids and
-parents; each connected component is one request (ARCHITECTURE 4.1).
+parents; each connected component is one request.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.events import EventKind
-from stitch.columnar.chunks import whole
-from stitch.columnar.connected import connected_components
-from stitch.columnar.runs import group_stably
+from stitch.columnar.runs import connected_components, group_stably, whole
 
 COMPONENT_PREFIX = "~"
 """A component without a request id is called this and its smallest breadcrumb (by code point)."""

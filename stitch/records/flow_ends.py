@@ -13,12 +13,10 @@ import numpy as np
 from schemas.arrays import B1, I8, U8
 from schemas.events import EventKind
 from stitch.columnar.runs import distinct, ranges
-from stitch.graph.labels import synthetic_hash
 from stitch.graph.order.dag import CanonicalOrder
-from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
+from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT, synthetic_hash
 from stitch.records.happens_before import HappensBefore
-from stitch.records.record_columns import NO_CODE, Records
-from stitch.records.strands import Strands
+from stitch.records.strands import NO_CODE, Records, Strands
 
 
 @dataclass(frozen=True, slots=True)

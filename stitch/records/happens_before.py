@@ -18,8 +18,7 @@ from schemas.arrays import B1, I8
 from schemas.events import EventKind
 from stitch.columnar.runs import distinct, ranges
 from stitch.graph.order.segments import longest_paths
-from stitch.records.record_columns import NO_CODE, Records
-from stitch.records.strands import Strands
+from stitch.records.strands import NO_CODE, Records, Strands
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Build the graph of every request of a batch of activity records: placed flows (A.1, ARCHITECTURE 4.1).
+"""Build the graph of every request of a batch of activity records: placed flows.
 
 Nodes are records on strands (`stitch.records.strands`), edges come from strands, splits, joins and explicit
 parents (`stitch.records.happens_before`). To make each graph a flow it gets one source and one response.
@@ -21,7 +21,7 @@ from which no response is reachable is deferred.
 Open strands. UNCLOSED says that a strand other than a source's, without explicit parents, has neither an
 `end` record nor a join that links it, or that its last record is later than such a join on the same host.
 
-Graph work is done once for flows that are laid out alike (A.3 step 5). Strands of a flow are put in the order
+Graph work is done once for flows that are laid out alike. Strands of a flow are put in the order
 of a hash of what they hold and how they are linked, so that the layout depends little on ids and not at all
 on times. Flows with the same layout form a *raw structure*. One structure may have several raw ones (strands
 with equal hashes lie in any order); never the reverse.
@@ -37,16 +37,13 @@ import pyarrow as pa
 from schemas.arrays import B1, I8, U4, U8
 from schemas.config import StitchConfig
 from schemas.quality import Quality
-from stitch.columnar.chunks import whole
 from stitch.columnar.hashing import hash_rows, mix
-from stitch.columnar.runs import distinct, offsets, ranges, sum_runs
-from stitch.graph.labels import LabelCodes
+from stitch.columnar.runs import distinct, offsets, ranges, sum_runs, whole
 from stitch.graph.order.dag import CanonicalOrder, Dags, canonical_order
-from stitch.graph.placed import POINT, PlacedFlows
+from stitch.graph.placed import POINT, LabelCodes, PlacedFlows
 from stitch.records.flow_ends import Ends, Entries, find_ends, find_entries, make_synthetic, place_responses
 from stitch.records.happens_before import HappensBefore, connect, cut_cycles
-from stitch.records.record_columns import Records, read_records
-from stitch.records.strands import Strands, order_strands
+from stitch.records.strands import Records, Strands, order_strands, read_records
 
 _LOOSE = np.uint64(0x8EBC6AF09C88C6E3)
 _PLACE = np.uint64(0x589965CC75374CC3)

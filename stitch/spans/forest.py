@@ -1,4 +1,4 @@
-"""Plant one tree a flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added (A.6 S2).
+"""Plant one tree a flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added.
 
 A span has one parent in the tree. Of several declared ones it is the smallest id among those present in the
 trace, `parents` before `follows`; if none is present the span is an orphan. A child is asynchronous if it is
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8, U4
 from schemas.events import EventKind
 from schemas.quality import Quality
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
 from stitch.spans.identity import Identified
 from stitch.spans.span_columns import UNKNOWN_NS, Spans

@@ -1,4 +1,4 @@
-"""Decide which rows are one span (A.6 S1): duplicates, contradictions, partial reports, shared ids.
+"""Decide which rows are one span: duplicates, contradictions, partial reports, shared ids.
 
 Identity is (trace, id, kind). Of the rows of one identity one version is kept: the most completely timed,
 then the earliest start, then the earliest end, then the smallest content hash; so arrival order never counts.
@@ -26,8 +26,7 @@ import pyarrow as pa
 from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.columnar.hashing import hash_rows
-from stitch.spans.span_columns import UNKNOWN_NS, SpanReferences, Spans
-from stitch.spans.span_ids import SpanIndex
+from stitch.spans.span_columns import UNKNOWN_NS, SpanIndex, SpanReferences, Spans
 
 _NONE = np.zeros(0, np.int64)
 

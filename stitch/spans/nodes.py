@@ -1,4 +1,4 @@
-"""Lay down the nodes and edges of ordered span trees by scatter: no sort, no Python per span (A.6 S4).
+"""Lay down the nodes and edges of ordered span trees by scatter: no sort, no Python per span.
 
 Marks are allow-listed span events that become points inside their span.
 """
@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I4, I8, U1, U8
-from stitch.columnar.chunks import whole
 from stitch.columnar.hashing import hash_word, mix
+from stitch.columnar.runs import whole
 from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, POINT, START
 from stitch.spans.span_columns import Spans

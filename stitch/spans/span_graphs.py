@@ -1,4 +1,4 @@
-"""Build the graphs of a batch of spans: placed flows, vectorised (A.6 S1, S2, S4).
+"""Build the graphs of a batch of spans: placed flows, vectorised.
 
 The steps: work order (`span_columns`), identity, parents and one tree a flow (`forest`), times of spans that
 came without (from their children, else from their parent), canonical order (`stitch.graph.order.tree`), nodes
@@ -21,10 +21,16 @@ from schemas.arrays import I8, U4, U8
 from schemas.config import StitchConfig
 from schemas.events import EventKind
 from schemas.quality import Quality
-from stitch.columnar.chunks import whole
-from stitch.graph.labels import LabelCodes, encode_labels, synthetic_hash
+from stitch.columnar.runs import whole
 from stitch.graph.order.tree import levels_of, order_trees
-from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
+from stitch.graph.placed import (
+    MISSING_EVENT,
+    ROOT_EVENT,
+    LabelCodes,
+    PlacedFlows,
+    encode_labels,
+    synthetic_hash,
+)
 from stitch.spans.forest import Forest, SpanServices, plant_forest, resolve_parents
 from stitch.spans.identity import Identified, identify
 from stitch.spans.nodes import SpanPoints, TreeRows, lay_nodes, read_marks

@@ -16,7 +16,7 @@ from oracles.populations import category, graph
 
 from analyze.methods.clusters.features import FeatureSet, feature_rows, feature_space
 from analyze.methods.clusters.kmeans import partition
-from analyze.methods.clusters.run import clusters_result
+from analyze.methods.clusters.method import analyse
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits
@@ -55,7 +55,7 @@ def test_two_hundred_thousand_requests(features: str) -> None:
     population = _population()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, wall = time.process_time(), time.perf_counter()
-    found = clusters_result(population, ClustersSettings(features=features), ReportLimits())
+    found = analyse(population, None, ClustersSettings(features=features), ReportLimits())
     used, wall = time.process_time() - start, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     n = sum(one.n_requests for one in population.categories)

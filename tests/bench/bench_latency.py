@@ -27,8 +27,8 @@ from schemas.errors import LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.provisional import write_provisional
 from stitch.lake.chain import read_chain
+from stitch.lake.encoding import read_rows
 from stitch.lake.manifest import open_manifest
-from stitch.lake.reading import read_rows
 from stitch.lake.store import LocalStore
 
 A_SECOND = 20

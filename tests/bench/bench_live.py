@@ -31,8 +31,7 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
 
     from ingest.kafka.kafka_settings import KafkaSettings
     from ingest.kafka.kafka_source import KafkaSource
-    from stitch.drivers.live.beginning import LiveIdentity
-    from stitch.drivers.live.live_run import LiveRun
+    from stitch.drivers.live.live_run import LiveIdentity, LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
     from stitch.drivers.live.steady_clock import SteadyClock
     from stitch.lake.layout import ensure_lake

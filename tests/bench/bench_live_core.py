@@ -33,7 +33,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
-from stitch.lake.segment_files import encode_segment
+from stitch.lake.staging import encode_segment
 from stitch.lake.windowing import WindowPart, cut
 
 WINDOW_NS = NS_PER_MINUTE

@@ -108,8 +108,7 @@ def pipeline(bootstrap: str, topic: str, n: int) -> float:
     """Everything: a lake, sealed."""
     from oracles.unwatched import Unwatched, is_read
 
-    from stitch.drivers.live.beginning import LiveIdentity
-    from stitch.drivers.live.live_run import LiveRun
+    from stitch.drivers.live.live_run import LiveIdentity, LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
     from stitch.drivers.live.steady_clock import SteadyClock
     from stitch.lake.layout import ensure_lake

@@ -15,8 +15,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 import numpy as np  # noqa: E402 (the path comes first: a script)
 import pytest  # noqa: E402
 
-from ingest.simulate.flow import Flow, Strand  # noqa: E402
-from ingest.simulate.output import Format, run  # noqa: E402
+from ingest.simulate.engine import SimulatedFlow, Strand  # noqa: E402
+from ingest.simulate.output import RunFormat, run  # noqa: E402
 from ingest.simulate.run import RunPlan  # noqa: E402
 from ingest.simulate.streams import StreamSpec, build_streams  # noqa: E402
 from ingest.simulate.workloads import WORKLOADS  # noqa: E402
@@ -28,7 +28,7 @@ SFS_SAMPLED = WORKLOADS["sfs97"].paper_requests
 def compare_draws(n: int) -> None:
     """A draw keyed by (request, visit): ours, and the baseline, a Philox generator keyed anew for each."""
     streams = build_streams([StreamSpec("work", "nfs", 100, 0.3)])
-    strand = Strand(Flow(0), 0, 12345, 0.0, 1)
+    strand = Strand(SimulatedFlow(0), 0, 12345, 0.0, 1)
     begin = time.process_time()
     for _ in range(n):
         strand.draw(streams["work"])
@@ -42,17 +42,17 @@ def compare_draws(n: int) -> None:
 
 def measure(workload: str, n: int) -> None:
     begin = time.process_time()
-    result = run(RunPlan(workload, n, 1, 0.1), START_NS, with_truth=False)
+    result = run(RunPlan(workload, n, 1, 0.1), START_NS)
     simulated = time.process_time() - begin
     steps = sum(len(t.time_ns) for t in result.traces)
     traced = sum(len(t) for t in result.traces)
     told = {}
-    for format_ in Format:
+    for format_ in RunFormat:
         begin = time.process_time()
         size = sum(map(len, result.lines(format_)))
         told[format_] = (time.process_time() - begin, size)
     per_request = simulated / n
-    native, otlp = told[Format.NATIVE], told[Format.OTLP_JSON]
+    native, otlp = told[RunFormat.NATIVE], told[RunFormat.OTLP_JSON]
     print(
         f"{workload:17} {per_request * 1e6:6.1f} µs/request ({n / simulated:7,.0f}/s), "
         f"{steps / traced:5.1f} records/request; native {native[0] / traced * 1e6:.0f} µs, "

@@ -14,7 +14,7 @@ from fixtures.timed_command import timed
 from oracles.stored_flows import stored_spans
 from oracles.stored_lake import write_lake
 
-from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.method import variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings

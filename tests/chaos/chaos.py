@@ -1,5 +1,6 @@
 """Live ingestion while everything around it breaks: processes are killed and put to sleep, members come and
-go, brokers restart, readers read all the while. In the end the lake is what one quiet run would have made.
+go, brokers restart, logs lose their ends and their beginnings until a person says to go on, readers read all
+the while. In the end the lake is what one quiet run would have made, and its ledger has the gaps, no others.
 
 `make chaos MINUTES=60` runs it long, against three brokers; `make test` runs a short one against one broker.
 """
@@ -15,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,15 +27,18 @@ if __name__ == "__main__":
     sys.path[:1] = [str(parent) for parent in Path(__file__).resolve().parents[1:3]]
 
 from chaos.reading import GrowingLake
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 from fixtures.kafka_bench import KafkaBench
-from fixtures.kafka_broker import Broker, started
+from fixtures.kafka_broker import Broker, cut_log, started
+from kafka import TopicPartition
 from oracles.live_process import flow_rows
 
 from ingest.formats import codec_for
+from ingest.source import StreamId
 from schemas.config import DecodeConfig, StitchConfig
-from schemas.errors import LakeError
+from schemas.errors import InputError, LakeError
 from stitch.kernel import stitch
+from stitch.lake.chain import read_chain, read_tail
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
@@ -53,6 +58,10 @@ BROKER_SHARE = 0.02
 """Of blows, so many hit a broker too."""
 READ_PAUSE_S = 0.02
 """Between two reads."""
+GAP_EVERY_S = 90.0
+"""From one log that loses something to the next: each takes most of a minute."""
+MOST_CUT = 100
+"""Messages that a log loses of its end, at most: it has as many again within seconds."""
 
 
 @dataclass
@@ -65,6 +74,10 @@ class Figures:
     pauses: int = 0
     rebalances: int = 0
     broker_restarts: int = 0
+    cut_back: int = 0
+    """Logs that lost their end, and of which a lane halted until a person said to go on."""
+    cut_off: int = 0
+    """The same of their beginning."""
     reads: int = 0
     reading_s: float = 0.0
     """CPU seconds of the reads."""
@@ -90,22 +103,56 @@ class Sender(threading.Thread):
     def __init__(self, bootstrap: str, topic: str, seed: int, a_second: int = REQUESTS_A_SECOND) -> None:
         super().__init__(name="sender")
         self._a_second = a_second
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
-        )
+        self._servers = bootstrap
+        self._producer = self._connected()
         self._topic = topic
         self._rng = random.Random(seed)
+        self._free = threading.Lock()
         self.over = threading.Event()
         self.sent: list[bytes] = []
+        self._written: list[tuple[int, int, int]] = []
+        """(partition, offset, place in `sent`) of every message; some are written twice."""
+        self._lost: set[tuple[int, int]] = set()
+        """(partition, offset) of messages that nobody can have read."""
+
+    def _connected(self) -> Producer:
+        return Producer(
+            {"bootstrap.servers": self._servers, "acks": "all", "enable.idempotence": True, "log_level": 0}
+        )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is written inside, and all that was sent is in the log."""
+        with self._free:
+            assert self._producer.flush(60) == 0
+            yield
+            self._producer = self._connected()  # a log without its end knows nothing of the one before
+
+    def leader(self, partition: int) -> int:
+        """Node that has a partition."""
+        told = self._producer.list_topics(self._topic, 10)
+        return int(told.topics[self._topic].partitions[partition].leader)
+
+    def lose(self, partition: int, first: int, until: int) -> None:
+        """A range is gone, and was not read."""
+        self._lost |= {(partition, offset) for offset in range(first, until)}
+
+    def kept(self) -> list[bytes]:
+        """What was sent and could be read."""
+        places = {
+            place for partition, offset, place in self._written if (partition, offset) not in self._lost
+        }
+        return [self.sent[place] for place in sorted(places)]
 
     def run(self) -> None:
         """Until told to stop."""
         number = 0
         while not self.over.is_set():
-            for _ in range(self._a_second // 4):
-                self._request(number)
-                number += 1
-            self._producer.poll(0)
+            with self._free:
+                for _ in range(self._a_second // 4):
+                    self._request(number)
+                    number += 1
+                self._producer.poll(0)
             self.over.wait(0.25)
         self._producer.flush(60)
 
@@ -126,8 +173,13 @@ class Sender(threading.Thread):
                 }
             ).encode()
             self.sent.append(value)
+            written = partial(self._is_written, len(self.sent) - 1)
             for _ in range(2 if self._rng.random() < 0.05 else 1):
-                self._producer.produce(self._topic, value, partition=number % PARTITIONS)
+                self._producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=written)
+
+    def _is_written(self, place: int, error: object, message: Message) -> None:
+        assert error is None, error
+        self._written.append((message.partition(), message.offset(), place))
 
 
 class Reader(threading.Thread):
@@ -167,19 +219,26 @@ class Children:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._logged: dict[str, int] = {}
         """Bytes in the log of a process when it was started."""
+        self.more: tuple[str, ...] = ()
+        """Words that every process is started with from now on."""
 
     def start(self, name: str, *more: str) -> subprocess.Popen[bytes]:
         """One more; its log goes on where the one of its name ended."""
         with (self._logs / f"{name}.log").open("ab") as log:
             self._logged[name] = log.tell()
             child = subprocess.Popen(
-                [sys.executable, str(CHILD), *self._words, name, *more],
+                [sys.executable, str(CHILD), *self._words, name, *self.more, *more],
                 stdout=log,
                 stderr=log,
                 cwd=REPOSITORY,
             )
         self._running[name] = child
         return child
+
+    def keep(self, name: str) -> None:
+        """Start it again if it found no broker, as a supervisor does."""
+        if self._running[name].poll() == InputError.exit_code:
+            self.start(name)
 
     @property
     def names(self) -> list[str]:
@@ -202,6 +261,14 @@ class Children:
         """Its end. Raises subprocess.TimeoutExpired."""
         return self._running.pop(name).wait(timeout_s)
 
+    def said(self, words: str) -> int:
+        """How often any of them said something, since the beginning."""
+        return sum(path.read_text().count(words) for path in self._logs.iterdir())
+
+    def log_of(self, name: str) -> str:
+        """What it said since it was started."""
+        return (self._logs / f"{name}.log").read_bytes()[self._logged[name] :].decode()[-5000:]
+
     def log(self) -> str:
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self._logs.iterdir()))
 
@@ -219,6 +286,8 @@ class Blows:
     def one(self, rng: random.Random) -> None:
         """At a process to which nothing happens just now, if there is one. Raises what failed before."""
         free = [name for name, blow in self._hit.items() if _is_over(blow)]
+        for name in free:
+            self._children.keep(name)
         # Any instant will do, but on a busy machine a start takes longer than such a life: nothing would run.
         at_work = [name for name in free if self._children.is_at_work(name)]
         aimed = at_work if rng.random() < AT_WORK_SHARE else free
@@ -251,7 +320,25 @@ class Blows:
         """Until everything is there again. Raises what failed."""
         for blow in (*self._hit.values(), self._broker):
             blow.result()
-        self._pool.shutdown()
+
+    def restart(self, *more: str) -> None:
+        """As a person does who sets something: all stop, all start with it."""
+        self.stop()
+        self.start(*more)
+
+    def start(self, *more: str) -> None:
+        """All start, with words of their own."""
+        self._children.more = more
+        for name in self._hit:
+            self._children.start(name)
+
+    def stop(self) -> None:
+        """All stop, and nobody is there."""
+        self.wait()
+        for name in self._hit:
+            self._children.send(name, signal.SIGTERM)
+        for name in self._hit:
+            self._stopped(name)
 
     def _start_again(self, name: str) -> None:
         self._children.wait(name, 30)
@@ -262,10 +349,106 @@ class Blows:
         self._children.send(name, signal.SIGCONT)
 
     def _start_again_stopped(self, name: str) -> None:
-        # Not yet past its start, it has no handler and ends at once.
-        if self._children.wait(name, 60) not in (0, -signal.SIGTERM):
-            self._figures.trouble.append(f"{name} did not stop as it should")
+        self._stopped(name)
         self._children.start(name)
+
+    def _stopped(self, name: str) -> None:
+        # Not yet past its start, it has no handler and ends at once, or found no broker before.
+        code = self._children.wait(name, 60)
+        if code not in (0, -signal.SIGTERM, InputError.exit_code):
+            self._figures.trouble.append(
+                f"{name} did not stop as it should: {code}, {self._children.log_of(name)}"
+            )
+
+
+class Gaps:
+    """Logs lose what was written: nobody goes on behind that until a person says so; the ledger has it."""
+
+    def __init__(
+        self,
+        bench: KafkaBench,
+        topic: str,
+        lake: Path,
+        sender: Sender,
+        children: Children,
+        blows: Blows,
+        figures: Figures,
+    ) -> None:
+        self._bench = bench
+        self._topic = topic
+        self._store = LocalStore.at(lake)
+        self._sender = sender
+        self._children = children
+        self._blows = blows
+        self._figures = figures
+        self.booked: list[tuple[int, int, int]] = []
+        """(partition, first, until): what the ledger must have."""
+
+    def one(self, rng: random.Random) -> None:
+        """A log loses its end or its beginning; it grows on while processes die; a person decides."""
+        partition = rng.randrange(PARTITIONS)
+        words = f"lane {partition + 1} halted "
+        self._blows.wait()
+        self._wait(lambda: self._read_to(partition) > 0, f"lane {partition + 1} does not begin")
+        said = self._children.said(words)
+        if rng.random() < 0.5:
+            self._cut_back(partition, rng)
+            self._figures.cut_back += 1
+        else:
+            self._cut_off(partition, rng)
+            self._figures.cut_off += 1
+        position = self._read_to(partition)
+        for _ in range(8):
+            time.sleep(STEP_S)
+            self._blows.one(rng)
+        self._wait(lambda: self._children.said(words) > said, f"lane {partition + 1} did not halt")
+        self._wait(lambda: self._end(partition) > self.booked[-1][2], "the log does not grow")
+        self._blows.wait()
+        if self._read_to(partition) != position:
+            self._figures.trouble.append(f"lane {partition + 1} went on by itself behind {self.booked[-1]}")
+        self._blows.restart("--accept-gaps")
+        self._wait(lambda: self._read_to(partition) != position, f"lane {partition + 1} does not go on")
+        self._blows.restart()
+
+    def _cut_back(self, partition: int, rng: random.Random) -> None:
+        """All of it was read, and nothing is lost but what the log had."""
+        broker = self._bench.broker
+        with self._sender.held():
+            end = self._end(partition)
+            self._wait(lambda: self._read_to(partition) == end, f"{partition} is not read to {end}")
+            node = self._sender.leader(partition)
+            broker.stop(node)
+            cut_log(broker, self._topic, end - rng.randrange(1, MOST_CUT), partition, node)
+            broker.up(node)
+            self.booked.append((partition, self._end(partition), end))
+
+    def _cut_off(self, partition: int, rng: random.Random) -> None:
+        """While nobody reads, retention takes what was written last."""
+        self._blows.stop()
+        time.sleep(rng.uniform(1, 3))
+        with self._sender.held():
+            position, end = self._read_to(partition), self._end(partition)
+            first = max(end - rng.randrange(MOST_CUT // 10), position + 1)
+            self._bench.admin.delete_records({TopicPartition(self._topic, partition): first})
+            self._sender.lose(partition, position, first)
+            self.booked.append((partition, position, first))
+        self._blows.start()
+
+    def _end(self, partition: int) -> int:
+        return self._bench.end(StreamId(self._topic, partition))
+
+    def _read_to(self, partition: int) -> int:
+        """Position of the lane by its last commit; 0: it has none."""
+        records = read_tail(self._store, partition + 1).records
+        positions = records[-1].record.standing.positions if records else ()
+        return positions[0].end if positions else 0
+
+    def _wait(self, is_so: Callable[[], bool], else_: str) -> None:
+        deadline = time.monotonic() + 60
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{else_}\n{self._children.log()}")
+            time.sleep(0.2)
 
 
 def _nothing() -> Future[None]:
@@ -288,6 +471,7 @@ def run_chaos(
     seed: int,
     kills: int = 0,
     break_broker: Callable[[random.Random], None] | None = None,
+    gap_every_s: float = float("inf"),
     tell: Callable[[Figures], None] = lambda _: None,
 ) -> Figures:
     """One run, so long and at least until so many kills; what came out. `break_broker` does something to the
@@ -305,26 +489,26 @@ def run_chaos(
     for name in names:
         children.start(name)
     blows = Blows(children, names, figures)
+    gaps = Gaps(bench, topic, lake, sender, children, blows, figures)
     sender.start()
     reader.start()
     try:
         told = time.monotonic()
-        until = told + seconds
+        until, gap_at = told + seconds, told + gap_every_s / 3
         while time.monotonic() < until or figures.kills < kills:
             time.sleep(STEP_S * rng.uniform(0.5, 1.5))
             blows.one(rng)
             if break_broker is not None and rng.random() < BROKER_SHARE:
                 blows.break_broker(break_broker, rng)
+            if time.monotonic() > gap_at:
+                gaps.one(rng)
+                gap_at = time.monotonic() + gap_every_s
             if time.monotonic() > told + 60:
                 told = time.monotonic()
                 tell(figures)
-        blows.wait()
         sender.over.set()
         sender.join()
-        for name in names:
-            children.send(name, signal.SIGTERM)
-        for name in names:
-            children.wait(name, 60)
+        blows.stop()
         last = children.start("last", "--drain", str(PARTITIONS))
         if last.wait(120) != 0:
             figures.trouble.append("the last process failed")
@@ -334,7 +518,15 @@ def run_chaos(
         reader.join()
         for name in children.names:
             children.send(name, signal.SIGKILL)
-    judge(lake, sender.sent, figures)
+    judge(lake, sender.kept(), figures)
+    booked = [
+        (gap.partition, gap.start, gap.end)
+        for lane in range(1, PARTITIONS + 1)
+        for link in read_chain(LocalStore.at(lake), lane)
+        for gap in link.record.gaps
+    ]
+    if sorted(booked) != sorted(gaps.booked):
+        figures.trouble.append(f"gaps in the ledger: {booked}, and were: {gaps.booked}")
     if not figures.sound:
         figures.trouble.append(children.log())
     return figures
@@ -384,9 +576,11 @@ def main() -> int:
             seconds=options.minutes * 60,
             seed=options.seed,
             break_broker=restart,
+            gap_every_s=GAP_EVERY_S,
             tell=lambda so_far: print(
                 f"{so_far.kills} kills ({so_far.kills_at_work} at work), {so_far.rebalances} rebalances, "
-                f"{so_far.broker_restarts} brokers killed, {so_far.reads} reads "
+                f"{so_far.broker_restarts} brokers killed, {so_far.cut_back} and {so_far.cut_off} logs cut, "
+                f"{so_far.reads} reads "
                 f"({so_far.reading_s:.0f} CPU seconds)",
                 flush=True,
             ),

@@ -1,6 +1,7 @@
 """One ingesting process for chaos runs, with short intervals. SIGTERM stops it gracefully.
 
-`--drain LANES`: once it has so many lanes and read them to their end, it publishes all and stops.
+`--accept-gaps`: a person says to go on. `--drain LANES`, the last words: once it has so many lanes and read
+them to their end, it publishes all and stops.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from oracles.unwatched import Unwatched, is_read
 
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
+from schemas.errors import InputError
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
-from stitch.drivers.live.beginning import LiveIdentity
-from stitch.drivers.live.live_run import LiveRun
+from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.layout import ensure_lake
@@ -57,18 +58,23 @@ def main(bootstrap: str, topic: str, group: str, lake: str, member: str, *more: 
             static_member_id=member if member.startswith("static") else None,
         )
     )
-    run = LiveRun(source, store, info, SETTINGS, LiveIdentity(member, "chaos"), SteadyClock(), Told())
+    settings = SETTINGS.model_copy(update={"accept_gaps": "--accept-gaps" in more})
+    run = LiveRun(source, store, info, settings, LiveIdentity(member, "chaos"), SteadyClock(), Told())
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
     drain = "--drain" in more
     print("running", flush=True)
-    while not stopped and not run.all_halted:
+    while not stopped:  # halted lanes or not, as `stay_halted` says
         run.turn(0.2)
-        if drain and is_read(run.status()) and len(run.status().lanes) == int(more[1]):
+        if drain and is_read(run.status()) and len(run.status().lanes) == int(more[-1]):
             break
     run.stop(whole=drain)
     print("halted" if run.halted else "stopped", run.halted, flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except InputError as error:  # no broker that answers: as `flowdiff ingest` ends, to be started again
+        print(error, flush=True)
+        sys.exit(InputError.exit_code)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from evaluation.edges import EdgeMatcher
 
-from ingest.simulate.faults import Mechanism
+from ingest.simulate.faults import FaultMechanism
 from schemas.report.findings import ChangeKind, Finding
 
 TIME = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL})
@@ -51,18 +51,18 @@ STORAGE_READ = r"SN_READ|sn/READ_CALL|sn/SN\.READ|storage\.READ"
 
 SIGNS: dict[str, Signs] = {
     # The commit of an update waits for the data node's disk; pages are written there.
-    Mechanism.MDS_CONFIG.name: Signs(STRUCTURE, STORAGE_WRITE, r"sn-data/sn/(LOG_WRITE|SN\.WRITE)"),
-    Mechanism.SMALL_IO.name: Signs(STRUCTURE, rf"BLOCK_MODIFY|DATA_CACHE|{STORAGE_READ}"),
-    Mechanism.PREFETCH.name: Signs(STRUCTURE, r"LOCK_(ACQUIRE|RELEASE)|LOCK_RETRY"),
-    Mechanism.TREE_GROWTH.name: Signs(
+    FaultMechanism.MDS_CONFIG.name: Signs(STRUCTURE, STORAGE_WRITE, r"sn-data/sn/(LOG_WRITE|SN\.WRITE)"),
+    FaultMechanism.SMALL_IO.name: Signs(STRUCTURE, rf"BLOCK_MODIFY|DATA_CACHE|{STORAGE_READ}"),
+    FaultMechanism.PREFETCH.name: Signs(STRUCTURE, r"LOCK_(ACQUIRE|RELEASE)|LOCK_RETRY"),
+    FaultMechanism.TREE_GROWTH.name: Signs(
         STRUCTURE, rf"PAGE_(UN)?LATCH|BTREE_PAGE|TXN_BEGIN|TXN_COMMIT|{STORAGE_WRITE}|MDS\.CREATE"
     ),
-    Mechanism.READDIR_LOOP.name: Signs(STRUCTURE, r"DIR_ENTRY"),
-    Mechanism.NOISY_HOST.name: Signs(slow_places=r"^sn-data/"),
-    Mechanism.ERROR_BURST.name: Signs(
+    FaultMechanism.READDIR_LOOP.name: Signs(STRUCTURE, r"DIR_ENTRY"),
+    FaultMechanism.NOISY_HOST.name: Signs(slow_places=r"^sn-data/"),
+    FaultMechanism.ERROR_BURST.name: Signs(
         STRUCTURE | ERRORS, rf"SN_RETRY|{STORAGE_READ}|{STORAGE_WRITE}|sn/STORAGE_NODE_RPC_REPLY"
     ),
-    Mechanism.SEQUENTIAL_READ.name: Signs(STRUCTURE, rf"READ_(FORK|JOIN)|{STORAGE_READ}"),
+    FaultMechanism.SEQUENTIAL_READ.name: Signs(STRUCTURE, rf"READ_(FORK|JOIN)|{STORAGE_READ}"),
 }
 """By name of the mechanism; those that are not here make steps slower, and nothing else."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evaluation.truth import EdgeTruth, node_text
+
 from ingest.simulate.points import POINTS, Span
-from ingest.simulate.trace import node_text
-from ingest.simulate.truth_model import EdgeTruth
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from evaluation.cases import PAPER_SIZE
+from evaluation.paper_figures import PAPER, fit
 from evaluation.runs import EPOCH_NS, stitch_lines
 
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from ingest.simulate.fit import PAPER, fit
-from ingest.simulate.output import Format, run
+from ingest.simulate.output import RunFormat, run
 from ingest.simulate.run import RunPlan
 
 FITTED = tuple(PAPER)
@@ -26,9 +26,9 @@ def measure_fit(workload: str, seed: int) -> dict[str, Any]:
     """Figures by the simulator's own signatures, and the number of categories that the analyzer sees."""
     began = time.process_time()
     plan = RunPlan(workload, round(PAPER_SIZE[workload] / SAMPLE), seed, SAMPLE)
-    source = run(plan, EPOCH_NS, with_truth=False)
+    source = run(plan, EPOCH_NS)
     simulated_s = time.process_time() - began
-    flows, structures, _ = stitch_lines(source, Format.NATIVE)
+    flows, structures, _ = stitch_lines(source, RunFormat.NATIVE)
     flows = flows.append_column("sample", pa.array(np.zeros(flows.num_rows, dtype=np.uint8)))
     settings = RefineSettings(host_policy="full", keep_deferred=True)
     population = refine(flows.unify_dictionaries(), structures, settings)

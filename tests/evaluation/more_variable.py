@@ -13,7 +13,7 @@ from evaluation.diverging import ROOT, TYPES, compared
 from evaluation.recordings.kept_lakes import lake_of
 from evaluation.recordings.labelled import read_recordings
 
-from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.method import variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits

@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         const=0,
         type=int,
         metavar="PAIRS",
-        help="only quiet stretches; without --real: so many simulated pairs in which nothing happened",
+        help="only quiet stretches, so many pairs; without --real: simulated pairs in which nothing happened",
     )
     real.add_argument("--exact", action="store_true", help="load quiet pairs one by one, as the command does")
     real.add_argument("--no-quiet", action="store_true", help="only faults")
@@ -78,6 +78,7 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
                 settings=settings,
                 exact=chosen.exact,
                 workers=chosen.workers,
+                pairs=chosen.quiet or None,
                 shown=chosen.show,
             ),
             root,

@@ -34,7 +34,7 @@ HEAD = """# Evaluation
 remarks come from `tests/evaluation/remarks.md`.*
 
 Every figure holds results against what the simulated storage service really did
-(`flowdiff simulate --truth`): each run is repeated without its fault on the same random numbers, so the
+(`flowdiff simulate`): each run is repeated without its fault on the same random numbers, so the
 requests that the fault affected, the paths they would have taken and the change of their response time are
 known. The analyzer sees the bytes of a trace, through the real codec, kernel and refinement; rules and scores
 see only the simulator's record.
@@ -54,7 +54,7 @@ of the causes|, in points of the true change of the mean response time. *CPU s*:
 *results* is also the number of rows that a person is shown. *SM*: scaled to the size for cases in which the
 structure changes, else as published.
 `ceiling` is a reference that reads the truth and shows every category that the rule allows: what no analysis
-can beat. `paper` rows are NSDI'11 Table 3; `target` rows are for the robust mode (ALGORITHMS I.4). Ranges in
+can beat. `paper` rows are NSDI'11 Table 3; `target` rows are for the robust mode. Ranges in
 brackets are over seeds."""
 
 FINDINGS = """*findings*: how many a person is shown. *first*, *in three*: seeds in which the first, or one of
@@ -64,10 +64,11 @@ of such findings, %. *wrong*: findings that name no cause, %. *false members*: c
 that hold too few concerned requests, among all members, %. *err*: as above."""
 
 LEFT_OUT_FILE = "evaluation-rules.json"
-LEFT_OUT = """`make evaluate RULES=1` makes the golden comparisons (`tests/golden/comparisons.py`) again
-without each row of MEASURES, CONFOUNDERS, RELATIONS and RANKING: *lost without it* counts those of which the
-outcome, the first finding or the number of findings changes. *case*: what the row itself names as its reason
-to be there, some of it outside of these comparisons. `make evaluate WITHOUT=name` prints them for one."""
+LEFT_OUT = """`make evaluate RULES=1 REAL=DIR` judges the golden comparisons, the faults of the recordings and
+ten quiet pairs of each, with history and alone, again without each row of MEASURES, CONFOUNDERS, RELATIONS
+and RANKING. *lost without it* counts those of which the first finding, the number of findings, or whether the
+labelled service is first changes. *case*: what the row itself names as its reason to be there, some of it
+outside of these comparisons. `make evaluate WITHOUT=name` prints them for one."""
 
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
 compared as the command does it, with the quiet stretches of the recording as history, and with the

@@ -1,19 +1,20 @@
-"""Leave out every rule of the robust engine by its name, and tell which golden comparisons change.
+"""Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING. Each comparison is loaded once and tested
-again without each rule; what is held against the whole engine is what a person reads first: the outcome,
-the first finding, and how many there are. `make evaluate RULES=1` measures all and writes
-docs/evaluation-rules.json, of which the page has the table; `make evaluate WITHOUT=name` prints the
-comparisons that a rule changes.
+A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or REQUEST_MIX. Compared are the goldens' lakes, and with
+`--real DIR` and `--systems SEED` labelled recordings and described systems, with history and alone, with some
+quiet pairs. Each is profiled and observed once; what is made again without a rule is what comes after it, and
+only of rules that had a part in it. What is held against the whole engine is what a person reads first: how
+many findings there are, and the first of them; of a labelled fault, whether it is the right one.
+`make evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page has the
+table; `WITHOUT=name` prints what one rule changes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -23,18 +24,30 @@ from typing import Any, Final
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from golden.comparisons import CASES, Case  # noqa: E402
+from evaluation.recordings.comparing import Asked, loaded  # noqa: E402
+from evaluation.recordings.kept_lakes import lake_of as recorded_lake  # noqa: E402
+from evaluation.recordings.labelled import Fault, read_recordings  # noqa: E402
+from evaluation.systems.recorded import recorded  # noqa: E402
+from golden.comparisons import CASES  # noqa: E402
 from golden.lakes import lake_of  # noqa: E402
 
 from analyze.methods.robust import robust_result as filled  # noqa: E402
+from analyze.methods.robust.causes.cause import Cause  # noqa: E402
 from analyze.methods.robust.causes.ranking import RANKING  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
+from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
 from analyze.methods.robust.measures import MEASURES  # noqa: E402
+from analyze.methods.robust.mixes import REQUEST_MIX  # noqa: E402
+from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
+from analyze.methods.robust.settings import RobustSettings  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
-from schemas.report.findings import FindingsSection  # noqa: E402
 
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
+QUIET: Final = 10
+"""Quiet pairs of a recording or system, either way."""
+SETTINGS: Final = RobustSettings(explained=0)
+MEASURED, CONFOUNDING = ({row.name for row in rows} for rows in (MEASURES, CONFOUNDERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +61,6 @@ class Rule:
     """The case that fails without it, by the row itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """What a person reads first."""
-
-    outcome: str
-    findings: int
-    first: str
-
-    def against(self, whole: Read) -> str:
-        """Say what is lost or gained; empty where nothing is."""
-        if self == whole:
-            return ""
-        if self.findings != whole.findings:
-            return f"{whole.findings} → {self.findings} findings"
-        return "another first finding" if self.first != whole.first else f"{whole.outcome} → {self.outcome}"
-
-
 def rules() -> list[Rule]:
     """List every rule of the engine."""
     found = [Rule(row.name, "measure", row.doc, row.case) for row in MEASURES]
@@ -73,32 +69,95 @@ def rules() -> list[Rule]:
         Rule(row.name, "relation", (row.fit.__doc__ or "").splitlines()[0].strip(), row.case)
         for row in RELATIONS
     ]
+    found.append(Rule(REQUEST_MIX.name, "noise", REQUEST_MIX.doc, REQUEST_MIX.case))
     return found + [Rule(row.name, "ranking", row.doc, row.case) for row in RANKING]
 
 
-def read(case: Case, names: Sequence[str]) -> dict[str, Read] | None:
-    """Compare with the whole engine ("") and without each of some rules; None where nothing is compared."""
-    found: dict[str, Read] = {}
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a person reads first."""
+
+    findings: int
+    right: bool | None
+    """The first names the labelled service; None where nothing is labelled."""
+    first: tuple[object, ...]
+
+    def against(self, whole: Read) -> str:
+        """Say what is lost or gained; empty where nothing is."""
+        if self.right != whole.right:
+            return "lost" if whole.right else "found"
+        if self.findings != whole.findings:
+            return f"{whole.findings} → {self.findings} findings"
+        return "" if self.first == whole.first else "another first finding"
+
+
+def read(run: RobustRun, fault: Fault | None) -> Read:
+    """Read a run as a person would."""
+    first = run.causes[0] if run.causes else None
+    right = None if fault is None else first is not None and fault.service in _at(first, run)
+    told = (
+        ()
+        if first is None
+        else (first.component, run.profile.names.operation(first.lead.site), first.lead.kind)
+    )
+    return Read(len(run.causes), right, told)
+
+
+def _at(cause: Cause, run: RobustRun) -> frozenset[str]:
+    operation = run.profile.names.operation(cause.lead.site)
+    called = {callee for callee in (operation.callee,) if callee}
+    return frozenset({operation.component, cause.suspect, cause.component}) | called
+
+
+def without_each(
+    observing: Observing, whole: RobustRun, names: Collection[str]
+) -> Iterator[tuple[str, RobustRun]]:
+    """Give the run without each rule that had a part in it."""
+    had = {change_key(change) for change in whole.tested.changes}
+    related = {edge.relation for cause in whole.causes for edge in cause.edges}
+    for name in names:
+        if name in MEASURED:
+            again = observing.judged((name,))
+            if {change_key(change) for change in again.changes} != had:
+                yield name, observing.run((name,), again)
+        elif name == REQUEST_MIX.name:
+            again = observing.anew((name,)).judged()
+            if {change_key(change) for change in again.changes} != had:
+                yield name, observing.run((name,), again)
+        elif name in observing.comparison.noticed:  # it adjusted the profile
+            yield name, observing.anew((name,)).run((name,))
+        elif name in CONFOUNDING:
+            if name in whole.confounded.explained:
+                yield name, observing.run((name,), whole.tested)
+        elif name in related or name in {row.name for row in RANKING}:
+            yield name, observing.run((name,), whole.tested)
+
+
+def change_key(change: Change) -> tuple[object, ...]:
+    """Name a change."""
+    return change.kind, change.site, change.shape, change.child, change.instance
+
+
+def golden_runs() -> Iterator[tuple[str, Fault | None, Observing]]:
+    """Observe the goldens' comparisons by robust mode."""
     whole = filled.robust_result
+    for case in CASES:
+        seen: list[Observing] = []
 
-    def each(compared: Any, history: Any, settings: Any, limits: Any) -> Any:
-        plain = settings.model_copy(update={"explained": 0, "paths": False})
-        for name in ("", *names):
-            result = whole(compared, history, plain.model_copy(update={"without": (name,)}), limits)
-            (section,) = (s for s in result.sections if isinstance(s, FindingsSection))
-            first = section.findings[0].title if section.findings else ""
-            found[name] = Read(result.verdict.outcome, section.findings_total, re.sub(r"[\d.,]+", "#", first))
-        return result
+        def each(
+            compared: Any, history: Any, settings: Any, limits: Any, seen: list[Observing] = seen
+        ) -> Any:
+            plain = settings.model_copy(update={"explained": 0, "paths": False})
+            seen.append(Observing.of(compared, history, plain))
+            return whole(compared, history, plain, limits)
 
-    filled.robust_result = each
-    try:
-        arguments = (*case.arguments, "--lake", lake_of(case.lake, ROOT, _command), "--no-save")
-        _, said = _command(*arguments)
-    finally:
-        filled.robust_result = whole
-    if found and len(found) <= len(names):
-        raise RuntimeError(f"{case.name} breaks without {names[len(found) - 1]}:\n{said}")
-    return found or None
+        filled.robust_result = each
+        try:
+            arguments = (*case.arguments, "--lake", lake_of(case.lake, ROOT, _command), "--no-save")
+            _command(*arguments)
+        finally:
+            filled.robust_result = whole
+        yield from ((case.name, None, one) for one in seen)
 
 
 def _command(*arguments: object) -> tuple[int, str]:
@@ -111,11 +170,34 @@ def _command(*arguments: object) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
+def recorded_runs(folder: Path) -> Iterator[tuple[str, Fault | None, Observing]]:
+    """Observe the faults of recordings, and some quiet pairs, with history and alone."""
+    for recording in read_recordings(folder):
+        lake = recorded_lake(recording, ROOT)
+        pairs = recording.quiet_pairs()
+        pairs = pairs[:: max(1, len(pairs) // QUIET)][:QUIET]
+        for mode in ("a", "b"):
+            asked = [
+                (fault, Asked(recording, lake, mode, fault.reference, fault.problem, quiet=False))
+                for fault in recording.faults
+                if fault.visible == "visible" and (fault.reference is not None or mode == "a")
+            ]
+            asked += [(None, Asked(recording, lake, mode, *pair, quiet=True)) for pair in pairs]
+            for fault, one in asked:
+                about = "quiet" if fault is None else fault.id.partition("/")[2]
+                name = f"{recording.name.partition('-20')[0]} {mode} {about} {one.problem[11:19]}"
+                found = loaded(one)
+                yield name, fault, Observing.of(found.population, found.history, SETTINGS)
+
+
 def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", help="one rule; prints the comparisons that it changes")
-    parser.add_argument("--only", nargs="*", default=[""], help="comparisons with one of these in their name")
+    parser.add_argument("--real", type=Path, help="labelled recordings")
+    parser.add_argument("--systems", type=int, help="described systems of this seed")
+    parser.add_argument("--no-goldens", action="store_true", help="without the goldens' comparisons")
+    parser.add_argument("--json", type=Path, default=KEPT, help="where to write")
     chosen = parser.parse_args()
     every = rules()
     names = [rule.name for rule in every]
@@ -125,23 +207,32 @@ def main() -> None:
         names = [chosen.without]
     changed: dict[str, dict[str, str]] = {name: {} for name in names}
     n = 0
-    for case in CASES:
-        if not any(text in case.name for text in chosen.only) or (found := read(case, names)) is None:
-            continue
+    for about, fault, observing in _all(chosen):
         n += 1
-        for name in names:
-            if what := found[name].against(found[""]):
-                changed[name][case.name] = what
-                print(f"{name}: {case.name}: {what}", flush=True)
-    print(
-        f"{n} comparisons; no rent here: {', '.join(name for name in names if not changed[name]) or 'none'}"
-    )
+        run = observing.run()
+        whole = read(run, fault)
+        for name, left in without_each(observing, run, names):
+            if what := read(left, fault).against(whole):
+                changed[name][about] = what
+                print(f"{name}: {about}: {what}", flush=True)
+    print(f"{n} comparisons; no rent here: {', '.join(m for m in names if not changed[m]) or 'none'}")
     if not chosen.without:
         rows = [
             {"name": r.name, "kind": r.kind, "doc": r.doc, "case": r.case, "changed": changed[r.name]}
             for r in every
         ]
-        KEPT.write_text(json.dumps({"comparisons": n, "rules": rows}, indent=1, ensure_ascii=False) + "\n")
+        chosen.json.write_text(
+            json.dumps({"comparisons": n, "rules": rows}, indent=1, ensure_ascii=False) + "\n"
+        )
+
+
+def _all(chosen: argparse.Namespace) -> Iterator[tuple[str, Fault | None, Observing]]:
+    if not chosen.no_goldens:
+        yield from golden_runs()
+    if chosen.real is not None:
+        yield from recorded_runs(chosen.real)
+    if chosen.systems is not None:
+        yield from recorded_runs(recorded(ROOT, chosen.systems))
 
 
 if __name__ == "__main__":

@@ -17,13 +17,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from evaluation.store import fingerprint
+from evaluation.truth import KnownRun, Truth, TruthSummary, run
 
 from ingest.formats import codec_for
 from ingest.simulate.faults import find_fault, plan_causes
-from ingest.simulate.output import Format, Run, run
+from ingest.simulate.output import Run, RunFormat
 from ingest.simulate.run import RunPlan
-from ingest.simulate.truth import Truth
-from ingest.simulate.truth_model import TruthSummary
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from schemas.windows import NS_PER_DAY
@@ -34,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path(os.environ.get("SIMULATED_CACHE") or ROOT / "build" / "evaluation" / "runs")
 """A folder for each state of the sources."""
 SOURCES = (
-    *("ingest/simulate", "ingest/codecs"),
+    *("ingest/simulate", "ingest/codecs", "tests/evaluation/truth.py"),
     *("stitch/columnar", "stitch/graph", "stitch/records", "stitch/spans", "stitch/kernel.py"),
     *("stitch/closing.py", "stitch/flow_rows.py", "stitch/structures.py"),
     *("schemas/config.py", "schemas/events.py", "schemas/lake.py"),
@@ -60,7 +59,7 @@ class Simulated:
     """Requests that reach a trace, about."""
     sample: float
     seed: int
-    told_as: Format = Format.NATIVE
+    told_as: RunFormat = RunFormat.NATIVE
     with_truth: bool = True
 
     @property
@@ -140,7 +139,7 @@ def joined(periods: Sequence[Period]) -> Period:
 @lru_cache(maxsize=2)
 def _simulated(
     workload: str, fault: str, severity: float | None, traced: int, sample: float, seed: int, with_truth: bool
-) -> Run:
+) -> KnownRun:
     """A run; the last two are kept for the other format."""
     causes = tuple(plan_causes([(find_fault(fault), severity, 0.0)]))
     plan = RunPlan(workload, round(traced / sample), seed, sample, causes)
@@ -164,7 +163,7 @@ def _made(wanted: Simulated) -> Period:
     return Period(*stitch_lines(source, wanted.told_as), truths, start_ns, end_ns)
 
 
-def stitch_lines(source: Run, told_as: Format) -> tuple[pa.Table, pa.Table, pa.Table]:
+def stitch_lines(source: Run, told_as: RunFormat) -> tuple[pa.Table, pa.Table, pa.Table]:
     """A run told in bytes, decoded and stitched: flows, structures and params."""
     memo = StructureMemo()
     parts: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
@@ -178,7 +177,7 @@ def stitch_lines(source: Run, told_as: Format) -> tuple[pa.Table, pa.Table, pa.T
         batch.clear()
 
     for chunk in source.lines(told_as):
-        payloads = [chunk] if told_as is Format.NATIVE else chunk.splitlines()
+        payloads = [chunk] if told_as is RunFormat.NATIVE else chunk.splitlines()
         batch.append(codec_for(told_as.value).decode(payloads, DecodeConfig()).events)
         if len(batch) == CHUNKS_A_BATCH:
             flush()

@@ -1,4 +1,4 @@
-"""Results held against the truth: relevance by rule, then the figures of TR 6.1, NSDI 8.1, ALGORITHMS I.1."""
+"""Results held against the truth: relevance by rule, then the figures of TR 6.1 and NSDI 8.1."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ class Scores:
     results: int
     relevant: int
     top10_pct: float
-    """0 without results (I.1)."""
+    """0 without results."""
     false_positive_pct: float
-    """0 without results (I.1)."""
+    """0 without results."""
     coverage_pct: float | None
     """None where no request is concerned."""
     first_rank: int | None

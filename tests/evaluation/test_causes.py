@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from evaluation.causes import cause_sites
 from evaluation.edges import EdgeMatcher
+from evaluation.truth import EdgeTruth
 
-from ingest.simulate.faults import Mechanism
-from ingest.simulate.truth_model import EdgeTruth
+from ingest.simulate.faults import FaultMechanism
 from schemas.report.findings import ChangeKind, Evidence, Finding, Interval, Site
 from schemas.report.parts import NodeName
 
@@ -89,33 +89,41 @@ def spin() -> EdgeMatcher:
 def test_a_spin_is_named_at_the_step_that_it_delays(
     kind: ChangeKind, component: str, operation: str, right: bool
 ) -> None:
-    (cause,) = cause_sites([(Mechanism.SPIN.name, spin())])
+    (cause,) = cause_sites([(FaultMechanism.SPIN.name, spin())])
     assert cause.named_by(finding(kind, component, operation)) is right
 
 
 @pytest.mark.parametrize(
     ("mechanism", "found", "right"),
     [
-        (Mechanism.MDS_CONFIG, finding(ChangeKind.PATH, "mds-a/mds", "SN_WRITE_CALL"), True),
-        (Mechanism.MDS_CONFIG, finding(ChangeKind.SLOWER, "sn-data/sn", "LOG_WRITE"), True),
-        (Mechanism.MDS_CONFIG, finding(ChangeKind.SLOWER, "sn-meta/sn", "LOG_WRITE"), False),
-        (Mechanism.MDS_CONFIG, finding(ChangeKind.PATH, "nfs-a/nfs", "ATTR_CACHE/MISS"), False),
+        (FaultMechanism.MDS_CONFIG, finding(ChangeKind.PATH, "mds-a/mds", "SN_WRITE_CALL"), True),
+        (FaultMechanism.MDS_CONFIG, finding(ChangeKind.SLOWER, "sn-data/sn", "LOG_WRITE"), True),
+        (FaultMechanism.MDS_CONFIG, finding(ChangeKind.SLOWER, "sn-meta/sn", "LOG_WRITE"), False),
+        (FaultMechanism.MDS_CONFIG, finding(ChangeKind.PATH, "nfs-a/nfs", "ATTR_CACHE/MISS"), False),
         (
-            Mechanism.SMALL_IO,
+            FaultMechanism.SMALL_IO,
             finding(ChangeKind.NEW_PATH, "nfs-a/nfs", "ATTR_CACHE/HIT", what="nfs-a/nfs/BLOCK_MODIFY/PART"),
             True,
         ),
-        (Mechanism.PREFETCH, finding(ChangeKind.MORE_CALLS, "mds-a/mds", "LOCK_ACQUIRE"), True),
-        (Mechanism.PREFETCH, finding(ChangeKind.MORE_CALLS, "mds-a/mds", "DISPATCH"), False),
-        (Mechanism.PREFETCH, finding(ChangeKind.PATH, "mds-a/mds", "x", caller="mds/LOCK_RELEASE"), True),
-        (Mechanism.NOISY_HOST, finding(ChangeKind.SLOWER, "sn-data/sn", "DISK_READ"), True),
-        (Mechanism.NOISY_HOST, finding(ChangeKind.SLOWER, "sn-meta/sn", "DISK_READ"), False),
-        (Mechanism.ERROR_BURST, finding(ChangeKind.ERRORS, "sn-data/sn", "STORAGE_NODE_RPC_REPLY"), True),
-        (Mechanism.PAUSES, finding(ChangeKind.MORE_CALLS, "nfs-a/nfs", "GETATTR_CALL"), False),
+        (FaultMechanism.PREFETCH, finding(ChangeKind.MORE_CALLS, "mds-a/mds", "LOCK_ACQUIRE"), True),
+        (FaultMechanism.PREFETCH, finding(ChangeKind.MORE_CALLS, "mds-a/mds", "DISPATCH"), False),
+        (
+            FaultMechanism.PREFETCH,
+            finding(ChangeKind.PATH, "mds-a/mds", "x", caller="mds/LOCK_RELEASE"),
+            True,
+        ),
+        (FaultMechanism.NOISY_HOST, finding(ChangeKind.SLOWER, "sn-data/sn", "DISK_READ"), True),
+        (FaultMechanism.NOISY_HOST, finding(ChangeKind.SLOWER, "sn-meta/sn", "DISK_READ"), False),
+        (
+            FaultMechanism.ERROR_BURST,
+            finding(ChangeKind.ERRORS, "sn-data/sn", "STORAGE_NODE_RPC_REPLY"),
+            True,
+        ),
+        (FaultMechanism.PAUSES, finding(ChangeKind.MORE_CALLS, "nfs-a/nfs", "GETATTR_CALL"), False),
     ],
 )
 def test_structure_is_named_at_the_points_that_the_cause_adds(
-    mechanism: Mechanism, found: Finding, right: bool
+    mechanism: FaultMechanism, found: Finding, right: bool
 ) -> None:
     (cause,) = cause_sites([(mechanism.name.lower(), EdgeMatcher([]))])
     assert cause.named_by(found) is right

@@ -8,7 +8,7 @@ from evaluation.reference_modes import cheat, every_category, guess
 from evaluation.scoring import covered_weight, is_relevant, score
 from evaluation.trials import Prepared, Trial, prepare
 
-from ingest.simulate.output import Format
+from ingest.simulate.output import RunFormat
 
 pytestmark = pytest.mark.evaluation
 
@@ -17,7 +17,7 @@ TRACED = 1_000
 
 @pytest.fixture(
     scope="module",
-    params=[(case, told_as) for case in ("8.2", "8.6-500") for told_as in Format],
+    params=[(case, told_as) for case in ("8.2", "8.6-500") for told_as in RunFormat],
     ids=lambda p: f"{p[0]}-{p[1]}",
 )
 def ready(request: pytest.FixtureRequest) -> Prepared:
@@ -62,7 +62,7 @@ def test_a_random_ranking_scores_at_chance(ready: Prepared) -> None:
 
 
 def test_both_tellings_have_the_same_truth() -> None:
-    first, second = (prepare(Trial("8.6-500", 1, TRACED, 1.0, f)) for f in Format)
+    first, second = (prepare(Trial("8.6-500", 1, TRACED, 1.0, f)) for f in RunFormat)
     assert first.evidence.concerned.tolist() == second.evidence.concerned.tolist()
     assert first.evidence.concerned_weight == second.evidence.concerned_weight > 0
 

@@ -17,7 +17,7 @@ from evaluation.store import Store
 from evaluation.summary import Table, mean, means
 from evaluation.tiers import FULL, SHORT, trials
 
-from ingest.simulate.output import Format
+from ingest.simulate.output import RunFormat
 
 
 def row(mode: str, sm: str, **changes: Any) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def test_every_case_is_run_once_with_every_seed() -> None:
         assert len(names) == len(set(names))
         assert {t.case for t in found} >= set(cases)
         for key in cases:
-            told_as = Format.NATIVE if CASES[key].level == "L0" else Format.OTLP_JSON
+            told_as = RunFormat.NATIVE if CASES[key].level == "L0" else RunFormat.OTLP_JSON
             seeds = {t.seed for t in found if t.case == key and t.told_as is told_as}
             assert len(seeds) >= (tier.seeds if CASES[key].level == "L0" else 1)
     assert {t.traced for t in trials(FULL) if t.case == "8.6-500"} == {210_669}

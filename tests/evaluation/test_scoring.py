@@ -8,10 +8,8 @@ import pytest
 from evaluation.edges import EdgeMatcher
 from evaluation.modes import Result
 from evaluation.scoring import CategoryTruth, Evidence, figures, is_relevant, score
+from evaluation.truth import FACTS, EdgeTruth
 from evaluation.truths import PathFacts, RequestTruth, Rule
-
-from ingest.simulate.trace import FACTS
-from ingest.simulate.truth_model import EdgeTruth
 
 SPIN = EdgeTruth(
     src="sn-data/sn/LOG_WRITE", dst="sn-data/sn/STORAGE_NODE_RPC_REPLY", touches=1, added_ns_mean=1.0

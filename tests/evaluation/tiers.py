@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evaluation.cases import CASES, FAULTS, NEGATIVES, PUBLISHED, Case, case_of, spin_case
 from evaluation.trials import Trial
 
-from ingest.simulate.output import Format
+from ingest.simulate.output import RunFormat
 
 DELAYS_US = (20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 SWEPT = "8.6-500"
@@ -59,7 +59,7 @@ CI_TRIALS = (
     Trial("8.3", 1, 2_000, 1.0),
     Trial("8.4", 1, 5_000, 1.0),
     Trial("8.6-500", 1, 5_000, 1.0),
-    Trial("8.6-500", 1, 5_000, 1.0, Format.OTLP_JSON),
+    Trial("8.6-500", 1, 5_000, 1.0, RunFormat.OTLP_JSON),
     Trial("A/A", 1, 5_000, 1.0),
 )
 
@@ -82,7 +82,7 @@ def _of_seed(tier: Tier, seed: int) -> Iterator[Trial]:
         if case.level == "L0":
             yield Trial(case.key, seed, tier.size(case), tier.sample)
         if spans and (tier.span_seeds or case.level != "L0"):
-            yield Trial(case.key, seed, tier.size(case), tier.sample, Format.OTLP_JSON)
+            yield Trial(case.key, seed, tier.size(case), tier.sample, RunFormat.OTLP_JSON)
     if seed > tier.sweep_seeds:
         return
     for case in (spin_case(d) for d in DELAYS_US):

@@ -19,13 +19,13 @@ from evaluation.modes import ROBUST, Mode, Subject, modes
 from evaluation.reference_modes import cheat
 from evaluation.runs import SEEDS_A_TRIAL, Period, Simulated, joined, period_of
 from evaluation.scoring import Evidence, gather, score
+from evaluation.truth import Truth
 from evaluation.truths import RULES, RequestTruth, cause_edges, path_facts, request_truth
 
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from ingest.simulate.output import Format
-from ingest.simulate.truth import Truth
+from ingest.simulate.output import RunFormat
 
 PROBLEM_SEED = 500
 """Trial s simulates its reference windows with seeds 1000·s, 1000·s + 1, …, its problem with 1000·s + 500."""
@@ -48,7 +48,7 @@ class Trial:
     traced: int
     """Requests of each run that reach a trace, about."""
     sample: float
-    told_as: Format = Format.NATIVE
+    told_as: RunFormat = RunFormat.NATIVE
     windows: int = 1
     """Reference windows."""
 

@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from evaluation.truth import FACTS, EdgeTruth, Truth
 
-from ingest.simulate.output import Format
-from ingest.simulate.trace import FACTS
-from ingest.simulate.truth import Truth
-from ingest.simulate.truth_model import EdgeTruth
+from ingest.simulate.output import RunFormat
 
 B1 = npt.NDArray[np.bool_]
 F8 = npt.NDArray[np.float64]
@@ -22,7 +20,7 @@ I8 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PathFacts:
-    """What requests on each path do (ingest.simulate.trace.FACTS), by number of the path."""
+    """What requests on each path do (evaluation.truth.FACTS), by number of the path."""
 
     number: dict[str, int]
     counts: dict[str, I8]
@@ -89,9 +87,9 @@ def path_facts(truths: Sequence[Truth]) -> PathFacts:
     return PathFacts({path: i for i, path in enumerate(by_path)}, counts)
 
 
-def request_truth(truths: Sequence[Truth], told_as: Format, facts: PathFacts) -> RequestTruth:
+def request_truth(truths: Sequence[Truth], told_as: RunFormat, facts: PathFacts) -> RequestTruth:
     """The requests of several runs (the windows of one period) in one."""
-    column = "request_id" if told_as is Format.NATIVE else "trace_id"
+    column = "request_id" if told_as is RunFormat.NATIVE else "trace_id"
     table = pa.concat_tables(
         [t.requests.select([column, "op", "start_ns", "affected", "path", "base_path"]) for t in truths]
     ).combine_chunks()
@@ -115,7 +113,7 @@ def request_truth(truths: Sequence[Truth], told_as: Format, facts: PathFacts) ->
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which results are right (ALGORITHMS I.2), in terms of what the simulator did."""
+    """Which results are right, in terms of what the simulator did."""
 
     about: str
     affected: Callable[[RequestTruth], B1]

@@ -23,10 +23,11 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 from evaluation.cases import PAPER_SIZE
+from evaluation.paper_figures import PAPER
 from evaluation.runs import Period, Simulated, forget_runs, period_of
 
 from analyze.methods.variance.markers import Marker
-from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.method import variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Category, Population, Sample
 from analyze.profile.names import edge_name
@@ -34,7 +35,6 @@ from analyze.profile.times import path_times
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
-from ingest.simulate.fit import PAPER
 from schemas.report.variance import (
     MarkerKind,
     VarianceChangeSection,

@@ -59,7 +59,7 @@ SHOP_HISTORY = ("--history", ",".join(f"2022-08-23T{stretch}" for stretch in SHO
 TICKETS_QUIET = ("11:18/114s", "13:30/109s", "14:22/86s", "14:48/112s")
 TICKETS_HISTORY = ("--history", ",".join(f"2023-01-29T{stretch}" for stretch in TICKETS_QUIET))
 STATISTICS = ("--statistics", "all")
-SETTINGS = ("--q", "0.05", "--new-floor", "0.2", "--no-paths")
+SETTINGS = ("--set", "q=0.05", "--set", "new_floor=0.2", "--set", "paths=false")
 ONE_COMPONENT = ("--where", "component = 'recommendationservice'")
 CONTENTION = ("--reference", "2022-08-23T16:30/90s", "--problem", "2022-08-23T16:31:45/135s")
 PAPER = ("--method", "paper")
@@ -76,8 +76,8 @@ CASES = (
     simulated("8.5-btree-growth", "postmark-large", 3),
     simulated("8.6-spin", "sfs97", 1),
     simulated("8.6-spin-history", "sfs97", 1, *OTHER_RUNS),
-    simulated("8.6-spin-zoomed-out", "sfs97", 1, "--level", "L3"),
-    simulated("8.6-spin-by-host", "sfs97", 1, "--hosts", "full"),
+    simulated("8.6-spin-zoomed-out", "sfs97", 1, "--set", "level=L3"),
+    simulated("8.6-spin-by-host", "sfs97", 1, "--set", "host_policy=full"),
     simulated("8.6-paper", "sfs97", 1, *PAPER),
     simulated("8.7-client-pause", "ursa-minor-build", 1),
     simulated("F5-broad", "sfs97", 2),
@@ -132,7 +132,7 @@ CASES = (
     shop("empty-reference", "14:52/60s", "14:46/95s", *SHOP_HISTORY),
     # The other methods.
     alone("variance", "contention", "shop", *CONTENTION),
-    alone("variance", "backoff", "linux-build", "--period", run(3), "--explained", "1"),
+    alone("variance", "backoff", "linux-build", "--period", run(3), "--set", "explained=1"),
     alone("clusters", "spin", "sfs97", "--reference", run(0), "--problem", run(1)),
     alone("distalyze", "return", "boutique", "--reference", BEFORE, "--problem", RETURNED),
     alone("distalyze", "slow", "shop", "--period", "2022-08-23T15:12:59/121s"),

@@ -28,10 +28,10 @@ DROPPED = frozenset(
     {
         *("id", "created_at", "source", "preparation", "settings", "schema_version"),
         *("graphs", "canonical", "histogram", "histograms", "distribution", "bins", "views"),
-        *("schedule", "schedules", "density", "layout", "flows", "lanes", "messages", "edges_ns"),
+        *("schedule", "schedules", "density", "layout", "flows", "lanes", "messages", "edges_ns", "when"),
     }
 )
-"""Drawings, ids and what was asked for."""
+"""Drawings, ids, what was asked for, and times within a period, which have tests of their own."""
 ABSENT = "(absent)"
 
 

@@ -92,3 +92,29 @@ def test_every_golden_has_its_comparison(expected_folder: Path) -> None:
     assert {path.stem for path in (expected_folder / "comparisons").iterdir()} == {
         case.name for case in CASES
     }
+
+
+AGREE = (
+    "8.3-small-io",
+    "8.6-spin",
+    "boutique-delay",
+    "shop-exception",
+    "shop-payment-delay",
+)
+"""Comparisons of which statistics say what requests say; the path of most others leads through a loop."""
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.name.removeprefix("simulated-") in AGREE], ids=lambda case: case.name
+)
+def test_statistics_find_what_requests_find(case: Case, lake: Callable[[str], Path], tmp_path: Path) -> None:
+    """Same outcome, exit code, and findings in their order: at which site, of which kind."""
+    found = []
+    for use in ("never", "all"):
+        more = ("--statistics", use, "--set", "robust.explained=0", "--json", tmp_path / f"{use}.json")
+        code, _ = flowdiff(*case.arguments, *more, "--lake", lake(case.lake), "--no-save")
+        sections = {s["section"]: s for s in json.loads((tmp_path / f"{use}.json").read_bytes())["sections"]}
+        findings = [(f["site"], f["kind"], f["suspect"]) for f in sections["findings"]["findings"]]
+        found.append((code, sections["verdict"]["outcome"], findings))
+    assert found[0][2]
+    assert found[0] == found[1]

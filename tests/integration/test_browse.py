@@ -148,6 +148,10 @@ def test_commands_print_tables_and_json(
         == SHOP_FLOWS
     )
     assert "nodes" in run("categories", "--lake", str(lake), "--top", "2")
+    assert run("categories", "--lake", str(lake), "--top", "2", "--sort", "c2").startswith(
+        "By C², most first"
+    )
+    assert run("categories", "--lake", str(lake)).startswith("By time in sum (requests × mean")
     assert len(json.loads(run("categories", "--lake", str(lake), "--top", "2", "--json"))) == 2
     with open_session(all_of) as session:
         some = session.query("SELECT request_id FROM requests ORDER BY n_nodes DESC LIMIT 1")["request_id"][
@@ -173,7 +177,6 @@ def test_sql_writes_csv_json_and_parquet(lake: Path, tmp_path: Path) -> None:
     assert len(plan.splitlines()) > 3
     assert "\u240a" not in plan
     assert "[query]" in run("sql", "--lake", str(lake), "-c", "DROP VIEW requests", code=2)
-    assert "[config]" in run("sql", "--lake", str(lake), "-c", "SELECT 1", "--format", "parquet", code=2)
 
 
 def stored(lake: Path) -> list[tuple[str, ...]]:
@@ -246,7 +249,7 @@ def test_an_export_in_the_other_form_keeps_requests_times_and_partition(
     [
         (("--category", ""), "The category is empty"),
         (("--category", "zz"), "No category 'zz'"),
-        (("--where", "root = 'no/such'"), "where root = 'no/such'"),
+        (("--where", "root = 'no/such'"), "has root = 'no/such'. There are: "),
     ],
 )
 def test_an_export_of_nothing_leaves_the_file_as_it_was(

@@ -26,11 +26,11 @@ from flowdiff.__main__ import main
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
+    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
 )
 from schemas.report.report import from_json, to_json
-from schemas.report.schedules import BrowseSchedulesSection
 
 SECTIONS = (
     BrowseRangesSection,

@@ -16,7 +16,7 @@ from oracles.lake_script import content as content_of
 
 from schemas.commits import CommitBody
 from schemas.errors import LakeError
-from stitch.lake import checkpoint, lane
+from stitch.lake import chain, lane
 from stitch.lake.bucket import bucket_store
 from stitch.lake.bucket.bucket_settings import bucket_settings
 from stitch.lake.bucket.bucket_store import BucketStore
@@ -34,7 +34,7 @@ def proxy(bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr(bucket_store, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(bucket_store, "PUT_ATTEMPTS", 3)
     monkeypatch.setattr(bucket_store, "READ_RETRIES", 0)
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 1)
+    monkeypatch.setattr(chain, "CHECKPOINT_EVERY", 1)
     with cutting_proxy(bucket_server.host_port) as between:
         yield between
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from oracles.bucket_server import KEYS, BucketServer
 
-from analyze.profile.stored import Tally, sample_profile
+from analyze.profile.stored import ProfileTally, sample_profile
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes, refuse_overlap, resolve
 from analyze.sql.session import open_session
@@ -61,7 +61,8 @@ def test_a_bucket_holds_what_a_folder_does(
     lake: str, folder: Path, bucket_environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine, theirs = (
-        open_manifest(open_store(name)).listing.drop_columns(["seq"]) for name in (lake, str(folder))
+        manifest.listed.whole(manifest.listing).drop_columns(["seq"])
+        for manifest in (open_manifest(open_store(name)) for name in (lake, str(folder)))
     )
     assert mine.sort_by("name").equals(theirs.sort_by("name"))
     assert run("fsck", lake) == 0
@@ -119,7 +120,7 @@ def test_statistics_are_kept_in_the_bucket(
     assert f"0 worked out, {n} there already" in capsys.readouterr().out
     assert open_store(lake).names("stage") == []
     found = resolve(parse_period("all", now_ns=0), default_lake=lake)
-    tally = Tally()
+    tally = ProfileTally()
     sample_profile([found], RefineSettings(), tally=tally)
     assert (tally.read, tally.made) == (n, 0)
 
@@ -140,6 +141,20 @@ def test_a_request_is_drawn_and_periods_name_buckets(
     assert parts[0].root == parts[1].root
     with pytest.raises(PeriodError, match="overlap"):
         refuse_overlap(parts)
+
+
+def test_readers_refuse_a_bucket_that_lost_its_last_commit(
+    shared_data: Path, bucket_environ: dict[str, str], bucket_server: BucketServer
+) -> None:
+    """What it published is numbered past the end of the chain."""
+    first, second, *_ = sorted(map(str, (shared_data / "online-boutique").glob("*.jsonl.gz")))
+    other = bucket_server.new_lake()
+    assert run("import", first, "--lake", other) == 0
+    assert run("import", second, "--lake", other) == 0
+    assert len(resolve(parse_period("all", now_ns=0), default_lake=other).windows) > 1
+    open_store(other).remove("control/commits/lane=0/000000000002.json")
+    with pytest.raises(LakeError, match="belongs to a commit that the chain does not have"):
+        resolve(parse_period("all", now_ns=0), default_lake=other)
 
 
 def test_importing_again_and_more_changes_what_it_should(

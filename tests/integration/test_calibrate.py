@@ -129,12 +129,12 @@ def test_a_damaged_record_is_passed_by(lake: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--reference-windows", "20"), "has no 20 and 1 adjacent windows of ordinary times; 11 of 11"),
+        (("--reference-windows", "20"), "A pair is 20 + 1 adjacent steady windows"),
         (("--period", "2020-01-01"), "holds no window"),
-        (("--period", "2025-11-20T00:54/4m,2025-11-20T00:59:30/3m"), "windows of ordinary times; 6 of 6"),
-        (("--setting", "nonsense=1"), "no such setting"),
-        (("--setting", "alpha=x"), "--setting alpha cannot be 'x'"),
-        (("--setting", "alpha=inf"), "--setting alpha cannot be 'inf'"),
+        (("--period", "2025-11-20T00:54/4m,2025-11-20T00:59:30/3m"), "of its 6 windows 6 are steady"),
+        (("--set", "nonsense=1"), "no such setting"),
+        (("--set", "alpha=x"), "paper.alpha cannot be 'x'"),
+        (("--set", "alpha=inf"), "paper.alpha cannot be 'inf'"),
         (("--method", "nothing"), "There is no method 'nothing'"),
     ],
 )

@@ -129,7 +129,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_periods_by_the_command(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     days = ("--reference", "2026-01-05/1d", "--problem", "2026-01-06/1d")
-    assert flowdiff("clusters", "--lake", str(lake), *days, "--refits", "1", "--starts", "3") == 0
+    assert flowdiff("clusters", "--lake", str(lake), *days, "--set", "refits=1", "--set", "starts=3") == 0
     out = capsys.readouterr().out
     assert "its suspected origin" in out
     folder = Path(out.rsplit("Report: ", 1)[1].strip()).parent
@@ -146,7 +146,7 @@ def test_two_periods_by_the_command(lake: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_one_period_by_the_command(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--period", "2026-01-05/1d", "--clusters", "6", "--refits", "0", "--features", "counts")
+    asked = ("--period", "2026-01-05/1d", "--clusters", "6", "--set", "refits=0", "--features", "counts")
     assert flowdiff("clusters", "--lake", str(lake), *asked, "--no-save", "--json", "-") == 0
     told = from_json(capsys.readouterr().out, [ClustersSection]).section(ClustersSection)
     assert told.clusters_total == 6

@@ -19,8 +19,11 @@ from pathlib import Path
 import pytest
 import yaml
 from fixtures.kafka_bench import KafkaBench, wait_until
+from oracles.incidents import event, incident
 from oracles.live_process import flow_rows
 
+from flowdiff.notify.notifier import Notifier
+from flowdiff.notify.settings import NotifySettings
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
@@ -113,6 +116,37 @@ def test_sdk_to_collector_to_topic_to_lake(
     live, of_file = rows(tmp_path / "live"), rows(tmp_path / "from-file")
     assert len(of_file) == 2 * REQUESTS
     assert live == of_file
+
+
+def test_a_collector_takes_incidents_as_log_events(collector: Path, tmp_path: Path) -> None:
+    port, logs = free_port(), tmp_path / "logs.jsonl"
+    config = tmp_path / "collector.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
+                "exporters": {"file": {"path": str(logs)}},
+                "service": {
+                    "pipelines": {"logs": {"receivers": ["otlp"], "exporters": ["file"]}},
+                    "telemetry": {"metrics": {"level": "none"}},
+                },
+            }
+        )
+    )
+    opened = event("opened", incident())
+    settings = NotifySettings.model_validate({"otlp": {"url": f"http://127.0.0.1:{port}"}})
+    words = [str(collector), "--config", str(config)]
+    with running(words, dict(os.environ), port, tmp_path / "collector.log"):
+        notifier = Notifier(settings, "shop", LocalStore.at(tmp_path), list, print)
+        with notifier.running():
+            notifier([opened])
+            wait_until(lambda: notifier.counts[0].sent == 1)
+    (resource,) = json.loads(logs.read_text())["resourceLogs"]
+    (record,) = resource["scopeLogs"][0]["logRecords"]
+    assert record["body"] == {"stringValue": opened.incident.headline}
+    assert record["eventName"] == "flowdiff.incident.opened"
+    attributes = {each["key"]: each["value"]["stringValue"] for each in record["attributes"]}
+    assert attributes["incident.component"] == "recommendation"
 
 
 def flowdiff(*words: str) -> None:

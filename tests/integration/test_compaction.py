@@ -33,14 +33,13 @@ from schemas.errors import LakeError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import parse_period
 from schemas.windows import Window
-from stitch.lake.encoding import decode
+from stitch.lake.encoding import decode, read_rows
 from stitch.lake.fsck import check
 from stitch.lake.lane import Lane
 from stitch.lake.layout import read_info
 from stitch.lake.manifest import open_manifest
-from stitch.lake.reading import read_rows
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.upkeep import rewriting
+from stitch.lake.upkeep import compaction
 from stitch.lake.upkeep.compaction import Compacted, compact
 from stitch.lake.upkeep.retention import retire
 
@@ -257,7 +256,7 @@ def test_a_lost_row_is_told_before_the_commit() -> None:
     store = made(MemoryDisk())
     told = content(store)
     with (
-        patch.object(rewriting, "merged_flows", lambda tables: tables[0]),
+        patch.object(compaction, "merged_flows", lambda tables: tables[0]),
         pytest.raises(LakeError, match="would change rows"),
     ):
         compacted(store)
@@ -268,8 +267,8 @@ def test_a_lost_row_is_told_before_the_commit() -> None:
 def test_fsck_tells_a_generation_that_lost_rows() -> None:
     store = made(MemoryDisk())
     with (
-        patch.object(rewriting, "merged_flows", lambda tables: tables[0]),
-        patch.object(rewriting, "same_rows", lambda *_, **__: True),
+        patch.object(compaction, "merged_flows", lambda tables: tables[0]),
+        patch.object(compaction, "same_rows", lambda *_, **__: True),
     ):
         compacted(store)
     assert {finding.invariant for finding in check(store)} == {"I1"}

@@ -24,6 +24,11 @@ RETURNED = (*BEFORE, "--problem", "2022-08-23T12:10/5m", *PAPER)
 DELAYED = (*BEFORE, "--problem", "2022-08-23T15:10/5m", *PAPER)
 
 
+def settings(*texts: str) -> tuple[str, ...]:
+    """Options that set each of them."""
+    return tuple(word for text in texts for word in ("--set", text))
+
+
 def run(*arguments: str) -> int:
     """Exit code of the command line."""
     with pytest.raises(SystemExit) as ended:
@@ -81,15 +86,51 @@ def test_a_lake_that_takes_no_report_costs_nothing_else(
     assert "Use --json and --html" in error
 
 
-def test_a_file_that_cannot_be_written_costs_nothing_else(
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(
     lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     asked = ("--no-save", "--json", str(tmp_path / "no" / "o.json"), "--html", str(tmp_path / "o.html"))
+    assert run("compare", "--lake", str(lake / "none"), *RETURNED, *asked) == 2
+    out, error = capsys.readouterr()
+    assert not out
+    assert "o.json' cannot be written" in error
+    assert not (tmp_path / "o.html").exists()
+
+
+def test_a_file_that_fills_the_disk_costs_nothing_else(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    asked = ("--no-save", "--json", "/dev/full", "--html", str(tmp_path / "o.html"))
     assert run("compare", "--lake", str(lake), *RETURNED, *asked) == 2
     out, error = capsys.readouterr()
     assert "structural mutation" in out
-    assert "o.json' cannot be written" in error
+    assert "'/dev/full' cannot be written" in error
     assert (tmp_path / "o.html").exists()
+
+
+def test_the_page_draws_example_requests_and_links_them(lake: Path, tmp_path: Path):
+    mine = shutil.copytree(lake, tmp_path / "lake", ignore=shutil.ignore_patterns("reports"))
+    page = tmp_path / "page.html"
+    asked = ("compare", "--lake", str(mine), "--no-save", "--html", str(page), *DEFAULT)
+    assert run(*asked, "--trace-url", "https://one.example/{trace_id}") == 1
+    text = page.read_text(encoding="utf-8")
+    assert text.count('class="stretched train"') >= 2
+    assert text.count('<a href="https://one.example/') >= 2
+    # A setting of the lake; the option counts before it.
+    info = json.loads((mine / "flowdiff.json").read_text())
+    (mine / "flowdiff.json").write_text(json.dumps({**info, "trace_url": "https://two.example/{trace_id}"}))
+    assert run(*asked) == 1
+    assert '<a href="https://two.example/' in page.read_text(encoding="utf-8")
+    assert run(*asked, "--trace-url", "https://no.example/") == 2
+
+
+def test_swapped_periods_are_remarked(lake: Path, capsys: pytest.CaptureFixture[str]):
+    remark = "The reference is later than the problem period"
+    first, second = ("--reference", "2022-08-23T12:10/5m"), ("--problem", "2022-08-23T16:55/10m")
+    assert run("compare", "--lake", str(lake), "--no-save", *RETURNED) == 1
+    assert remark in capsys.readouterr().out
+    assert run("compare", "--lake", str(lake), "--no-save", *PAPER, *first, *second) in (0, 1)
+    assert remark not in capsys.readouterr().out
 
 
 def test_a_report_is_kept_in_the_lake_that_was_looked_at(
@@ -109,10 +150,10 @@ def test_a_report_is_kept_in_the_lake_that_was_looked_at(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--hosts", "role", "--host-role", "(x=web"), "--host-role cannot be '(x=web': '(x' is no regular"),
-        (("--blocks", "40000"), "Take fewer --blocks"),
-        (("--min-z", "inf"), "--min-z cannot be 'inf': input should be a finite number"),
-        (("--cold-phi", "nan"), "--cold-phi"),
+        (("--set", "host_roles=(x=web"), "refine.host_roles cannot be '(x=web': '(x' is no regular"),
+        (("--set", "blocks=40000"), "Take fewer blocks"),
+        (("--set", "min_z=inf"), "robust.min_z cannot be 'inf': input should be a finite number"),
+        (("--set", "cold-phi=nan"), "robust.cold_phi"),
     ],
 )
 def test_settings_that_cannot_be_are_one_line(
@@ -216,11 +257,11 @@ def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.Cap
         (("--fail-on", "never"), 0),
         (("--min-contribution", "1h"), 0),
         (("--min-contribution", "1%"), 1),
-        (("--level", "L3"), 1),
+        (("--set", "level=L3"), 1),
         (("--fail-on", "structural", "--fail-on", "response-time"), 1),
-        (("--hosts", "role", "--host-role", "recommendationservice-.*=advice"), 1),
-        (("--variant", "released", "--ranking", "tr", "--no-one-to-n", "--distance", "raw"), 1),
-        (("--alpha", "0", "--sm-threshold", "100000"), 0),
+        (("--set", "host_policy=role", "--set", "host_roles=recommendationservice-.*=advice"), 1),
+        (settings("variant=released", "ranking=tr", "one_to_n=false", "distance=raw"), 1),
+        (settings("alpha=0", "sm_threshold=100000"), 0),
     ],
 )
 def test_exit_code_says_what_was_found(lake: Path, options: tuple[str, ...], code: int):
@@ -261,6 +302,9 @@ def test_robust_mode_is_the_default_and_names_the_operation(lake: Path, capsys: 
     [
         (("--fail-on", "any"), 1),
         (("--fail-on", "findings"), 1),
+        (("--fail-on", "worse"), 1),
+        (("--only", "worse"), 1),
+        (("--only", "better"), 2),
         (("--fail-on", "mutations"), 1),
         (("--fail-on", "response-time"), 1),
         (("--fail-on", "errors"), 0),

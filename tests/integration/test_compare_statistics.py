@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import analyze.profile.history
+from analyze.profile.encoding import decode
 from flowdiff.__main__ import main
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
@@ -98,13 +99,13 @@ def test_what_is_large_is_read_from_statistics(
     lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    plain = analyze.profile.history.sample_profile
+    plain = analyze.profile.history.gathered
 
     def counted(samples: Any, *given: Any, **how: Any) -> Any:
         made.append(len(samples))
         return plain(samples, *given, **how)
 
-    monkeypatch.setattr(analyze.profile.history, "sample_profile", counted)
+    monkeypatch.setattr(analyze.profile.history, "gathered", counted)
     options = (*DELAY, "--history", "all")
     report(lake, capsys, *options)
     assert made == []
@@ -134,3 +135,12 @@ def test_what_cannot_be_is_one_line(
     told = capsys.readouterr().err
     assert words in told.replace("\n", " ")
     assert "Traceback" not in told
+
+
+def test_statistics_are_small(lake: Path) -> None:
+    """Two hundred bytes a call site and window, of windows with sixty sites each."""
+    assert run("summarize", "--lake", str(lake)) == 0
+    kept = [path.read_bytes() for path in (lake / "stats").glob("*/*.parquet")]
+    profiles = [profile for data in kept if (profile := decode(data)) is not None]
+    assert len(profiles) == len(kept) > 2
+    assert sum(map(len, kept)) < 200 * sum(len(profile.names.sites) for profile in profiles)

@@ -114,7 +114,7 @@ def test_who_records_nothing_is_named_once(
         ended = command(*view["arguments"], "--no-save")
         assert ended.code in (0, 1, 3), (view["command"], ended.err)
     if suspect == "orders-db":
-        assert titles[0].endswith("; 2 other callers alike")
+        assert titles[0].endswith("; the same at 2 other callers")
 
 
 def test_a_caller_that_is_busy_itself_is_told_as_before(lake: Path, tmp_path: Path) -> None:

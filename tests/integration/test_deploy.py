@@ -5,19 +5,31 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import shlex
 import shutil
+import subprocess
+import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import pyarrow as pa
 import pytest
 import yaml
 from fixtures.deploy_tools import DEPLOY, REPOSITORY, dashboard_check, deploy_check, ensure, promtool, run
+from oracles.lake_script import flows_table, structures_table
+from oracles.stored_lake import write_lake
 
+from flowdiff.__main__ import main
+from flowdiff.samples import asked_samples, find_samples
 from flowdiff.settings.effective import effective
 from flowdiff.settings.keys import duration_of
 from schemas.errors import HaltedError
+from schemas.lake import PARAMS_SCHEMA
+from schemas.sizes import parse_size
+from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 SYSTEMD = DEPLOY / "systemd" / "flowdiff-ingest.service"
 KUBERNETES = ("flowdiff.yaml", "disk.yaml")
@@ -75,7 +87,7 @@ def test_compose_is_whole_and_listens_on_loopback_only() -> None:
     assert done.returncode == 0, done.stderr
     project = json.loads(done.stdout)
     services = project["services"]
-    assert {*services} == {"kafka", "topic", "collector", "flowdiff", "prometheus", "grafana"}
+    assert {*services} == {"kafka", "topic", "collector", "flowdiff", "watch", "prometheus", "grafana"}
     for service in services.values():
         for port in service.get("ports", []):
             assert ipaddress.ip_address(port["host_ip"]).is_loopback
@@ -89,6 +101,11 @@ def test_compose_is_whole_and_listens_on_loopback_only() -> None:
     settings = effective({}, {}, DEPLOY / "flowdiff.toml").config
     assert duration_of(flowdiff["stop_grace_period"]) > settings.stop_budget_ns
     assert settings.kafka.topics[0] in " ".join(services["topic"]["command"])
+    (published,) = services["watch"]["ports"]
+    assert settings.serve.watch_address.endswith(f":{published['target']}")
+    assert services["watch"]["command"] == ["watch", settings.lake]
+    jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    assert {*services} >= {job["dns_sd_configs"][0]["names"][0] for job in jobs}
     assert settings.lake.startswith(
         next(v["target"] for v in flowdiff["volumes"] if v["type"] == "volume") + "/"
     )
@@ -135,6 +152,13 @@ def test_pods_are_stopped_probed_and_confined_as_the_program_wants(name: str, tm
     file.write_text(found["ConfigMap"]["data"]["flowdiff.toml"])
     environ = {each["name"]: each.get("value", "pod-0") for each in container["env"]}
     assert environ.pop("FLOWDIFF_CONFIG") == "/etc/flowdiff/flowdiff.toml"
+    # `flowdiff compare` in the pod copies files of the lake to a folder that can be written.
+    cache = environ.pop("FLOWDIFF_CACHE", None)
+    assert (cache is None) == ("volumeClaimTemplates" in found["StatefulSet"]["spec"])
+    if cache is not None:
+        assert Path(cache).parent in {Path(each["mountPath"]) for each in container["volumeMounts"]}
+        held = next(each for each in pod["volumes"] if each["name"] == "tmp")["emptyDir"]["sizeLimit"]
+        assert (parse_size(environ.pop("FLOWDIFF_CACHE_SIZE")) or 0) < (parse_size(f"{held}B") or 0)
     config = effective({}, {**environ, "FLOWDIFF_KAFKA_SECURITY_PASSWORD": "x"}, file).config
     assert pod["terminationGracePeriodSeconds"] * 10**9 > config.stop_budget_ns
     port = int(config.serve.address.rpartition(":")[2])
@@ -169,10 +193,10 @@ def test_the_service_monitor_finds_the_service_under_the_name_that_alerts_use() 
     assert f'job="{labels[monitor["jobLabel"]]}"' in ALERTS.read_text()
 
 
-def unit_in(root: Path, text: str) -> Path:
+def unit_in(root: Path, text: str, name: str = SYSTEMD.name) -> Path:
     """A root with the unit and the program that it starts."""
     program = root / "opt" / "flowdiff" / "bin" / "flowdiff"
-    unit = root / "etc" / "systemd" / "system" / SYSTEMD.name
+    unit = root / "etc" / "systemd" / "system" / name
     for file in (program, unit):
         file.parent.mkdir(parents=True)
     shutil.copy("/bin/true", program)
@@ -199,6 +223,39 @@ def test_a_unit_with_a_mistake_is_refused(tmp_path: Path) -> None:
     assert "ProtectSystm" in verify(tmp_path, unit)
 
 
+def test_the_watch_is_a_unit_and_a_deployment_beside_ingestion(tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / "flowdiff-watch.service").read_text()
+    unit = unit_in(tmp_path, text, "flowdiff-watch.service")
+    assert verify(tmp_path, unit) == ""
+    assert "ExecStart=/opt/flowdiff/bin/flowdiff watch\n" in text
+    confined = [line for line in SYSTEMD.read_text().splitlines() if line.startswith(("Protect", "Restrict"))]
+    assert [line for line in text.splitlines() if line.startswith(("Protect", "Restrict"))] == [
+        line for line in confined if not line.startswith("RestartPrevent")
+    ]
+    found, beside = documents("watch.yaml"), documents("flowdiff.yaml")
+    for document in found.values():
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+    spec = found["Deployment"]["spec"]["template"]["spec"]
+    ((one,), pod) = (spec["containers"], beside["StatefulSet"]["spec"]["template"]["spec"])
+    (other,) = pod["containers"]
+    for field in ("image", "securityContext", "envFrom", "startupProbe", "livenessProbe", "readinessProbe"):
+        assert one[field] == other[field]
+    file = tmp_path / "flowdiff.toml"
+    file.write_text(beside["ConfigMap"]["data"]["flowdiff.toml"])
+    environ = {each["name"]: each["value"] for each in one["env"]}
+    config = effective({}, {"FLOWDIFF_SERVE_WATCH_ADDRESS": environ["FLOWDIFF_SERVE_WATCH_ADDRESS"]}, file)
+    assert one["args"] == ["watch", config.config.lake]
+    port = int(config.config.serve.watch_address.rpartition(":")[2])
+    assert [each["containerPort"] for each in one["ports"]] == [port]
+    (served,) = found["Service"]["spec"]["ports"]
+    assert served["port"] == port
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert found["Service"]["spec"]["selector"].items() <= labels.items()
+    # Its metrics are scraped as a job of its own; pods of ingestion are not chosen by it.
+    job = found["Service"]["metadata"]["labels"]["app.kubernetes.io/name"]
+    assert f"job_name: {job}" in (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+
+
 def test_systemd_does_not_start_what_waits_for_a_person() -> None:
     told = dict(line.split("=", 1) for line in SYSTEMD.read_text().splitlines() if "=" in line)
     assert told["Restart"] == "on-failure"
@@ -210,6 +267,201 @@ def test_the_unit_waits_longer_than_the_stop_budget() -> None:
     assert stop is not None
     settings = effective({"lake": "x", "kafka.topics": "t"}, {}).config
     assert duration_of(stop[1]) > settings.stop_budget_ns
+
+
+# -- Schedules ----
+
+SCHEDULED = ("compare", "repair", "retain", "summarize")
+
+
+def systemd_words(command: str) -> list[str]:
+    """What the template unit runs, without the program, as systemd splits a variable."""
+    text = (DEPLOY / "systemd" / "schedules" / f"{command}.env").read_text()
+    return [command, *shlex.split(text.strip().removeprefix("ARGUMENTS="))]
+
+
+def cron_lines() -> dict[str, tuple[str, list[str]]]:
+    """Command -> time and words of the crontab."""
+    found = {}
+    for line in (DEPLOY / "cron" / "flowdiff.crontab").read_text().splitlines():
+        if line and not line.startswith("#") and "=" not in line.split()[0]:
+            *time, words = line.split(maxsplit=5)
+            program, *rest = shlex.split(words)
+            assert program == "flowdiff"
+            found[rest[0]] = (" ".join(time), rest)
+    return found
+
+
+def cron_jobs() -> dict[str, dict[str, Any]]:
+    """Command -> CronJob."""
+    items = yaml.safe_load((DEPLOY / "kubernetes" / "schedules.yaml").read_text())["items"]
+    return {job["metadata"]["name"].removeprefix("flowdiff-"): job for job in items}
+
+
+@pytest.fixture(scope="module")
+def recent_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with requests of yesterday, of the same weekday of the two weeks before, and of this hour."""
+    now_ns = time.time_ns()
+    today = now_ns - now_ns % NS_PER_DAY
+    starts = [
+        today - day * NS_PER_DAY + window * 5 * NS_PER_MINUTE
+        for day in (1, 8, 15)
+        for window in range(100, 112)
+    ]
+    starts.append(now_ns - 600 * 10**9)
+    folder = tmp_path_factory.mktemp("scheduled") / "lake"
+    write_lake(folder, flows_table([f"r{n}" for n in range(len(starts))], starts), structures_table())
+    return folder
+
+
+def exit_code_of(words: list[str]) -> int:
+    """Run flowdiff here."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("command", SCHEDULED)
+def test_what_is_scheduled_runs_and_is_the_same_everywhere(
+    command: str, recent_lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = systemd_words(command)
+    pod = cron_jobs()[command]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert cron_lines()[command][1] == words
+    assert container["args"][: len(words)] == words
+    monkeypatch.setenv("FLOWDIFF_LAKE", str(recent_lake))
+    assert exit_code_of(words) in (0, 1, 3)
+    assert exit_code_of(container["args"]) == 0
+    if command == "compare":
+        told = capsys.readouterr().out
+        assert [line.split(":")[1] for line in told.splitlines() if line.startswith(("Ref", "Prob"))] == [
+            " 12 requests"
+        ] * 4
+
+
+def test_history_of_the_morning_comparison_are_the_weeks_that_are_there(recent_lake: Path) -> None:
+    asked = asked_samples(["same-weekday"], ["yesterday"], [])
+    found = find_samples(asked, [], now_ns=time.time_ns(), lake=str(recent_lake))
+    (_, (reference,)), (_, (problem,)) = found.compared
+    assert problem.period.start_ns - reference.period.start_ns == 7 * NS_PER_DAY
+    past = [part.period for _, parts in found.history for part in parts]
+    assert len(past) == 12
+    assert {(problem.period.start_ns - period.start_ns) // NS_PER_DAY for period in past} <= {13, 14}
+
+
+def test_systemd_takes_the_timers_and_cron_and_kubernetes_have_their_times(tmp_path: Path) -> None:
+    folder = DEPLOY / "systemd"
+    template = folder / "flowdiff@.service"
+    for command in SCHEDULED:
+        root = tmp_path / command
+        unit = unit_in(root, template.read_text(), f"flowdiff@{command}.service")
+        timer = unit.parent / f"flowdiff-{command}.timer"
+        shutil.copy(folder / timer.name, timer)
+        assert verify(root, unit) == ""
+        assert verify(root, timer) == ""
+        told = dict(line.split("=", 1) for line in timer.read_text().splitlines() if "=" in line)
+        assert told["Unit"] == unit.name
+        assert run("systemd-analyze", "calendar", told["OnCalendar"]).returncode == 0
+        hour, minute, _ = told["OnCalendar"].split()[1].split(":")
+        times = (f"{int(minute)} {hour if hour == '*' else int(hour)} * * *", "UTC")
+        spec = cron_jobs()[command]["spec"]
+        assert times == (cron_lines()[command][0], told["OnCalendar"].split()[2])
+        assert times == (spec["schedule"], spec["timeZone"].removeprefix("Etc/"))
+    options = ("--offline=yes", f"--root={root}", "--threshold=20", "--no-pager")
+    assert run("systemd-analyze", "security", *options, unit.name).returncode == 0
+
+
+def test_jobs_are_pods_of_the_deployment() -> None:
+    found = documents("flowdiff.yaml")
+    pod = found["StatefulSet"]["spec"]["template"]["spec"]
+    version = kubernetes_validate.latest_version()
+    assert sorted(cron_jobs()) == [*SCHEDULED]
+    for job in cron_jobs().values():
+        kubernetes_validate.validate(job, version, strict=True)
+        mine = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        for field in ("serviceAccountName", "automountServiceAccountToken", "enableServiceLinks"):
+            assert mine[field] == pod[field]
+        assert mine["securityContext"] == pod["securityContext"]
+        ((one,), (other,)) = (mine["containers"], pod["containers"])
+        for field in ("image", "securityContext", "envFrom"):
+            assert one[field] == other[field]
+        assert {each["name"] for each in one["volumeMounts"]} == {each["name"] for each in mine["volumes"]}
+        lake = next(each["value"] for each in one["env"] if each["name"] == "FLOWDIFF_LAKE")
+        assert f'lake = "{lake}"' in found["ConfigMap"]["data"]["flowdiff.toml"]
+
+
+# -- Gates ----
+
+
+def gate_words() -> list[str]:
+    """What the analysis of a rollout runs, two versions filled in."""
+    template = yaml.safe_load((DEPLOY / "argo" / "analysis-template.yaml").read_text())
+    (metric,) = template["spec"]["metrics"]
+    job = metric["provider"]["job"]["spec"]
+    whole = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": job}
+    kubernetes_validate.validate(whole, kubernetes_validate.latest_version(), strict=True)
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [1])
+    words = job["template"]["spec"]["containers"][0]["args"]
+    names = [arg["name"] for arg in template["spec"]["args"]]
+    values = dict(zip(names, ("v1", "v2", "LAKE"), strict=True))
+    return [re.sub(r"\{\{args\.([\w-]+)\}\}", lambda match: values[match[1]], word) for word in words]
+
+
+@pytest.fixture(scope="module")
+def versions_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two versions in this half hour."""
+    folder = tmp_path_factory.mktemp("versions") / "lake"
+    now_ns = time.time_ns()
+    starts = [now_ns - minute * NS_PER_MINUTE for minute in range(12, 0, -1)]
+    ids = [f"r{n:02}" for n in range(len(starts))]
+    flows = flows_table(ids, starts)
+    params = pa.table(
+        {
+            "request_id": ids,
+            "kind": flows["kind"].to_pylist(),
+            "position": [0] * len(ids),
+            "key": ["service.version"] * len(ids),
+            "num": [None] * len(ids),
+            "text": ["v1", "v2"] * 6,
+        }
+    )
+    write_lake(folder, flows, structures_table(), params=params.cast(PARAMS_SCHEMA))
+    return folder
+
+
+def test_the_action_tells_the_verdict_and_warns_where_nothing_can_be_told(
+    versions_lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLOWDIFF_LAKE", str(versions_lake))
+    assert exit_code_of(gate_words()) == 3
+    told = capsys.readouterr().out
+    assert told.startswith("### ")
+    assert "| reference |" in told
+    action = yaml.safe_load((DEPLOY / "github" / "compare.yml").read_text())
+    step = next(s for s in action["jobs"]["compare"]["steps"] if "run" in s)
+    assert {*step["env"]} == {"BEFORE", "AFTER"}
+    summary = tmp_path / "summary"
+    environ = {
+        "BEFORE": "v1",
+        "AFTER": "v2",
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "FLOWDIFF_LAKE": str(versions_lake),
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+    }
+    done = subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "::warning::flowdiff cannot tell whether v2 differs from v1" in done.stdout
+    assert summary.read_text().startswith("### ")
 
 
 # -- Prometheus, Grafana, runbook ----

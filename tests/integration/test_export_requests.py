@@ -12,10 +12,10 @@ import pytest
 from oracles.dot_reader import read_dot, read_label
 from typer.testing import CliRunner
 
-from analyze.export.selection import SelectedFlows
+from analyze.export.flows import SelectedFlows
 from flowdiff.__main__ import build_app
 from schemas.errors import FlowdiffError
-from stitch.lake.reading import read_structures
+from stitch.lake.encoding import read_structures
 
 NOON_S = 1_795_262_400  # 2026-11-21T12:00Z
 REFERENCE, PROBLEM = "2026-11-21T12:00/1h", "2026-11-21T13:00/1h"
@@ -119,9 +119,18 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     lake, file = folder / "lake", folder / "records.ndjson"
     file.write_text("\n".join(traffic()))
     run("import", str(file), "--lake", str(lake), "--window", "1m")
-    options = ("--method", "paper", "--hosts", "full", "--sm-threshold", "20", "--fail-on", "never")
+    options = (
+        "--method",
+        "paper",
+        "--set",
+        "host_policy=full",
+        "--set",
+        "sm_threshold=20",
+        "--fail-on",
+        "never",
+    )
     run("compare", "--lake", str(lake), "--reference", REFERENCE, "--problem", PROBLEM, *options)
-    (report,) = (lake / "reports").iterdir()
+    (report,) = (place for place in (lake / "reports").iterdir() if place.is_dir())
     found = {row["count0"]: row for row in pq.read_table(report / "categories.parquet").to_pylist()}
     precursor, mutation = refined(found[40], "read", "s1"), refined(found[10], "read", "s2")
     unchanged = refined(found[20], "write/all", "s1")

@@ -13,7 +13,7 @@ from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.repair.repairing import repair
-from stitch.lake import checkpoint
+from stitch.lake import chain
 from stitch.lake.fsck import check
 from stitch.lake.layout import LAKE_FILE, lane_folder
 from stitch.lake.store import LocalStore
@@ -31,7 +31,7 @@ def world() -> World:
     sent = sorted([*requests(12, 2, 160), late, bad], key=lambda message: message.at_ns)
     made = World(sent, settings=SETTINGS.model_copy(update={"keep_events_ns": HOUR_NS}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "CHECKPOINT_EVERY", 3)
+        patch.setattr(chain, "CHECKPOINT_EVERY", 3)
         made.start("process")
         for _ in made.turns("process"):
             pass
@@ -134,3 +134,17 @@ def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     return int(ended.value.code or 0)
+
+
+def test_who_reads_a_lost_table_of_a_report_hears_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    write_native(tmp_path / "a.ndjson", 30)
+    run("import", str(tmp_path / "a.ndjson"), "--lake", str(lake))
+    (lake / "reports" / "abc").mkdir(parents=True)
+    (lake / "reports" / "abc" / SUMS).write_bytes(write_sums(REPORT))
+    assert run("sql", "-c", "select count(*) from requests", "--lake", str(lake)) == 0
+    capsys.readouterr()
+    assert run("sql", "-c", "select count(*) from findings", "--lake", str(lake)) == 2
+    assert "reports/abc/findings.parquet' cannot be read" in capsys.readouterr().err

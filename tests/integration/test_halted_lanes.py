@@ -72,7 +72,8 @@ def first_halt(*processes: IngestProcess) -> str:
 @pytest.mark.parametrize("members", [1, 2])
 def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path: Path, members: int) -> None:
     topic, lake = mortal.topic(members), tmp_path / "lake"
-    began = time.time_ns() - 3600 * NS_PER_SECOND
+    # A window's beginning: what comes a minute later falls into no window that the first end has sealed.
+    began = (time.time_ns() // (60 * NS_PER_SECOND) - 60) * 60 * NS_PER_SECOND
     mortal.fill(topic, records(READ // 3, began), batch=3)
     options = (
         *("--bootstrap", ",".join(mortal.broker.bootstrap), "--topics", topic, "--lake", lake),

@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError
 
 from ingest.kafka import kafka_source
 from ingest.kafka.kafka_source import KafkaSource
-from ingest.kafka.stream_ends import FRESH_S
+from ingest.kafka.log_range import FRESH_S
 from ingest.source import CutBackError, GapError, Payloads, Place, StreamError, StreamId, TopicChangedError
 from schemas.errors import InputError
 from schemas.rejects import Reason
@@ -214,7 +214,7 @@ def test_a_range_that_is_not_told_is_asked_for_again(
     with monkeypatch.context() as patched:
         patched.setattr(read.source._consumer, "beginning_offsets", silent)
         read.source._fetching.begin(stream, 120, None)  # at 100 it takes what was on its way
-        said = f"The range of {topic}/0 is not told: KafkaTimeoutError: no answer."
+        said = f"The range of {topic}/0 is not known: KafkaTimeoutError: no answer."
         read.read_until(lambda: read.source.trouble == said)
         # The others go on.
         kafka.fill(topic, numbered(0, 100), 1)
@@ -236,7 +236,7 @@ def test_a_topic_that_is_not_told_of_is_not_another_one(
     assert topic_id is not None
     with monkeypatch.context() as patched:
         patched.setattr(read.source._consumer._cluster, "topic_id", lambda _: None)
-        with pytest.raises(InputError, match=f"do not tell the id of topic '{topic}'") as error:
+        with pytest.raises(InputError, match=f"do not say the id of topic '{topic}'") as error:
             read.source.start(stream, Place(50, topic_id))
         assert not isinstance(error.value, StreamError)
     read.polls.clear()

@@ -19,9 +19,8 @@ from oracles.object_store import ObjectStore
 
 from schemas.commits import CommitBody, CommitRecord, Publish
 from schemas.errors import LakeError
-from stitch.lake import checkpoint, lane
-from stitch.lake.chain import Chained, CommitTakenError, put_record, read_chain
-from stitch.lake.checkpoint import Tail
+from stitch.lake import chain, lane
+from stitch.lake.chain import Chained, CommitTakenError, Tail, put_record, read_chain
 from stitch.lake.fsck import Violation
 from stitch.lake.fsck import check as check_store
 from stitch.lake.lane import Lane
@@ -411,7 +410,7 @@ def lived(store: Store) -> Content:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(chain, "CHECKPOINT_EVERY", 2)
 
 
 @pytest.mark.usefixtures("often")

@@ -484,7 +484,7 @@ def test_a_log_that_does_not_answer_when_a_lane_is_taken_over_is_waited_for() ->
     for turn in world.turns("a"):
         world.log.silent_on_start = turn < 8
         if turn == 5:
-            assert "not told" in run.status().lanes[0].why
+            assert "is not known" in run.status().lanes[0].why
             assert not run.halted
     assert run.stop()
     whole(world)

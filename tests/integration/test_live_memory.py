@@ -1,13 +1,10 @@
 """What `flowdiff ingest` takes of memory at the most, on a real broker, and that its flags are true.
 
-The bound is in docs/live.md: `live.memory`, and a gigabyte.
+The bound is in docs/live.md: `live.memory`, and what is beside it.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,18 +12,15 @@ import pytest
 from bench.trace_stream import messages
 from fixtures.ingest_process import NS_PER_SECOND
 from fixtures.kafka_bench import KafkaBench
+from fixtures.timed_command import timed
 
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
 from stitch.lake.store import LocalStore
 
 pytestmark = pytest.mark.slow
-MB = 2**20
+BESIDE_MB = 768
 TOPICS: dict[tuple[bool, int], str] = {}
-
-
-def most_bytes(budget_mb: int) -> int:
-    return (1024 + budget_mb) * MB
 
 
 def topic_of(kafka: KafkaBench, *, heavy: bool, spans: int) -> str:
@@ -41,21 +35,13 @@ def topic_of(kafka: KafkaBench, *, heavy: bool, spans: int) -> str:
 
 def judge(kafka: KafkaBench, lake: Path, budget_mb: int, *, heavy: bool, spans: int) -> None:
     topic = topic_of(kafka, heavy=heavy, spans=spans)
-    words = (
-        *(sys.executable, "-m", "flowdiff", "ingest", "--until-end", "--serve-address", ""),
+    took = timed(
+        *("ingest", "--until-end", "--serve-address", ""),
         *("--bootstrap", ",".join(kafka.broker.bootstrap), "--topics", topic, "--lake", str(lake)),
         *("--group", f"{topic}-{budget_mb}", "--memory", f"{budget_mb}MB"),
     )
-    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    most = usage.ru_maxrss * 1024
-    print(
-        f"\n{'heavy' if heavy else 'light'}, live.memory {budget_mb} MB: {most / MB:,.0f} MB at the most, ",
-        end="",
-    )
-    print(f"{spans / (usage.ru_utime + usage.ru_stime):,.0f} spans a CPU second")
+    print(f"\n{'heavy' if heavy else 'light'}, live.memory {budget_mb} MB: {took}, ", end="")
+    print(f"{spans / took.cpu_s:,.0f} spans a CPU second")
     store = LocalStore.at(lake)
     assert check(store) == []
     counters = [link.record.counters for link in read_chain(store, 1)]
@@ -63,7 +49,7 @@ def judge(kafka: KafkaBench, lake: Path, budget_mb: int, *, heavy: bool, spans: 
     assert sum(each.quality.get("INCOMPLETE", 0) for each in counters) == 0
     assert sum(each.events_late for each in counters) == 0
     assert sum(each.flows for each in counters) == spans // 25 + 1
-    assert most < most_bytes(budget_mb)
+    assert took.peak_gb * 1024 < budget_mb + BESIDE_MB
 
 
 @pytest.mark.bench
@@ -73,3 +59,7 @@ def test_the_budget_bounds_the_process(
     kafka: KafkaBench, tmp_path: Path, budget_mb: int, *, heavy: bool
 ) -> None:
     judge(kafka, tmp_path / "lake", budget_mb, heavy=heavy, spans=1_000_000)
+
+
+def test_the_least_budget_bounds_the_process(kafka: KafkaBench, tmp_path: Path) -> None:
+    judge(kafka, tmp_path / "lake", 128, heavy=True, spans=250_000)

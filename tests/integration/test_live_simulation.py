@@ -19,8 +19,7 @@ from stitch.drivers.live import due, taking_over
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
-from stitch.lake.segment_files import KeptSegments
-from stitch.lake.staging import Staging
+from stitch.lake.staging import KeptSegments, Staging
 from stitch.lake.store import LocalStore
 
 Ending = Callable[[MemoryDisk], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
@@ -260,10 +261,23 @@ def test_times_without_a_matching_request_are_no_history(lake_of_params: str) ->
     assert sum(category.n_requests for category in together.categories) == 1
     with pytest.raises(PeriodError, match="history holds no request"):
         load_population([("first", second)], RefineSettings(), history=[("a", first)])
-    with pytest.raises(PeriodError, match="holds no request"):
+    with pytest.raises(PeriodError, match="has user = 'u2'"):
         load_population([("first", first)], RefineSettings())
     with pytest.raises(PeriodError, match="has a parameter 'nothing'"):
         load_population([("all", found("nothing = 1"))], RefineSettings())
+
+
+@pytest.mark.parametrize("where", ["component = '{}x'", "root = '{}x'", "user = 'u3'"])
+def test_a_name_that_is_not_there_brings_near_ones(lake_of_params: str, where: str) -> None:
+    minute = "2022-08-23T00:00/1m"
+    whole = load_population(
+        [("all", resolve(period(minute), default_lake=lake_of_params))], RefineSettings()
+    ).population
+    root = whole.categories[0].graph.root
+    name = {"component": root.split("/")[0], "root": root, "user": "u"}[where.split()[0]]
+    asked = resolve(period(minute, where.format(name)), default_lake=lake_of_params)
+    with pytest.raises(PeriodError, match=f"There are: {re.escape(name)}"):
+        load_population([("all", asked)], RefineSettings())
 
 
 def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from oracles.method_folders import COUNTING, install
 
-from flowdiff.__main__ import COMMANDS, Listed, main
+from flowdiff.__main__ import COMMANDS, ListedCommand, main
 from flowdiff.cli.method_command import method_command
 
 ABOUT = "Count requests."
@@ -43,7 +43,7 @@ def count_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("flowdiff.commands.count_requests")
     vars(module)["command"] = method_command("count", f"{ABOUT}\n\nOf one period or of two.")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(COMMANDS, "count", Listed("count_requests", ABOUT))
+    monkeypatch.setitem(COMMANDS, "count", ListedCommand("count_requests", ABOUT))
 
 
 def counted(capsys: pytest.CaptureFixture[str], lake: Path, *arguments: str) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def test_the_report_is_kept_and_printed(lake: Path, tmp_path: Path, capsys: pyte
         (("--period", "all", "--problem", "all"), "not both"),
         (("--problem", "all"), "--reference is missing. For one period give --period"),
         (("--reference-where", "host = 'a'"), "--problem-where is missing"),
-        (("--level", "L9"), "--level"),
+        (("--set", "level=L9"), "refine.level"),
     ],
 )
 def test_what_is_wrong_is_named(given: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]):

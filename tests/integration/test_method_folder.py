@@ -34,7 +34,7 @@ from analyze.report.section_view import SectionView
 from schemas.config import Config
 from schemas.report.parts import Frozen
 from schemas.report.report import Verdict
-from schemas.report.section import Section
+from schemas.report.parts import Section
 
 
 class SlowestSettings(Config):
@@ -125,7 +125,7 @@ def run(*arguments: str) -> int:
 
 @pytest.mark.usefixtures("slowest_roots")
 def test_one_folder_is_a_method(lake: Path, capsys: pytest.CaptureFixture[str]):
-    asked = ("compare", "--lake", str(lake), *PERIODS, "--method", "slowest-roots", "--top", "4")
+    asked = ("compare", "--lake", str(lake), *PERIODS, "--method", "slowest-roots", "--set", "top=4")
     assert run(*asked) == 1  # something was found, and the gate asks for anything
     out = capsys.readouterr().out
     folder = Path(out.rsplit("Report: ", 1)[1].strip()).parent
@@ -151,7 +151,7 @@ def test_one_folder_is_a_method(lake: Path, capsys: pytest.CaptureFixture[str]):
 @pytest.mark.usefixtures("slowest_roots")
 def test_two_methods_share_a_report(lake: Path, capsys: pytest.CaptureFixture[str]):
     methods = ("--method", "paper", "--method=slowest-roots")
-    options = ("--alpha", "0.01", "--slowest-roots-alpha", "0.25", "--fail-on", "never")
+    options = ("--set", "paper.alpha=0.01", "--set", "slowest-roots.alpha=0.25", "--fail-on", "never")
     assert run("compare", "--lake", str(lake), *PERIODS, *methods, *options, "--no-save", "--json", "-") == 0
     found = json.loads(capsys.readouterr().out)
     assert [method["name"] for method in found["methods"]] == ["paper", "slowest-roots"]
@@ -238,22 +238,55 @@ def test_what_is_missing_is_named(given: tuple[str, ...], words: str, capsys: py
 
 
 @pytest.mark.usefixtures("slowest_roots")
-def test_help_has_the_options_of_the_method_asked_for(capsys: pytest.CaptureFixture[str]):
-    assert run("compare", "--method", "slowest-roots", "--help-all") == 0
-    theirs = capsys.readouterr().out
-    assert "--top" in theirs
-    assert "--sm-threshold" not in theirs
+def test_help_lists_the_settings_of_every_method(capsys: pytest.CaptureFixture[str]):
     assert run("compare", "--help") == 0
-    assert "--min-z" not in capsys.readouterr().out
+    assert "min_z" not in capsys.readouterr().out
     assert run("compare", "--help-all") == 0
-    assert "--min-z" in capsys.readouterr().out
-    assert run("compare", "--method", "paper", "--help-all") == 0
-    assert "--sm-threshold" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    for line in (
+        "slowest-roots.top = 10",
+        "robust.min_z = 3.0",
+        'refine.level = "L0"',
+        "robust.causes.flooded = 3.0",
+    ):
+        assert f"{line}\n" in listed
 
 
-def test_options_of_another_method_are_refused(capsys: pytest.CaptureFixture[str]):
-    assert run("compare", *PERIODS, "--top", "4") == 2
-    assert "No such option" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("top=4", "there is no such setting"),
+        ("robust.tme_floor=1", "Did you mean robust.time_floor?"),
+        ("q", "write NAME=VALUE"),
+        ("min_requests=5", "Write robust.min_requests or paper.min_requests"),
+    ],
+)
+def test_a_setting_that_is_not_there_is_refused(given: str, words: str, capsys: pytest.CaptureFixture[str]):
+    methods = ("--method", "robust", "--method", "paper")
+    assert run("compare", *PERIODS, *methods, "--set", given) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("slowest_roots")
+def test_settings_stand_in_a_configuration_and_what_is_typed_wins(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "flowdiff.toml"
+    monkeypatch.setenv("FLOWDIFF_CONFIG", str(file))
+    file.write_text("lake = 'x'\n[slowest-roots]\ntop = 3\nalpha = 0.25\n", encoding="utf-8")
+    asked = ("compare", "--lake", str(lake), *PERIODS, "--method", "slowest-roots", "--fail-on", "never")
+    assert run(*asked, "--set", "top=2", "--no-save", "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [method["settings"] for method in found["methods"]] == [{"top": 2, "alpha": 0.25}]
+    for text, words in (
+        ("tip = 3", "no setting 'slowest-roots.tip'. Did you mean"),
+        ("top = 0", "cannot be '0'"),
+    ):
+        file.write_text(f"[slowest-roots]\n{text}\n", encoding="utf-8")
+        assert run(*asked) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert str(file) in error
 
 
 def test_an_unknown_method_is_named(capsys: pytest.CaptureFixture[str]):

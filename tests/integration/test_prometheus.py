@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,39 @@ import yaml
 from fixtures.deploy_tools import DEPLOY, REPOSITORY, Prometheus, ensure, prometheus
 from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, records
 from fixtures.kafka_bench import KafkaBench
+from oracles.incidents import incident
+from oracles.lake_script import flows_table, structures_table
+from oracles.stored_lake import write_lake
+from prometheus_client import CollectorRegistry
+
+from analyze.scope import Lakes
+from flowdiff.live.watch_metrics import (
+    ServiceCounters,
+    WatchCollector,
+    WatchStatus,
+    serve_watch,
+    watch_registry,
+)
+from flowdiff.notify.senders import Counts
+from flowdiff.settings.ingest_config import ServeSettings
+from schemas.periods import parse_period
 
 ALERTS = (DEPLOY / "prometheus" / "alerts.yml").read_text()
 PANELS = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())["panels"]
 QUERIES = sorted({target["expr"] for panel in PANELS for target in panel.get("targets", [])})
 MAY_BE_EMPTY = ("> 0", "flowdiff_quality_flows_total")
 """Queries that show what happens seldom."""
+
+
+def watched(lake: Path) -> CollectorRegistry:
+    """What a watch serves that decided two windows and found something."""
+    starts = [n * 6 * NS_PER_SECOND for n in range(100)]
+    write_lake(lake, flows_table([f"r{n}" for n in range(100)], starts), structures_table())
+    service = ServiceCounters()
+    service.add(Lakes(str(lake)).find(parse_period("all", now_ns=0)))
+    service.through_ns = time.time_ns()
+    counts = Counts("webhook", sent=3, failed=1)
+    return watch_registry(WatchCollector(lambda: [incident()], lambda: [counts], service), "1")
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +77,15 @@ def scraped(kafka: KafkaBench, tmp_path_factory: pytest.TempPathFactory) -> Iter
         config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
         config["global"] = {"scrape_interval": "500ms", "evaluation_interval": "500ms"}
         config["rule_files"] = [str(DEPLOY / "prometheus" / "alerts.yml")]
-        (job,) = config["scrape_configs"]
-        del job["dns_sd_configs"]
-        job["static_configs"] = [{"targets": [address]}]
-        with prometheus(home / "prometheus", yaml.safe_dump(config)) as server:
+        with ExitStack() as held:
+            registry = watched(home / "watched")
+            other = held.enter_context(
+                serve_watch(ServeSettings(watch_address="127.0.0.1:0"), registry, WatchStatus())
+            )
+            for job, target in zip(config["scrape_configs"], (address, other), strict=True):
+                del job["dns_sd_configs"]
+                job["static_configs"] = [{"targets": [target]}]
+            server = held.enter_context(prometheus(home / "prometheus", yaml.safe_dump(config)))
             server.wait_for("sum(flowdiff_published_flows_total) >= 100")
             server.wait_for("count_over_time(flowdiff_published_flows_total[1m]) >= 4")
             yield server
@@ -79,7 +112,8 @@ def test_every_alert_is_evaluated_and_none_fires(scraped: Prometheus) -> None:
         time.sleep(0.2)
         (group,) = scraped.get("/api/v1/rules", type="alert")["groups"]
     assert {rule["name"]: rule["health"] for rule in group["rules"]} == dict.fromkeys(names, "ok")
-    assert [rule["name"] for rule in group["rules"] if rule["state"] == "firing"] == []
+    firing = [rule["name"] for rule in group["rules"] if rule["state"] == "firing"]
+    assert firing == ["FlowdiffIncident"]
 
 
 def named(text: str) -> set[str]:

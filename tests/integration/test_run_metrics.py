@@ -25,11 +25,9 @@ from rich.console import Console
 
 from flowdiff.__main__ import main
 from flowdiff.live.ingest_run import Watches
-from flowdiff.live.run_metrics import RunMetrics, StatusCollector
-from flowdiff.live.scrape import Scrape, metrics_url, scrape
+from flowdiff.live.run_metrics import RunMetrics, StatusCollector, TimedStore
 from flowdiff.live.status_server import StatusServer
-from flowdiff.live.timed_store import TimedStore
-from flowdiff.live.top_view import view
+from flowdiff.live.top_view import Scrape, metrics_url, scrape, view
 from ingest.source import StreamId
 from schemas.commits import CommitRecord
 from schemas.errors import ConfigError, InputError

@@ -64,6 +64,7 @@ def test_a_query_ends_at_its_time(lake: Path, text: str) -> None:
         with pytest.raises(QueryError, match=r"more than 0\.5 s"):
             session.query(text)
         assert first.poll() == -signal.SIGKILL
+        session._seconds = 60.0  # what follows is quick, but this machine may be busy
         assert session.query("select count(*) as n from requests")["n"].to_pylist() == [30]
 
 

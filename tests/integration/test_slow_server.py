@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from flowdiff.live import scrape as scraping
-from flowdiff.live.scrape import scrape
+from flowdiff.live import top_view as scraping
+from flowdiff.live.top_view import scrape
 from schemas.errors import InputError
 
 

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from analyze.export.events import own_id
-from analyze.export.flows import Exported, export_native, export_otlp
-from analyze.export.selection import AskedFlows
+from analyze.export.flows import AskedFlows, Exported, export_native, export_otlp
 from analyze.load import read_flows
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.browse import find_flow

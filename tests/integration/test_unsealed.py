@@ -26,7 +26,7 @@ from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.taking_over import taken_over, verify_open
-from stitch.lake.checkpoint import read_tail
+from stitch.lake.chain import read_tail
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake
 from stitch.lake.manifest import open_manifest

@@ -171,14 +171,14 @@ def test_a_sweep_before_the_commit_is_caught() -> None:
 
 
 def test_a_checkpoint_forgets_what_was_retired(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stitch.lake.checkpoint.CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr("stitch.lake.chain.CHECKPOINT_EVERY", 2)
     store = made(MemoryDisk())
     retained(store)
     more = tuple(Import(f"more-{n}", {f"m{n}": 20 + n}) for n in range(3))
     run(store, Acknowledged(), more)
-    from stitch.lake.checkpoint import read_tail
+    from stitch.lake.chain import Listing, read_tail
 
-    starts = read_tail(store, 0).published["window_ns"].drop_null().to_pylist()
+    starts = Listing([read_tail(store, 0).published]).table["window_ns"].drop_null().to_pylist()
     assert starts
     assert min(starts) >= 2 * WINDOW_NS
     assert check(store) == []

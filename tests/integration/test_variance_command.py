@@ -37,7 +37,7 @@ def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sections(capsys: pytest.CaptureFixture[str], lake: Path, *arguments: str) -> dict[str, Any]:
     """Sections of the report by tag."""
-    asked = ("variance", "--lake", str(lake), "--explained", "0", *arguments, "--no-save", "--json", "-")
+    asked = ("variance", "--lake", str(lake), "--set", "explained=0", *arguments, "--no-save", "--json", "-")
     assert run(*asked) == 0
     return {section["section"]: section for section in json.loads(capsys.readouterr().out)["sections"]}
 
@@ -57,14 +57,14 @@ def test_the_delay_is_the_first_source_and_can_be_marked(
 
 
 def test_of_two_periods_it_is_what_became_more_variable(lake: Path, capsys: pytest.CaptureFixture[str]):
-    found = sections(capsys, lake, "--reference", QUIET, "--problem", DELAYED, "--details", "0")
+    found = sections(capsys, lake, "--reference", QUIET, "--problem", DELAYED, "--set", "details=0")
     more = [row for row in found["variance-change"]["sites"] if row["ratio"] > 1]
     assert more[0]["label"] == DELAY
     assert [curve["sample"] for curve in found["variance"]["curves"]] == ["reference", "problem"]
 
 
 def test_the_report_is_kept_with_its_tables(lake: Path, capsys: pytest.CaptureFixture[str]):
-    assert run("variance", "--lake", str(lake), "--period", DELAYED, "--details", "2") == 0
+    assert run("variance", "--lake", str(lake), "--period", DELAYED, "--set", "details=2") == 0
     page = Path(capsys.readouterr().out.rsplit("Report: ", 1)[1].strip())
     names = ("sites", "categories", "parts")
     tables = {name: pq.read_table(page.parent / f"variance_{name}.parquet") for name in names}
@@ -77,7 +77,7 @@ def test_the_report_is_kept_with_its_tables(lake: Path, capsys: pytest.CaptureFi
 
 def test_what_one_period_does_not_need_is_not_imported(lake: Path):
     """A second's worth: scipy.stats is for two samples and for explanations, scikit-learn for mixtures."""
-    asked = ["variance", "--lake", str(lake), "--period", DELAYED, "--details", "0", "--no-save"]
+    asked = ["variance", "--lake", str(lake), "--period", DELAYED, "--set", "details=0", "--no-save"]
     script = (
         f"import sys\nfrom flowdiff.__main__ import main\ntry: main({asked!r})\nexcept SystemExit: pass\n"
         "print([name for name in ('scipy.stats', 'sklearn') if name in sys.modules])"
@@ -108,7 +108,7 @@ def test_a_period_without_a_whole_request_is_told(
     [
         (("--markers", "/none.toml"), "cannot be read"),
         (("--category", "zz"), "no category"),
-        (("--sort", "x"), "--sort"),
+        (("--sort", "x"), "variance.sort"),
     ],
 )
 def test_what_is_wrong_is_one_line(

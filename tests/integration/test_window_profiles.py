@@ -10,7 +10,7 @@ import pytest
 from oracles.traffic import START_NS, write_native
 
 from analyze.profile.profile import Profile
-from analyze.profile.stored import Tally, sample_profile
+from analyze.profile.stored import ProfileTally, sample_profile
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, Lakes
 from flowdiff.__main__ import main
@@ -67,8 +67,8 @@ def found(lake: Path, text: str = "all", where: str | None = None) -> tuple[Lake
     return Lakes(str(lake)).ranges(parse_ranges([text], now_ns=0, where=where))
 
 
-def profiled(lake: Path, text: str = "all", where: str | None = None) -> tuple[Profile, Tally]:
-    tally = Tally()
+def profiled(lake: Path, text: str = "all", where: str | None = None) -> tuple[Profile, ProfileTally]:
+    tally = ProfileTally()
     return sample_profile([found(lake, text, where)], SETTINGS, tally=tally), tally
 
 
@@ -97,7 +97,7 @@ def test_a_profile_is_made_once(lake: Path) -> None:
 
 def test_other_settings_have_profiles_of_their_own(lake: Path) -> None:
     profiled(lake)
-    tally = Tally()
+    tally = ProfileTally()
     settings = SETTINGS.model_copy(update={"host_policy": "full"})
     sample_profile([found(lake)], settings, tally=tally)
     assert (tally.read, tally.made) == (0, WINDOWS)

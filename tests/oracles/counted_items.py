@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR, ExportTraceServiceRequest
 from ptars import HandlerPool
 
-from ingest.codecs.values.nested import overflow_sign
+from ingest.codecs.values.protobuf import overflow_sign
 from ingest.codecs.zipkin.zipkin_proto import ListOfSpans, SpanBodies
 
 _LARGE: Final = 2**20

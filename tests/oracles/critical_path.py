@@ -1,4 +1,4 @@
-"""The critical path of every request by a plain walk (B.9), slow and obvious."""
+"""The critical path of every request by a plain walk, slow and obvious."""
 
 from __future__ import annotations
 

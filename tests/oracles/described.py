@@ -9,8 +9,7 @@ from itertools import chain
 from operator import ge
 
 from stitch.graph.folding import node_words
-from stitch.graph.key import name_bytes, structure_key
-from stitch.graph.template import Template
+from stitch.graph.template import Template, name_bytes, structure_key
 from stitch.graph.text import Reading, read_graph, split_words
 
 
@@ -74,7 +73,7 @@ def template_key(template: Template) -> str:
 
 
 def tokens(structure: Structure, level: int = 1) -> tuple[str, ...]:
-    """Words of the canonical text at level 0, 1 or 2, for the edit distance (C.5).
+    """Words of the canonical text at level 0, 1 or 2, for the edit distance.
 
     Brackets and counts are words of their own: `(`, `)*4`, `{`, `|`, `}`, `&{`, `*8`, `^3`.
     """

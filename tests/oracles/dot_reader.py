@@ -1,4 +1,4 @@
-"""A reader of DOT as strict as the original Spectroscope, by the rules of ALGORITHMS B.1b and nothing else.
+"""A reader of DOT as strict as the original Spectroscope, and nothing else.
 
 It goes line by line with regular expressions and sees bytes, as a Perl script does: `\\w` is ASCII. What the
 original would take wrongly without a word (a graph at byte 0, a number twice) is an error here.
@@ -109,7 +109,7 @@ _TOKEN = re.compile(r"ZZ|Z[0-9a-f]{2}|ZL|ZS|ZE|[^Z]")
 
 
 def read_label(text: str) -> Name:
-    """The names that were written as a label, by the table of `analyze/export/dot.py`."""
+    """The names that were written as a label, by the table of `analyze/export/flows.py`."""
     host, component, point = text.split("__", 2)
     assert "__" not in point
     tokens = _tokens(point)

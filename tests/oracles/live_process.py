@@ -15,9 +15,8 @@ from oracles.unwatched import Unwatched
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
-from stitch.drivers.live.beginning import LiveIdentity
 from stitch.drivers.live.decoders import Decoders
-from stitch.drivers.live.live_run import LiveRun
+from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.drivers.live.watch import Watch

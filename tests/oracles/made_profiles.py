@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
-from analyze.stats.log_bins import BIN_LOG, bin_of
+from analyze.stats.histograms import BIN_LOG, bin_of
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ingest.source import Change, CutBackError, GapError, Payloads, Place, StreamId, TopicChangedError
+from ingest.source import CutBackError, GapError, Payloads, Place, StreamChange, StreamId, TopicChangedError
 from schemas.errors import InputError
 
 
@@ -138,13 +138,13 @@ class Member:
     def trouble(self) -> str | None:
         return "The log does not answer." if self.log.unreachable else None
 
-    def change(self) -> Change:
+    def change(self) -> StreamChange:
         if self.evicted:
             lost, self.held, self._at, self.evicted = tuple(sorted(self.held)), set(), {}, False
             self.log.members.append(self)
             self.log.rebalance()
-            return Change(lost=lost)
-        told = Change(gained=tuple(sorted(self.gained)), asked=tuple(sorted(self.asked)))
+            return StreamChange(lost=lost)
+        told = StreamChange(gained=tuple(sorted(self.gained)), asked=tuple(sorted(self.asked)))
         self.gained, self.asked = set(), set()
         return told
 
@@ -178,7 +178,7 @@ class Member:
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
         if self.log.silent_on_start:
-            raise InputError(f"The range of {stream.name} is not told.")
+            raise InputError(f"The range of {stream.name} is not known.")
         first, topic_id = self.log.first[stream], self.log.topic_ids[stream.topic]
         if place is None:
             place = Place(first)

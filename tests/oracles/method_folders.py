@@ -31,7 +31,7 @@ from analyze.report.blocks import Text
 from analyze.report.section_view import SectionView
 from schemas.config import Config
 from schemas.report.report import Verdict
-from schemas.report.section import Section
+from schemas.report.parts import Section
 
 
 class CountSettings(Config):

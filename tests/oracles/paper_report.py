@@ -15,12 +15,16 @@ from analyze.methods.port import Chosen
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
-from schemas.report.categories import CategoriesSection, CategoryRow
-from schemas.report.mutations import Mutation, MutationsSection
-from schemas.report.report import Change, Report, SampleSummary
-from schemas.report.roots import RootsSection
-from schemas.report.section import Section
-from schemas.report.sums import SumsSection
+from schemas.report.mutations import (
+    CategoriesSection,
+    CategoryRow,
+    Mutation,
+    MutationsSection,
+    RootsSection,
+    SumsSection,
+)
+from schemas.report.parts import Section
+from schemas.report.report import PeriodChange, Report, SampleSummary
 
 MINUTE = 60 * 10**9
 SAMPLES = (Sample("reference", "before", 0, MINUTE), Sample("problem", "after", MINUTE, 2 * MINUTE))
@@ -80,7 +84,7 @@ class PaperReport:
         return self.report.sample("problem")
 
     @property
-    def change(self) -> Change:
+    def change(self) -> PeriodChange:
         assert self.report.headline.change is not None
         return self.report.headline.change
 

@@ -101,7 +101,7 @@ class PlainFlow:
         return graph
 
     def category(self) -> int:
-        """Colour refinement in both directions until the number of colours stops growing (A.3.3).
+        """Colour refinement in both directions until the number of colours stops growing.
 
         A Python hash of the multiset of final colours: equal for isomorphic flows, in one process.
         """

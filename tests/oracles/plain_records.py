@@ -1,4 +1,4 @@
-"""The slow, obvious way from activity records to flows (ARCHITECTURE 4.1, ALGORITHMS A.1)."""
+"""The slow, obvious way from activity records to flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slow, obvious way from the spans of one trace to its flow (A.6 S1, S2, S4)."""
+"""The slow, obvious way from the spans of one trace to its flow."""
 
 from __future__ import annotations
 

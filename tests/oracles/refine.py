@@ -1,4 +1,4 @@
-"""Sibling order by consensus (A.6 S5), worked out request by request, slow and obvious.
+"""Sibling order by consensus, worked out request by request, slow and obvious.
 
 A request is one parent span with its children as (operation, start, end); see `relations`.
 """

@@ -1,4 +1,4 @@
-"""The released Spectroscope by the rules of ALGORITHMS B.1b: slow, one request and one edge at a time.
+"""The released Spectroscope, rule by rule: slow, one request and one edge at a time.
 
 It starts from a population, as the analyzer does, and takes nothing else of it than names, times and samples.
 """

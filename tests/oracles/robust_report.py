@@ -16,7 +16,7 @@ from analyze.report.finding_tables import finding_tables
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
 from analyze.report.weighing import weigh
-from analyze.stats.histogram import log_histogram
+from analyze.stats.histograms import log_histogram
 from schemas.report.accounts import (
     Account,
     AccountRow,
@@ -45,12 +45,10 @@ from schemas.report.findings import (
     Interval,
     Member,
     Site,
-    Unexplained,
 )
-from schemas.report.parts import Histogram, NodeName
-from schemas.report.report import Change, Headline, MethodRun, Report, SampleSummary, Verdict, with_id
+from schemas.report.parts import Histogram, NodeName, StepAccount, StepRow
+from schemas.report.report import Headline, MethodRun, PeriodChange, Report, SampleSummary, Verdict, with_id
 from schemas.report.report_tables import METHOD_COLUMN
-from schemas.report.step_account import StepAccount, StepRow
 
 HOUR_NS = 3_600_000_000_000
 START_NS = 1_794_992_400_000_000_000
@@ -524,11 +522,6 @@ def findings_section() -> FindingsSection:
     return FindingsSection(
         findings=(slow_recommendations(), failing_products(), second_store()),
         findings_total=3,
-        rest=Unexplained(
-            evidence=7,
-            contribution_us=1_450.0,
-            text="They follow from other requests reaching these places.",
-        ),
     )
 
 
@@ -788,10 +781,8 @@ def robust_outcome() -> Outcome:
                 "Left out of every test as INCOMPLETE: 12 flows of the reference, 31 of the problem period.",
             ),
             headline=Headline(
-                sentence=wording.headline_sentence(
-                    mean.before, mean.after, (reference.failed_share, problem.failed_share)
-                ),
-                change=Change(
+                sentence=f"{wording.mean_sentence(mean.before, mean.after)}.",
+                change=PeriodChange(
                     mean0_us=mean.before,
                     mean1_us=mean.after,
                     delta_us=mean.after - mean.before,
@@ -820,7 +811,7 @@ def robust_outcome() -> Outcome:
         report,
         {
             name: table.add_column(0, METHOD_COLUMN, pa.repeat("robust", table.num_rows))
-            for name, table in finding_tables(found, (), account_section().accounts).items()
+            for name, table in finding_tables(found, account_section().accounts).items()
         },
         views_by_tag((VERDICT, BREAKDOWN, FINDINGS)),
         weigh(found, verdict_section(), account_section().accounts, N0),

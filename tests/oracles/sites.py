@@ -1,4 +1,4 @@
-"""What sites did, request by request and in plain Python (ALGORITHMS L.1-L.4): slow and obvious.
+"""What sites did, request by request and in plain Python: slow and obvious.
 
 Everything is text: a site is (caller, operation, kind), a path the sites from the root down, a shape the
 sorted children. `expected_rows` adds requests up to what a profile's tables should hold, `profile_rows`

@@ -148,3 +148,27 @@ def test_a_value_reads_by_its_unit(column: Column, text: str) -> None:
     words = cell(column, Row("a", 29, 3_174, None, 1_500.0, 0.031))
     parts = [words] if isinstance(words, str | Styled) else [*words]
     assert "".join(part.text if isinstance(part, Styled) else part for part in parts) == text
+
+
+def test_what_all_names_begin_with_stands_in_the_heading_once() -> None:
+    rows = [Row(f"shop/hipstershop.Cart/{name}", 1, 2, 1.0, 2.0, 0.5) for name in ("Add", "Empty")]
+    page = " ".join(Reader(str(blocks_html((Table("calls", COLUMNS, rows),), ""))).text)
+    assert "Call site shop/hipstershop.Cart/…" in page
+    assert "…Add" in page
+    out = StringIO()
+    print_blocks((Table("calls", COLUMNS[:1], rows),), Console(file=out, width=80, color_system=None))
+    assert out.getvalue().splitlines()[0].strip() == "Call site shop/hipstershop.Cart/…"
+    assert out.getvalue().count("hipstershop") == 1
+    # Parquet has the names whole.
+    assert arrow_table(COLUMNS, rows)["name"].to_pylist() == [row.name for row in rows]
+
+
+@pytest.mark.parametrize("width", range(12, 40))
+def test_a_number_and_its_unit_stay_on_one_line(width: int) -> None:
+    told = "from 4.07\u00a0s to 12.3\u00a0ms and 9\u202f138\u00a0requests"
+    out = StringIO()
+    console = Console(file=out, width=width, color_system=None)
+    print_blocks((Text(told), Items([told]), Facts([Fact("a", told)])), console)
+    for whole in ("4.07\u00a0s", "12.3\u00a0ms"):
+        assert out.getvalue().count(whole) == 3
+    assert max(map(len, out.getvalue().splitlines())) <= width

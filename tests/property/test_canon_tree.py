@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stitch.columnar.hashing import mix
 from stitch.graph.order.tree import levels_of, order_trees
-from stitch.spans.span_ids import SpanIndex
+from stitch.spans.span_columns import SpanIndex
 
 
 @st.composite

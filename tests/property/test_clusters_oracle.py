@@ -12,12 +12,17 @@ from sklearn.metrics import adjusted_rand_score, completeness_score, homogeneity
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree, calling_tree
 from analyze.methods.clusters.features import FeatureSet, feature_rows
-from analyze.methods.clusters.kmeans import partition
+from analyze.methods.clusters.kmeans import (
+    adjusted_rand,
+    best_jaccard,
+    contingency,
+    partition,
+    purity,
+    simplified_silhouette,
+)
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.tree_overlay import Gates, NodeKind, overlaid, shown_nodes
-from analyze.methods.clusters.validity import simplified_silhouette
 from analyze.population import Population
-from analyze.stats.agreement import adjusted_rand, best_jaccard, contingency, purity
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

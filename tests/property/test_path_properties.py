@@ -1,4 +1,4 @@
-"""Whole paths (ALGORITHMS K): exact margins and account, swapping turns signs, weights are requests."""
+"""Whole paths: exact margins and account, swapping turns signs, weights are requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `released` variant against a slow reading of ALGORITHMS B.1b: graphs with forks and repeated names."""
+"""The `released` variant against a slow reading of its rules: graphs with forks and repeated names."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, with_binary_ids, with_t
 from stitch.drivers.repair.kept_events import related
 from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
 from stitch.kernel import Stitched, stitch
-from stitch.lake.merging import flow_names
+from stitch.lake.windowing import flow_names
 
 CONFIG = StitchConfig()
 LANE = 3

@@ -6,13 +6,13 @@ import random
 
 import numpy as np
 import pytest
+from evaluation.truth import run, signature
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingest.simulate.faults import FAULTS, TRACING_ONLY, plan_causes
-from ingest.simulate.output import run
 from ingest.simulate.run import RunPlan
-from ingest.simulate.trace import STRAND_BREAK, RawStructure, decode, signature
+from ingest.simulate.trace import STRAND_BREAK, RawStructure, decode
 
 START_NS = 1_767_571_200_000_000_000
 SIMULATED = [f for f in FAULTS.values() if f.parts and f.parts[0][0] not in TRACING_ONLY]

@@ -17,10 +17,14 @@ from oracles.variances import plain_requests, plain_shares, plain_variance, stre
 
 from analyze.methods.variance.covariance import correlated_pairs, covariance_shares, squares_over_orders
 from analyze.methods.variance.markers import LabelRules, Marker
-from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.method import variance_result
 from analyze.methods.variance.settings import VarianceSettings
-from analyze.methods.variance.variance_decomposition import SampleVariance, sample_variance, unmarked_edges
+from analyze.methods.variance.variance_decomposition import (
+    NOWHERE,
+    SampleVariance,
+    sample_variance,
+    unmarked_edges,
+)
 from analyze.population import Population
 from analyze.profile.names import site_name
 from analyze.profile.times import path_times

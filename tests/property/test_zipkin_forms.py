@@ -16,8 +16,8 @@ from ingest.codecs.spans.span_batch import FAULTS
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.codecs.values.attributes import AttributeTable
-from ingest.codecs.values.numbers_in_text import with_numbers
 from ingest.codecs.zipkin.zipkin_proto import ListOfSpans
+from ingest.codecs.zipkin.zipkin_spans import with_numbers
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 

@@ -1,4 +1,4 @@
-"""A history is for noise and for what is usual, never for the value before (ALGORITHMS L.10.1)."""
+"""A history is for noise and for what is usual, never for the value before."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from oracles.refined import Call
 from oracles.refined import population as refined
 
 from analyze.compare import compare
-from analyze.methods.browse.method import METHOD
-from analyze.methods.browse.run import browse_result
+from analyze.methods.browse.method import METHOD, analyse
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Chosen, Result
@@ -23,8 +22,13 @@ from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
 from analyze.stats.density import log_density, modes
 from schemas.events import EventKind
-from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection, BrowseTimelineSection
-from schemas.report.schedules import BrowseSchedulesSection, TrainSchedule
+from schemas.report.browse import (
+    BrowsePlacesSection,
+    BrowseRangesSection,
+    BrowseSchedulesSection,
+    BrowseTimelineSection,
+    TrainSchedule,
+)
 
 SECOND_NS = 10**9
 S = TypeVar("S")
@@ -54,7 +58,7 @@ def one_period(*categories: Category) -> Population:
 
 
 def browsed(found: Population, **settings: object) -> Result:
-    return browse_result(found, BrowseSettings.model_validate(settings), ReportLimits())
+    return analyse(found, None, BrowseSettings.model_validate(settings), ReportLimits())
 
 
 def section(result: Result, model: type[S]) -> S:

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from stitch.lake.bucket.failures import failure_of
+from stitch.lake.bucket.bucket_store import failure_of
 
 PUT = "Generic S3 error: Error performing PUT http://127.0.0.1:1/lakes/p/a in 3.8ms - "
 ANSWER = (

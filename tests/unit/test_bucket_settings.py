@@ -33,6 +33,12 @@ def test_other_names_are_folders(name: str) -> None:
     assert not is_bucket(name)
 
 
+@pytest.mark.parametrize("name", ["gs://bucket/lake", "az://a", "https://store/b", "S3://bucket/lake"])
+def test_other_stores_are_no_folders(name: str) -> None:
+    with pytest.raises(ConfigError, match="names no lake"):
+        is_bucket(name)
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stitch.columnar.connected import connected_components
-from stitch.columnar.runs import group_stably
+from stitch.columnar.runs import connected_components, group_stably
 
 
 @pytest.mark.parametrize("n_groups", [1, 7, 1 << 16, (1 << 16) + 1, 200_000])

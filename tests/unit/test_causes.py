@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from analyze.methods.robust.causes.relations import RELATIONS
 from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.causes.symptoms import Symptom, bundles, covering, leading
-from analyze.methods.robust.changes import TIME_KINDS, Change
+from analyze.methods.robust.changes import TIME_KINDS, Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
 from analyze.methods.robust.measures import MEASURES
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
@@ -94,7 +95,11 @@ PATH, NEW_PATH, MORE_CALLS = ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.MO
 MOVED = {"shape": PAYS, "before": 0.1, "after": 0.9}
 """A path that goes to the bank now, and did not."""
 
+ONE = Instance("host", "pod-1", 5, (1,), siblings=0.01)
+SLOW_POD = {"instance": ONE, "before": 5.0, "after": 10.0}
+
 FIRST = {
+    "one-instance": [symptom(SLOWER, STORE, **SLOW_POD), symptom(TAIL, STORE, score=0.3)],
     "same-requests": [symptom(ERRORS, STORE), symptom(PATH, SHOP, score=0.3)],
     "failing-below": [
         symptom(ERRORS, SHOP, range(20), 0.3),
@@ -136,6 +141,31 @@ def test_every_row_has_a_case() -> None:
 def test_a_name_that_is_left_out_is_one_rule() -> None:
     rows = [row.name for row in (*MEASURES, *CONFOUNDERS, *RELATIONS, *RANKING)]
     assert len(set(rows)) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("of", "follows"),
+    [
+        (symptom(TAIL, STORE, score=0.3), True),
+        (symptom(SLOWER, ASK, score=0.3), False),  # another component's
+        (symptom(FASTER, STORE, score=0.3, after=-0.2), False),
+        (symptom(ERRORS, STORE, score=0.3), False),
+        (symptom(SLOWER, STORE, **(SLOW_POD | {"instance": ONE._replace(value="pod-2", hosts=(2,))})), False),
+        (symptom(SLOWER, STORE, score=0.05, **(SLOW_POD | {"instance": ONE._replace(value="x")})), True),
+    ],
+)
+def test_what_a_component_shows_is_one_instances(of: Symptom, follows: bool) -> None:
+    cause = causes(symptom(SLOWER, STORE, **SLOW_POD), of, without=("same-component", "times-and-paths"))
+    assert [edge.relation for edge in cause[0].edges] == (["one-instance"] if follows else [])
+
+
+@pytest.mark.parametrize(("siblings", "follows"), [(0.34, True), (0.36, False)])
+def test_not_where_its_siblings_show_half_of_it(siblings: float, follows: bool) -> None:
+    """A factor of two is 0.69."""
+    mine = SLOW_POD | {"instance": ONE._replace(siblings=siblings)}
+    whole = symptom(SLOWER, STORE, score=0.3)
+    found = causes(symptom(SLOWER, STORE, **mine), whole, without=("same-component",))
+    assert len(found) == (1 if follows else 2)
 
 
 STAY = ["shop/order", "store/read"]
@@ -298,6 +328,18 @@ def test_errors_lead_what_changed_at_an_operation() -> None:
     assert lead.kind is ERRORS
 
 
+@pytest.mark.parametrize(("bank_ns", "component"), [(80.0, "shop"), (0.0, "store")])
+def test_who_waits_longer_for_everybody_is_named_and_not_one_callee(bank_ns: float, component: str) -> None:
+    """Every call that the shop makes takes longer: nobody whom it calls explains the others."""
+    operations = (*OPERATIONS, OperationName("shop", "pay", "bank"))
+    sites = (*names().sites, SiteName(SHOP, len(OPERATIONS), SiteKind.CALL))
+    made = replace(names(), operations=operations, sites=sites)
+    waits = [change(SLOWER, ASK, contribution_ns=100.0)]
+    waits += [change(SLOWER, len(OPERATIONS), contribution_ns=bank_ns)] if bank_ns else []
+    found = covering(bundles(waits, made), made, CausesSettings().caller_weight)
+    assert set(found.values()) == {component}
+
+
 @pytest.mark.parametrize(("own_ns", "component"), [(0.0, "store"), (8.0, "store"), (12.0, "shop")])
 def test_a_wait_speaks_for_who_is_waited_for_until_the_waiting_one_has_more(
     own_ns: float, component: str
@@ -306,4 +348,4 @@ def test_a_wait_speaks_for_who_is_waited_for_until_the_waiting_one_has_more(
     changes = [change(SLOWER, ASK, contribution_ns=100.0), change(SLOWER, SHOP, contribution_ns=own_ns)]
     made = names()
     found = covering(bundles(changes, made), made, CausesSettings().caller_weight)
-    assert found[ASK, True, False] == component
+    assert found[ASK, True, False, None] == component

@@ -12,8 +12,8 @@ from oracles.striped_reads import reads
 from oracles.two_changes import two_changes
 
 from analyze.methods.clusters.cluster_shares import share_tests
+from analyze.methods.clusters.method import analyse
 from analyze.methods.clusters.pipeline import ClustersRun, clusters_run
-from analyze.methods.clusters.run import clusters_result
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.tree_overlay import NONE, NodeKind, nearest_of_root, shade
 from analyze.methods.port import Result
@@ -25,7 +25,7 @@ QUICK = ClustersSettings(refits=1, starts=3)
 
 
 def result(found: Population, settings: ClustersSettings = QUICK) -> Result:
-    return clusters_result(found, settings, ReportLimits())
+    return analyse(found, None, settings, ReportLimits())
 
 
 def section(found: Population, settings: ClustersSettings = QUICK) -> ClustersSection:

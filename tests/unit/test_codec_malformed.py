@@ -11,7 +11,7 @@ from oracles.fuzz_rounds import Rounds
 from oracles.hostile_payloads import MESSAGES
 
 from ingest.codecs.privacy import privacy_of
-from ingest.codecs.values import nested
+from ingest.codecs.values import protobuf
 from schemas.config import ParamRules
 from schemas.rejects import Reason
 
@@ -25,13 +25,13 @@ BY_PTARS = [format_ for format_ in MESSAGES if format_ != "zipkin-proto"]
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages each call of ptars was given."""
     sizes: list[int] = []
-    batch_of = nested._batch_of
+    batch_of = protobuf._batch_of
 
     def counted(handler: object, messages: list[bytes]) -> object:
         sizes.append(len(messages))
         return batch_of(handler, messages)
 
-    monkeypatch.setattr(nested, "_batch_of", counted)
+    monkeypatch.setattr(protobuf, "_batch_of", counted)
     return sizes
 
 

@@ -13,8 +13,7 @@ import pytest
 import typer
 
 from flowdiff.__main__ import COMMANDS, main
-from flowdiff.cli.outcome import exit_code
-from flowdiff.cli.streams import told_afterwards
+from flowdiff.cli.outcome import exit_code, told_afterwards
 from schemas.errors import ConfigError, LakeError
 
 HEAVY = ("duckdb", "numpy", "pyarrow", "scipy", "jinja2")

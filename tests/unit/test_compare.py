@@ -19,10 +19,15 @@ from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
 from analyze.report.statistics_header import statistics_load_ratio
 from schemas.errors import PeriodError
-from schemas.report.categories import CategoriesSection, Role
-from schemas.report.mutations import Direction, MutationKind, MutationsSection
+from schemas.report.mutations import (
+    CategoriesSection,
+    Direction,
+    MutationKind,
+    MutationsSection,
+    Role,
+    RootsSection,
+)
 from schemas.report.report import content_id, from_json, to_json
-from schemas.report.roots import RootsSection
 
 CALM, LOST, GAINED = ("read", "hit", "done"), ("read", "disk", "done"), ("read", "disk", "retry", "done")
 
@@ -240,7 +245,7 @@ def test_nothing_changed():
     assert found.report.verdict.outcome == "no-mutation"
     assert found.mutations == ()
     assert found.change.delta_us == 0
-    assert "did not change" in found.report.headline.sentence
+    assert "in both periods" in found.report.headline.sentence
 
 
 @pytest.mark.parametrize("categories", [[], [constant_chain(CALM, 40, 0, 1000, 0)]])

@@ -14,7 +14,6 @@ from analyze.methods.robust.confounders.lost_records import loss_of
 from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.verdict.places import places_of
 from analyze.population import Sample
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile
@@ -149,7 +148,7 @@ def test_places_are_equivalent_as_often_as_they_should_be() -> None:
     for scale in passed:
         for seed in range(15):
             found = run(requests(120, 3 * seed, scale=1.0), requests(120, 3 * seed + 1, scale=scale))
-            places = places_of(found.tested.view)
+            places = found.tested.seen.places
             site = int(np.argmax(places.time_share * (np.abs(places.same.change) > 0)))
             passed[scale] += bool(places.same.equivalent(float(np.log(1.25)))[site])
     assert passed[1.0] >= 13

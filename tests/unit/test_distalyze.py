@@ -14,8 +14,8 @@ from oracles.refined import population as refined
 from analyze.methods.distalyze.dependency_network import trivial
 from analyze.methods.distalyze.divergence import tail_of, tail_weights
 from analyze.methods.distalyze.features import FeatureType
+from analyze.methods.distalyze.method import analyse
 from analyze.methods.distalyze.pipeline import DistalyzeRun, distalyze_run
-from analyze.methods.distalyze.run import distalyze_result
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
@@ -234,7 +234,7 @@ def test_what_cannot_be_held_against_each_other() -> None:
     ):
         with pytest.raises(ConfigError):
             distalyze_run(whole, refused)
-    few = distalyze_result(hbase(0, 60), SETTINGS, ReportLimits())
+    few = analyse(hbase(0, 60), None, SETTINGS, ReportLimits())
     assert few.verdict.outcome == "too-few"
     assert [weighed.sure for weighed in few.weighed] == [False]
 
@@ -249,7 +249,7 @@ def test_trivial_variables() -> None:
 
 
 def test_the_section_says_what_was_found() -> None:
-    result = distalyze_result(hbase(2, 3_000), SETTINGS, ReportLimits())
+    result = analyse(hbase(2, 3_000), None, SETTINGS, ReportLimits())
     (section,) = result.sections
     assert isinstance(section, DistalyzeSection)
     assert result.verdict.outcome == "divergence"
@@ -269,8 +269,8 @@ def test_the_section_says_what_was_found() -> None:
 
 
 def test_the_same_again() -> None:
-    one = distalyze_result(hbase(4, 1_500), SETTINGS, ReportLimits())
-    other = distalyze_result(hbase(4, 1_500), SETTINGS, ReportLimits())
+    one = analyse(hbase(4, 1_500), None, SETTINGS, ReportLimits())
+    other = analyse(hbase(4, 1_500), None, SETTINGS, ReportLimits())
     assert one.sections == other.sections
     assert all(one.tables[name].equals(other.tables[name]) for name in one.tables)
 

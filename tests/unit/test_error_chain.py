@@ -87,7 +87,7 @@ def test_who_makes_several_calls_fails_where_any_of_them_does() -> None:
     fine = [order(at, ()) for at in range(N)]
     found = findings(fine, [order(at, failing_calls(at, 4)) for at in range(N)])
     assert [finding.site.component for finding in found] == ["store"]
-    assert found[0].title.replace("\xa0", " ").endswith("; 2 other operations alike")
+    assert found[0].title.replace("\xa0", " ").endswith("; the same at 2 other operations")
     assert any("shop/order fails" in text for text in found[0].chain)
 
 

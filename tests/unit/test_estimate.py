@@ -1,4 +1,4 @@
-"""Estimates: what counts must be as rare as it is said to be, and what is there must be found (L.5)."""
+"""Estimates: what counts must be as rare as it is said to be, and what is there must be found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import norm, t
 
 from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_bounds, share_change
 from analyze.stats.noise import LogMedians, enough_errors
-from analyze.stats.weights import in_requests
+from analyze.stats.rank import in_requests
 from schemas.arrays import B1, F8
 
 N_SITES, BLOCKS = 4_000, 9

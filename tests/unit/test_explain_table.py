@@ -1,4 +1,4 @@
-"""From a population to a table: sampling, parameters, what is left out, findings (ALGORITHMS D.2, D.3)."""
+"""From a population to a table: sampling, parameters, what is left out, findings."""
 
 from __future__ import annotations
 
@@ -132,12 +132,14 @@ def test_mixed_values_are_words_and_numbers_in_text_are_numbers() -> None:
     of, params, _ = world(20)
     params.add(0, 0, "as text", [str(i % 7) if i % 2 else float(i % 7) for i in range(40)])
     params.add(0, 0, "mixed", [float(i % 3) if i % 2 else "none" for i in range(40)])
+    params.add(0, 0, "service.version", ["1.10" if i % 4 else "1.1" for i in range(40)])
     params.add(0, 0, "both", [(float(i % 5), "12") for i in range(40)])
     params.add(0, 0, "odd", ["nan", "inf", "1e999", "0x10"] * 10)
     params.add(0, 0, "infinite", [float("inf"), float("nan"), 1.0, 2.0] * 10)
     columns = {c.key: c for c in features(of, period(of, 1), period(of, 0)).columns}
     assert columns["as text"].numeric
     assert columns["mixed"].levels == ("none", "0", "1", "2")
+    assert columns["service.version"].levels == ("1.1", "1.10")
     assert columns["odd"].levels == ("0x10", "1e999", "inf", "nan")
     assert np.isnan(columns["infinite"].values).sum() == 20
     assert "both" not in columns  # the text says 12, always

@@ -1,4 +1,4 @@
-"""Explanations of tables: silent on noise, right on signals, unmoved by hostile values (D.4, D.5)."""
+"""Explanations of tables: silent on noise, right on signals, unmoved by hostile values."""
 
 from __future__ import annotations
 

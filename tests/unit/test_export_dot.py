@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.dot_reader import Name, read_dot, read_label, read_period
 
-from analyze.export.dot import dot_graphs, host_word, point_word, word
+from analyze.export.flows import dot_graphs, host_word, point_word, word
 
 SIDES = {"": 0, ">": 1, "<": 2}
 ODD = [

@@ -1,4 +1,4 @@
-"""One call of many that fails: a share of calls dilutes it, a share of requests does not (L.10.3)."""
+"""One call of many that fails: a share of calls dilutes it, a share of requests does not."""
 
 from __future__ import annotations
 

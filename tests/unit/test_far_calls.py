@@ -8,8 +8,7 @@ from oracles.far_calls import SiteCalls, far_of, together
 
 from analyze.methods.robust.far_calls import FarCalls, Touched, far_calls
 from analyze.methods.robust.settings import RobustSettings
-from analyze.stats.histograms import Histograms
-from analyze.stats.log_bins import bin_of
+from analyze.stats.histograms import Histograms, bin_of
 
 BLOCKS = 8
 

@@ -91,6 +91,18 @@ def test_what_is_no_matter_of_time_has_no_floor(structural: Outcome):
     assert code(weighing(structural, Weighed("errors", 5.0)), floor="1h") == GateCode.PASSED
 
 
+def test_what_got_better_passes_where_only_the_worse_counts(structural: Outcome):
+    faster = Weighed("response-time", -5.0, better=True)
+    open_ = Weighed("response-time", -5.0, sure=False, better=True)
+    assert code(weighing(structural, faster)) == GateCode.CHANGED
+    assert code(weighing(structural, faster, open_), ("worse",)) == GateCode.PASSED
+    assert code(weighing(structural, faster), ("worse", "response-time")) == GateCode.PASSED
+    assert code(weighing(structural, faster, Weighed("errors", None)), ("any", "worse")) == GateCode.CHANGED
+    slower = Weighed("response-time", 5.0)
+    assert code(weighing(structural, slower), ("worse", "errors")) == GateCode.PASSED
+    assert code(weighing(structural, slower), ("worse",)) == GateCode.CHANGED
+
+
 @pytest.mark.parametrize("words", [("sometimes",), ("structural", "conc"), ("never", "errors")])
 def test_words_that_mean_nothing_are_refused(words: tuple[str, ...]):
     with pytest.raises(ConfigError, match="--fail-on"):

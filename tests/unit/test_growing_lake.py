@@ -10,6 +10,7 @@ import pytest
 from chaos.reading import GrowingLake
 from oracles.live_process import World, requests
 
+from stitch.lake.chain import Listing
 from stitch.lake.manifest import Manifest, open_manifest
 
 
@@ -28,9 +29,9 @@ def whole() -> Manifest:
 
 def shown(whole: Manifest, *names: str) -> Manifest:
     """The lake with some files of flows only."""
+    all_names = whole.listed.whole(whole.listing)["name"]
     return replace(
-        whole,
-        listing=whole.listing.filter(pc.is_in(whole.listing["name"], value_set=pa.array(names, pa.string()))),
+        whole, listing=whole.listing.filter(pc.is_in(all_names, value_set=pa.array(names, pa.string())))
     )
 
 
@@ -71,10 +72,11 @@ def with_copy(whole: Manifest, of: str) -> str:
 
 
 def listing_with(whole: Manifest, of: str, name: str) -> Manifest:
-    row = whole.listing.filter(pc.equal(whole.listing["name"], of))
+    all_files = whole.listed.whole(whole.listing)
+    row = all_files.filter(pc.equal(all_files["name"], of))
     place = row.schema.get_field_index("name")
-    row = row.set_column(place, row.schema.field(place), pa.array([name]))
-    return replace(whole, listing=pa.concat_tables([whole.listing, row]))
+    listed = Listing([all_files, row.set_column(place, row.schema.field(place), pa.array([name]))])
+    return replace(whole, listing=listed.table, listed=listed)
 
 
 def test_a_file_that_is_replaced_by_one_with_the_same_requests_is_fine(whole: Manifest) -> None:

@@ -8,8 +8,8 @@ import pytest
 from oracles.lake_script import open_lane
 
 from schemas.rejects import Reason, Reject, rejects_table
-from stitch.drivers import dead_letters
-from stitch.drivers.dead_letters import DeadLetters
+from stitch.drivers import refusals
+from stitch.drivers.refusals import DeadLetters
 from stitch.lake.encoding import decode
 from stitch.lake.store import LocalStore
 
@@ -41,7 +41,7 @@ def test_all_are_counted_and_the_first_of_each_file_are_kept(tmp_path: Path) -> 
 def test_they_are_written_before_they_are_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(dead_letters, limit, value)
+    monkeypatch.setattr(refusals, limit, value)
     with open_lane(LocalStore.at(tmp_path)).stage() as staging:
         kept = DeadLetters(staging, max_per_file=1_000)
         for first in range(0, 60, 6):

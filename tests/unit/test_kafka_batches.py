@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from ingest.kafka.record_layout import LayoutError, messages_of
-from ingest.kafka.unpacking import GZIP, LZ4, SNAPPY, ZSTD, UnpackError, unpack
+from ingest.kafka.record_layout import GZIP, LZ4, SNAPPY, ZSTD, LayoutError, UnpackError, messages_of, unpack
 
 CODECS = {GZIP: gzip_encode, SNAPPY: snappy_encode, LZ4: lz4_encode, ZSTD: zstd_encode}
 

@@ -11,7 +11,7 @@ import pytest
 from oracles.memory_disk import MemoryDisk
 
 from schemas.errors import LakeError
-from stitch.lake.disk import Disk, LocalDisk, exclusive_lock
+from stitch.lake.disk import MAPPED_FROM, Disk, LocalDisk, exclusive_lock
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -27,6 +27,19 @@ def test_a_file_is_read_as_it_was_written(disk: Disk) -> None:
     assert disk.names("a") == ["empty", "x"]
     assert disk.names("missing") == []
     assert (disk.size("a") is None, disk.size("a/x"), disk.size("a/y")) == (False, 7, None)
+
+
+def test_a_large_file_is_read_as_it_was_written(disk: Disk) -> None:
+    for size in (MAPPED_FROM - 1, MAPPED_FROM, 2**21 + 1):
+        disk.create(f"{size}", data := os.urandom(size))
+        assert disk.read(f"{size}").to_pybytes() == data
+
+
+def test_what_the_disk_does_not_give_is_an_error_and_no_end_of_the_process(tmp_path: Path) -> None:
+    """Linux reads no byte of this at its beginning: EIO, as of a sector that is gone."""
+    (tmp_path / "bad").symlink_to("/proc/self/mem")
+    with pytest.raises(OSError, match=r"Input/output error: '.*/bad'"):
+        LocalDisk(tmp_path).read("bad")
 
 
 def test_nothing_is_overwritten(disk: Disk) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -22,10 +23,9 @@ from oracles.object_store import ObjectStore
 from schemas.commits import CommitBody, Counters, PartitionRange, Standing
 from schemas.errors import LakeError
 from schemas.windows import Window
-from stitch.lake import checkpoint
+from stitch.lake import chain
 from stitch.lake import lane as lane_module
-from stitch.lake.chain import Chained, CommitTakenError, read_chain, read_record
-from stitch.lake.checkpoint import read_tail
+from stitch.lake.chain import Chained, CommitTakenError, read_chain, read_record, read_tail
 from stitch.lake.fsck import check
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake, read_info
@@ -217,9 +217,9 @@ def test_a_lake_file_that_disagrees_with_the_commits_is_refused(store: LocalStor
     path.write_text(json.dumps({**json.loads(path.read_text()), "window_length_ns": 60 * 10**9}))
     info = read_info(store)
     assert info is not None
-    with pytest.raises(LakeError, match=r"flowdiff\.json tells a window length of 60 s, .* lane 0 300 s"):
+    with pytest.raises(LakeError, match=r"flowdiff\.json gives a window length of 60 s, .* lane 0 300 s"):
         Lane(store, info, owner="test", created_by="test")
-    with pytest.raises(LakeError, match=r"flowdiff\.json tells a window length of 60 s, .* lane 0 300 s"):
+    with pytest.raises(LakeError, match=r"flowdiff\.json gives a window length of 60 s, .* lane 0 300 s"):
         open_manifest(store)
     assert "layout" in {finding.invariant for finding in check(store)}
 
@@ -249,7 +249,7 @@ STEPS = tuple(Import(f"step-{n}", {f"r{n}": n}) for n in range(7))
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(chain, "CHECKPOINT_EVERY", 2)
 
 
 @pytest.mark.usefixtures("often")
@@ -270,6 +270,26 @@ def test_a_checkpoint_spares_readers_the_past(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("often")
+def test_names_and_hashes_are_read_of_the_files_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year has 300,000 files: who compares a day asks for the rest of a few of them."""
+    monkeypatch.setattr(chain, "_ROW_GROUP", 4)
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS)
+    expected = chain.files_table(link.record for link in read_chain(store, 0))
+    listed = open_manifest(store).listed
+    assert [type(part) for part in listed.parts] == [pa.Buffer, pa.Table]
+    assert "name" not in listed.table.schema.names
+    assert listed.whole(listed.table).equals(expected)
+    rng = random.Random(3)
+    for _ in range(20):
+        rows = rng.sample(range(expected.num_rows), rng.randrange(expected.num_rows))
+        some = pa.array(sorted(rows), pa.int64())
+        assert listed.whole(listed.table.take(some)).equals(expected.take(some))
+
+
+@pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("part", ["files", "inputs"])
 def test_a_damaged_checkpoint_is_made_do_without(tmp_path: Path, part: str) -> None:
     store = LocalStore.at(tmp_path)
@@ -287,21 +307,19 @@ def test_a_damaged_checkpoint_is_made_do_without(tmp_path: Path, part: str) -> N
 def test_few_checkpoints_are_kept(tmp_path: Path) -> None:
     store = LocalStore.at(tmp_path)
     run(store, Acknowledged(), tuple(Import(f"s{n}", {f"r{n}": n}) for n in range(15)))
-    assert len(store.names("control/checkpoints/lane=0")) == 2 * checkpoint.KEPT
+    assert len(store.names("control/checkpoints/lane=0")) == 2 * chain.KEPT
     assert check(store) == []
 
 
 @pytest.mark.usefixtures("often")
-def test_what_a_writer_remembers_of_its_files_is_in_one_piece(tmp_path: Path) -> None:
-    """A live process commits for months: a chunk a checkpoint would take more room than the rows in it."""
+def test_what_a_writer_remembers_of_its_files_is_what_it_wrote(tmp_path: Path) -> None:
     store = LocalStore.at(tmp_path)
     run(store, Acknowledged(), STEPS[:1])
     lane = open_lane(store)
     for step in STEPS[1:]:
         make(lane, step)
     remembered = lane._tail.published
-    assert {column.num_chunks for column in remembered.columns} == {1}
-    assert remembered.equals(read_tail(store, 0).published)
+    assert remembered == read_tail(store, 0).published
 
 
 def test_a_checkpoint_is_read_without_what_else_a_live_process_never_loads(tmp_path: Path) -> None:
@@ -312,9 +330,9 @@ def test_a_checkpoint_is_read_without_what_else_a_live_process_never_loads(tmp_p
 import sys
 from pathlib import Path
 from oracles.lake_script import make, open_lane, Import
-from stitch.lake import checkpoint
+from stitch.lake import chain
 from stitch.lake.store import LocalStore
-checkpoint.CHECKPOINT_EVERY = 1
+chain.CHECKPOINT_EVERY = 1
 lane = open_lane(LocalStore.at(Path(sys.argv[1])))
 for number in range(3):
     make(lane, Import(f"later-{number}", {f"later-{number}": number}))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from oracles.lake_script import HISTORY, make, open_lane
 from oracles.memory_disk import MemoryDisk
 
 from stitch.lake import store as store_module
+from stitch.lake.layout import LakeInfo, ensure_lake
 from stitch.lake.store import LocalStore, Move, UncertainError
 
 
@@ -113,3 +116,19 @@ def test_names_behind_a_name() -> None:
     assert store.names("f", after="a") == ["b", "c"]
     assert store.read_end("f/a", 2).to_pybytes() == b"23"
     assert store.read_end("f/a", 9).to_pybytes() == b"123"
+
+
+def test_processes_that_make_a_lake_at_once_all_have_it(tmp_path: Path) -> None:
+    """Each has a draft of its own, and who comes second takes the lake that is there."""
+    with ThreadPoolExecutor(8) as pool:
+        for round_ in range(40):
+            start = Barrier(8)
+
+            def begin(lake: Path = tmp_path / str(round_), start: Barrier = start) -> LakeInfo:
+                lake.mkdir(exist_ok=True)
+                store = LocalStore.at(lake)
+                start.wait()
+                return ensure_lake(store, None, 300 * 10**9, "test")
+
+            begun = [pool.submit(begin) for _ in range(8)]
+            assert {one.result().window_length_ns for one in begun} == {300 * 10**9}

@@ -6,12 +6,11 @@ import pytest
 from oracles.paper_report import paper_outcome, paper_report
 from oracles.populations import chain, constant_chain, population
 
-from analyze.methods.paper.sections.mutation_words import explain, list_title, look_first, part_of
+from analyze.methods.paper.sections import explain, list_title, look_first, part_of
 from analyze.report.limits import ReportLimits
 from analyze.report.wording import NBSP
-from schemas.report.drawn_graphs import GraphDifference, GraphView
 from schemas.report.mutations import Direction, Mutation, RankedList
-from schemas.report.parts import NodeName
+from schemas.report.parts import GraphDifference, GraphView, NodeName
 
 FAST, SLOW = 100_000, 400_000
 US = 1000

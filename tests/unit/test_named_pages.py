@@ -41,7 +41,7 @@ NAMED = dict(messages())
 
 
 def test_messages_name_pages() -> None:
-    assert any("segment_files.py" in where for where in NAMED)
+    assert any("staging.py" in where for where in NAMED)
 
 
 @pytest.mark.parametrize("where", NAMED)
@@ -57,7 +57,7 @@ def test_a_page_that_a_message_names_is_there_and_says_it(where: str) -> None:
 
 
 def test_what_a_damaged_segment_says_is_on_its_page() -> None:
-    text = (REPOSITORY / "stitch" / "lake" / "segment_files.py").read_text()
+    text = (REPOSITORY / "stitch" / "lake" / "staging.py").read_text()
     said = sections("runbook.md")["a-damaged-segment"]
     for what in ("is missing", "is not what was committed", "events of open requests are in it"):
         assert what in text

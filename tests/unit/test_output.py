@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from flowdiff.cli.options import TableFormat
-from flowdiff.cli.output import open_output
-from flowdiff.cli.streams import tolerate_any_text
+from flowdiff.cli.outcome import tolerate_any_text
+from flowdiff.cli.output import open_output, refuse_unwritable
 from flowdiff.cli.table_output import write_csv, write_json, write_table
 from schemas.errors import ConfigError, InputError, QueryError
 
@@ -155,6 +155,10 @@ def test_a_dash_is_standard_output(
         write_table(pa.table({"a": [1]}).to_reader(), TableFormat.CSV, Path(name))
         sys.stdout.flush()
         assert capfdbinary.readouterr().out == b"a\n1\n"
+    write_table(pa.table({"a": [1]}).to_reader(), TableFormat.PARQUET, Path("-"))
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out.startswith(b"PAR1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with pytest.raises(ConfigError, match="Parquet does not go"):
         write_table(pa.table({"a": [1]}).to_reader(), TableFormat.PARQUET, Path("-"))
     assert list(tmp_path.iterdir()) == []
@@ -167,9 +171,24 @@ def test_what_cannot_be_written_is_named(tmp_path: Path, name: str):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_encoding_without_the_sign_costs_the_sign_only(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("ascii", "417 us -> -1 ms, ? 2 000"), ("latin-1", "417 µs -> -1 ms, ? 2 000")],
+)
+def test_an_encoding_without_a_sign_shows_it_in_plain_letters(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str
+):
     raw = io.BytesIO()
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding=encoding))
     tolerate_any_text()
-    print("417 µs → 1 ms", flush=True)
-    assert raw.getvalue() == b"417 ?s ? 1 ms\n"
+    print("417 µs → −1 ms, ☃ 2\u202f000", flush=True)
+    assert raw.getvalue().decode(encoding) == f"{shown}\n"
+
+
+def test_a_path_is_refused_before_anything_is_written_to_it(tmp_path: Path):
+    for name in ("no/such/x.html", "."):
+        with pytest.raises(InputError, match="cannot be written"):
+            refuse_unwritable(tmp_path / name)
+    for path in (tmp_path / "x.html", Path("-"), Path("/dev/null")):
+        refuse_unwritable(path)
+    assert list(tmp_path.iterdir()) == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import PeriodError
 from schemas.periods import (
@@ -43,12 +45,33 @@ NOW = ns("2026-11-20T09:30:00")
         ("today", "2026-11-20", "2026-11-21"),
         ("Yesterday", "2026-11-19", "2026-11-20"),
         ("last 1h", "2026-11-20T08:30", "2026-11-20T09:30"),
+        ("2 days ago", "2026-11-18", "2026-11-19"),
+        ("1  Day ago", "2026-11-19", "2026-11-20"),
+        ("last monday", "2026-11-16", "2026-11-17"),
+        ("last Thursday", "2026-11-19", "2026-11-20"),
+        ("last friday", "2026-11-13", "2026-11-14"),  # today is one, and is not over
     ],
 )
 def test_ranges(text: str, start: str, end: str) -> None:
     period = parse_period(text, now_ns=NOW)
     assert (period.start_ns, period.end_ns) == (ns(start), ns(end))
     assert period.lake is None
+
+
+@given(st.datetimes(datetime(1990, 1, 1), datetime(2200, 1, 1)), st.integers(0, 3_000), st.integers(0, 6))
+def test_days_in_words_are_those_of_the_calendar(now: datetime, ago: int, weekday: int) -> None:
+    now_ns = (
+        int((now.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1)) * 1_000
+    )
+    day = (now - timedelta(days=ago)).date()
+    assert parse_period(f"{ago} days ago", now_ns=now_ns) == parse_period(f"{day}", now_ns=now_ns)
+    latest = next(
+        before
+        for before in (now.date() - timedelta(days=back) for back in range(1, 8))
+        if before.weekday() == weekday
+    )
+    name = f"last {latest:%A}"
+    assert parse_period(name, now_ns=now_ns) == parse_period(f"{latest}/1d", now_ns=now_ns)
 
 
 def test_nanoseconds_are_kept() -> None:
@@ -73,6 +96,12 @@ def test_lake_is_what_stands_before_the_last_at() -> None:
         "2026-11-19/0d",
         "2026-11-19/5y",
         "last week",
+        "2 days",
+        "days ago",
+        "-1 days ago",
+        "1.5 days ago",
+        "٢ days ago",
+        "same-weekday",
         "2026-11-19/x",
         "x" * 5000,
     ],
@@ -94,6 +123,7 @@ def test_nonsense_is_refused(text: str) -> None:
         "1677-09-22/2262-04-11",
         "2026-11-20/999999999999999999w",
         "last 200000w",
+        "999999 days ago",
         "last 40000w",
         f"last {'9' * 4000}w",
     ],

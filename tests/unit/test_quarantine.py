@@ -8,7 +8,7 @@ import pytest
 
 from schemas.windows import NS_PER_DAY
 from stitch.columnar.runs import count_values
-from stitch.drivers.quarantine import BULK_SHARE, MAX_SILENCE_DAYS, DaysSeen, is_absurd
+from stitch.drivers.refusals import BULK_SHARE, MAX_SILENCE_DAYS, DaysSeen, is_absurd
 
 
 def times(days: dict[int, int], ends: dict[int, int] | None = None) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,32 @@ def test_a_lake_holds_for_the_ranges_behind_it() -> None:
 def test_every_range_has_the_filter() -> None:
     found = parse_ranges(["2026-11-01,2026-11-02"], now_ns=0, where="host = a")
     assert [period.where for period in found] == [parse_filter("host = a")] * 2
+
+
+@given(st.datetimes(datetime(1990, 1, 1), datetime(2200, 1, 1)), st.integers(1, 10**7), st.integers(1, 5))
+def test_same_weekday_is_the_same_hours_of_the_same_weekday(now: datetime, seconds: int, weeks: int) -> None:
+    problem = parse_ranges([f"{now.isoformat()}/{seconds}s"], now_ns=0)
+    (found,) = parse_ranges(["x@Same-Weekday"], now_ns=0, where="host = a", beside=problem, weeks=[weeks])
+    (wanted,) = parse_ranges(
+        [f"x@{(now - timedelta(weeks=weeks)).isoformat()}/{seconds}s"], now_ns=0, where="host = a"
+    )
+    assert found == wanted
+
+
+def test_same_weekday_follows_every_range_and_lake_of_the_problem() -> None:
+    problem = parse_ranges(["a@2026-11-20/2h,2026-11-19"], now_ns=0, where="host = a")
+    assert texts(parse_ranges(["same-weekday,2026-11-01"], now_ns=0, beside=problem)) == [
+        "a@2026-11-13/2026-11-13T02:00Z",
+        "a@2026-11-12/2026-11-13",
+        "@2026-11-01/2026-11-02",
+    ]
+
+
+@pytest.mark.parametrize("problem", [[], ["all"], ["1677-09-22/1d"]])
+def test_same_weekday_of_nothing_is_refused(problem: list[str]) -> None:
+    beside = parse_ranges(problem, now_ns=0) if problem else ()
+    with pytest.raises(PeriodError, match="before"):
+        parse_ranges(["same-weekday"], now_ns=0, beside=beside)
 
 
 @pytest.mark.parametrize("given_texts", [[], ["2026-11-01,"], [",2026-11-01"], ["2026-11-01,x"], [""]])

@@ -10,7 +10,7 @@ import pytest
 
 from ingest import formats
 from ingest.files import decode_file
-from ingest.formats import Format, Layout, codec_for, format_names
+from ingest.formats import FileLayout, Format, codec_for, format_names
 from schemas.config import DecodeConfig
 from schemas.errors import UnknownFormatError
 
@@ -48,7 +48,7 @@ def short_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     folder.mkdir()
     (folder / "__init__.py").write_text(THROW_AWAY)
     monkeypatch.syspath_prepend(tmp_path)
-    row = Format("short", "throw_away:ShortCodec", Layout.LINES, keys=(frozenset({"b", "t", "p"}),))
+    row = Format("short", "throw_away:ShortCodec", FileLayout.LINES, keys=(frozenset({"b", "t", "p"}),))
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, row))
     yield
     codec_for.cache_clear()

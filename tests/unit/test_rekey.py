@@ -10,7 +10,7 @@ import pytest
 from ingest.kafka import produce
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.produce import ProduceSettings, Written, rekey
-from ingest.source import Change, Payloads, Place, StreamId
+from ingest.source import Payloads, Place, StreamChange, StreamId
 from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
@@ -30,9 +30,9 @@ class Log:
         self.offsets: list[dict[StreamId, int]] = []
         self._gained = (STREAM, OTHER)
 
-    def change(self) -> Change:
+    def change(self) -> StreamChange:
         gained, self._gained = self._gained, ()
-        return Change(gained=gained)
+        return StreamChange(gained=gained)
 
     def committed(self, _stream: StreamId) -> Place | None:
         return None

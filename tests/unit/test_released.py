@@ -1,4 +1,4 @@
-"""The `released` variant against results worked out by hand, one rule of ALGORITHMS B.1b at a time."""
+"""The `released` variant against results worked out by hand, one of its rules at a time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from oracles.populations import category, chain, constant_chain, graph, population
 
 from analyze.methods.paper.mutation_tables import painted_table
-from analyze.methods.paper.mutations import PaperResult, Ranked, paper_mutations
+from analyze.methods.paper.mutations import PaperResult, Ranked, TokenTexts, edge_sequence, paper_mutations
 from analyze.methods.paper.settings import PaperSettings
-from analyze.methods.paper.structural import TokenTexts, edge_sequence
 from analyze.methods.paper.timing import KsTests, named_edge_tests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category

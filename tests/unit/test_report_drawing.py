@@ -7,8 +7,7 @@ import pytest
 
 from analyze.report.drawing.graph import EdgeMark, Heat, Marks, StepKind, all_steps, draw_graph, folded_steps
 from analyze.report.drawing.layout import Box, lay_out
-from schemas.report.drawn_graphs import GraphEdge, GraphView
-from schemas.report.parts import NodeName
+from schemas.report.parts import GraphEdge, GraphView, NodeName
 
 
 def name(text: str) -> NodeName:

@@ -21,8 +21,7 @@ from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.steps import MOST_DIFFERENT, Fate, StepLine, steps_view
 from schemas.report.mutations import MutationKind, MutationsSection
-from schemas.report.parts import NodeName
-from schemas.report.step_account import StepAccount, StepRow
+from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MANY = 10_000
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from stitch.drivers.live.retries import (
+from stitch.drivers.live.lane_work import (
     MAX_FAILURES,
     MAX_LOSSES,
     RETRY_NS,
@@ -14,7 +14,7 @@ from stitch.drivers.live.retries import (
     RetryStates,
     passes_by_itself,
 )
-from stitch.lake.bucket.failures import failure_of
+from stitch.lake.bucket.bucket_store import failure_of
 
 BROKEN = OSError(errno.EIO, "Input/output error")
 FULL = OSError(errno.ENOSPC, "No space left on device")

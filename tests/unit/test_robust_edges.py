@@ -143,7 +143,8 @@ def test_slow_requests_are_over_one_threshold(weight: float | None) -> None:
         slow = sum(request.end - request.start > tail.threshold_us for request in requests)
         assert share == pytest.approx(slow / 600)
     assert 0.04 < tail.before <= 0.05
-    told = f"The share of slow requests changed by test: {percent(tail.before)} → {percent(tail.after)}."
+    moved = f"{percent(tail.before)} → {percent(tail.after)}"
+    told = f"The share of slow requests changed significantly: {moved}."
     assert told in verdict(found).reasons
     assert tail.low is not None
     assert tail.high is not None
@@ -186,7 +187,7 @@ def test_affected_requests_are_a_table_by_finding() -> None:
 
 def test_listed_requests_are_cut_evenly_and_the_cut_is_told() -> None:
     hit = np.arange(100) % 2 == 0
-    at = AtSite(3, np.arange(100), np.zeros(100, np.uint8), np.zeros(100), hit)
+    at = AtSite(3, np.arange(100), np.zeros(100, np.uint8), np.zeros(100), hit, np.ones(100, np.bool_))
     listed = affected_rows([at], most=10)
     assert listed.total == 50
     assert listed.row.tolist() == [0, 10, 20, 32, 42, 54, 64, 76, 86, 98]

@@ -32,11 +32,13 @@ from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_blocks, print_report
 from analyze.report.weighing import FINDING_KINDS, weigh
+from schemas.errors import ConfigError
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import ChangeKind, FindingsSection, Interval
-from schemas.report.report import Report, from_json, to_json
+from schemas.report.parts import Section
+from schemas.report.report import Report, content_id, from_json, to_json
 from schemas.report.report_tables import REPORT_TABLES
-from schemas.report.section import Section
+from schemas.trace_urls import parse_trace_url
 
 SECTIONS = (VerdictSection, AccountSection, FindingsSection)
 
@@ -76,6 +78,7 @@ def hostile(value: Any) -> Any:
             "unit",
             "measure",
             "outcome",
+            "only",
             "sample",
             "side",
             "category",
@@ -213,13 +216,13 @@ def test_what_follows_is_told_apart_on_the_terminal(outcome: Outcome):
 
 def test_a_finding_says_what_its_share_is_of(outcome: Outcome, page: str):
     share = finding_words.share_sentence(slow_recommendations()).replace("\u00a0", " ")
-    assert share == "78 to 86 % of all added time"
+    assert share == "82 % (78 to 86 %) of all added time"
     assert share in " ".join(told(outcome, outcome.report).replace("\u00a0", " ").split())
     assert share in " ".join(Reader(page).text).replace("\u00a0", " ")
     faster = slow_recommendations().model_copy(update={"contribution_us": -5_000.0})
     assert finding_words.share_sentence(faster).endswith("of all saved time")
     other_way = faster.model_copy(update={"share_of_change": None})
-    assert finding_words.part_sentence(other_way).replace("\u00a0", " ") == "−5 ms a request"
+    assert finding_words.part_sentence(other_way).replace("\u00a0", " ") == "−5 ms on the mean"
 
 
 def test_what_was_not_tested_is_said_to_be_so(outcome: Outcome):
@@ -279,19 +282,19 @@ def test_lines_of_an_account_add_up():
 def test_tables_are_complete_and_add_up():
     sections = account_section()
     findings = (slow_recommendations(), failing_products(), second_store())
-    rest = (findings[0].evidence[0].model_copy(update={"q": 0.5}), findings[1].evidence[1])
-    tables = finding_tables(findings, rest, sections.accounts)
+    tables = finding_tables(findings, sections.accounts)
     for name, table in tables.items():
         assert table.schema.equals(REPORT_TABLES[name].remove(0))
     assert tables["findings"]["rank"].to_pylist() == [1, 2, 3]
     assert tables["findings"]["share"].to_pylist() == pytest.approx([0.82, 0.13, 0.035])
     evidence = tables["evidence"].to_pylist()
     assert [(row["rank"], row["place"]) for row in evidence] == [
-        *((1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1)),
-        *((None, 1), (None, 2)),
+        *((1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1))
     ]
     assert [row["consequence_of"] for row in evidence[:5]] == [None, 1, None, 1, 2]
-    assert evidence[6]["q"] < evidence[7]["q"]
+    assert [row["relation"] for row in evidence] == [
+        e.relation for finding in findings for e in finding.evidence
+    ]
     for account in sections.accounts:
         rows = [row for row in tables["account"].to_pylist() if row["measure"] == account.measure]
         assert sum(row["total"] for row in rows) == pytest.approx(account.after - account.before)
@@ -307,7 +310,7 @@ def test_the_share_of_a_finding_is_what_was_estimated():
         update={"share_of_change": Interval(low=0.6, high=1.0), "share_estimate": 0.95}
     )
     none = failing_products().model_copy(update={"share_of_change": None, "share_estimate": None})
-    table = finding_tables((sure, none), (), ())["findings"]
+    table = finding_tables((sure, none), ())["findings"]
     assert table.select(["share", "share_low", "share_high"]).to_pylist() == [
         {"share": 0.95, "share_low": 0.6, "share_high": 1.0},
         {"share": None, "share_low": None, "share_high": None},
@@ -321,6 +324,74 @@ def test_findings_weigh_by_kind_and_by_time():
         ("errors", None, True),
         ("structural", 3_900.0 * N0, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "us", "better"),
+    [
+        (ChangeKind.FASTER, -5.0, True),
+        (ChangeKind.FASTER, 5.0, True),
+        (ChangeKind.SLOWER, -5.0, False),
+        (ChangeKind.FEWER_ERRORS, 5.0, True),
+        (ChangeKind.LOST_PATH, -5.0, True),
+        (ChangeKind.LOST_PATH, 5.0, False),
+        (ChangeKind.MORE_CALLS, 5.0, False),
+    ],
+)
+def test_better_is_what_is_faster_fails_less_or_takes_time_off(kind: ChangeKind, us: float, better: bool):
+    finding = slow_recommendations().model_copy(
+        update={"kind": kind, "contribution_us": us, "evidence": (), "evidence_total": 0}
+    )
+    assert finding.is_better == better
+    assert [w.better for w in weigh([finding], verdict_section(), (), 1.0)] == [better]
+
+
+def test_calls_that_go_away_as_something_fails_are_not_for_the_better():
+    finding = failing_products().model_copy(update={"kind": ChangeKind.LOST_PATH, "contribution_us": -5.0})
+    assert any(e.kind is ChangeKind.ERRORS for e in finding.evidence)
+    assert not finding.is_better
+
+
+def test_request_ids_are_links_where_an_address_is_known(outcome: Outcome):
+    request = findings_section().findings[0].examples[0].request_id
+    odd = "a/b?c=<1>"
+    first, *others = findings_section().findings
+    example = first.examples[0].model_copy(update={"request_id": odd})
+    section = FindingsSection(
+        findings=(first.model_copy(update={"examples": (example, *first.examples)}), *others),
+        findings_total=3,
+    )
+    report = with_section(outcome.report, section)
+    plain = render_html(report, outcome.views)
+    assert "https://jaeger" not in plain
+    url = parse_trace_url("https://jaeger.example/trace/{trace_id}?x=1")
+    page = render_html(report.model_copy(update={"trace_url": url}), outcome.views)
+    assert f'<a href="https://jaeger.example/trace/{request}?x=1"' in page
+    assert '<a href="https://jaeger.example/trace/a%2Fb%3Fc%3D%3C1%3E?x=1"' in page
+    assert content_id(report.model_copy(update={"trace_url": url})) == content_id(report)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "jaeger/{trace_id}", "https://jaeger/", "javascript:x{trace_id}", "http://[{trace_id}"]
+)
+def test_what_is_no_address_of_a_trace_is_refused(text: str):
+    with pytest.raises(ConfigError, match="is not the address of a trace"):
+        parse_trace_url(text)
+
+
+def test_only_what_got_worse_is_shown_where_asked(outcome: Outcome):
+    worse, fails, third = findings_section().findings
+    better = worse.model_copy(update={"kind": ChangeKind.FASTER, "title": "it got faster"})
+    section = FindingsSection(findings=(better, fails, third), findings_total=3)
+    assert "it got faster" in told(outcome, with_section(outcome.report, section))
+    only = section.model_copy(update={"only": "worse"})
+    shown = told(outcome, with_section(outcome.report, only))
+    assert (
+        "it got faster"
+        not in render_html(with_section(outcome.report, only), outcome.views).partition("<script")[0]
+    )
+    assert "it got faster" not in shown
+    assert "1 finding for the better is not shown, as asked." in shown
 
 
 def test_errors_beside_another_kind_weigh_as_errors_too():

@@ -29,9 +29,9 @@ from analyze.report.terminal import print_report
 from schemas.config import Config
 from schemas.errors import ConfigError
 from schemas.report.accounts import VerdictSection
+from schemas.report.parts import Section
 from schemas.report.report import Verdict, to_json
 from schemas.report.report_tables import REPORT_TABLES
-from schemas.report.section import Section
 
 
 class CountSettings(Config):
@@ -88,7 +88,7 @@ def chosen(*methods: AnyMethod) -> list[Chosen[Config]]:
         (1, "2 requests, 1 ms on average.", [], "1 ms"),
         (
             2,
-            "Mean response time rose from 1 ms to 2 ms (+100 %).",
+            "Mean response time 1 ms → 2 ms (+100 %).",
             ["0 flows of the s0, 1 of the s1 period."],
             "1 ms → 2 ms",
         ),

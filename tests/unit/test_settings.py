@@ -11,7 +11,7 @@ from flowdiff.__main__ import main
 from flowdiff.commands.config import default_toml, effective_toml
 from flowdiff.settings.effective import KEYS, Effective, effective
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
-from flowdiff.settings.keys import Kind, duration_of, shown_duration, shown_size, size_of
+from flowdiff.settings.keys import KeyKind, duration_of, shown_duration, shown_size, size_of
 from schemas.errors import ConfigError, FlowdiffError
 
 NEEDED = {"lake": "lake", "kafka.topics": "spans"}
@@ -126,7 +126,7 @@ def test_what_is_missing_says_how_to_set_it() -> None:
     assert "lake is not set. Give --lake, set FLOWDIFF_LAKE" in refused({"kafka.topics": "t"}, {})
 
 
-@pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.kind is Kind.SECRET])
+@pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.kind is KeyKind.SECRET])
 def test_a_secret_is_read_and_never_shown(name: str) -> None:
     key = KEYS[name]
     needs = {
@@ -134,7 +134,7 @@ def test_a_secret_is_read_and_never_shown(name: str) -> None:
         "kafka.security.password": {},
         "kafka.security.client_secret": {},
         "live.decode.params.hash_key": {"live.decode.params.hash": "user.id"},
-    }[name]
+    }.get(name, {})
     found = effective({**NEEDED, **needs}, {key.variable: SECRET})
     value = found.value(key).get_secret_value()
     assert value in (SECRET, SECRET.encode())
@@ -198,7 +198,7 @@ def test_the_defaults_are_a_file_to_begin_with(tmp_path: Path) -> None:
     )
     found: Effective = effective(NEEDED, {}, written(tmp_path, uncommented.replace("topics = []", "")))
     assert found.config == effective(NEEDED, {}).config
-    assert {*tomllib.loads(default_toml())} == {"kafka", "live", "serve", "log"}
+    assert {*tomllib.loads(default_toml())} == {"kafka", "live", "serve", "log", "watch", "notify"}
 
 
 def _is_key(line: str) -> bool:

@@ -11,8 +11,6 @@ import typer
 from pydantic import Field, model_validator
 from typer.testing import CliRunner, Result
 
-from analyze.methods.paper.settings import PaperSettings
-from analyze.refine.settings import RefineSettings
 from flowdiff.cli.settings_options import Options, takes_settings
 from schemas.config import Config
 from schemas.errors import ConfigError
@@ -55,11 +53,7 @@ class Settings(Config):
         return self
 
 
-OPTIONS = Options(
-    flags={"size": "--size-of-it", "colour": "--paint", "inner.deep_keys": "--deep"},
-    everyday=("mode", "share", "limit", "steady", "keys", "size"),
-    panel="Seldom",
-)
+OPTIONS = Options(flags={"size": "--size-of-it", "colour": "--paint", "inner.deep_keys": "--deep"})
 
 seen: list[Any] = []
 
@@ -137,7 +131,7 @@ def helped(option: str) -> str:
     return " ".join(run(option).output.replace("│", " ").split())
 
 
-def test_help_shows_the_options_of_every_day_with_a_sentence_and_the_default() -> None:
+def test_help_shows_each_option_with_a_sentence_and_the_default() -> None:
     text = helped("--help")
     assert "--mode a|b How it is done. [default: (a)]" in text
     assert "--share NUMBER A share. [default: (0.5)]" in text
@@ -147,24 +141,14 @@ def test_help_shows_the_options_of_every_day_with_a_sentence_and_the_default() -
     assert "--steady --no-steady" in text
     assert "[default: (k1, k2)]" in text
     assert "--size-of-it SIZE [default: (1KB)]" in text
-    assert "--paint" not in text
-    assert "Seldom" not in text
-
-
-def test_all_of_help_shows_everything() -> None:
-    text = helped("--help-all")
-    assert "Told by description. And more of it." in text
-    assert "Seldom" in text
-    assert "--paint red|blue [default: (red)]" in text
-    assert "--deep LIST Of the inner one." in text
-    assert "--loud" in text
+    assert "--paint" in text
 
 
 def test_a_key_that_is_not_there_one_that_fits_no_option_and_twins_are_bugs() -> None:
     with pytest.raises(TypeError, match="no key 'nope'"):
 
         @takes_settings
-        def unknown(settings: Annotated[Settings, Options(everyday=("nope",))]) -> None: ...
+        def unknown(settings: Annotated[Settings, Options(only=("nope",))]) -> None: ...
 
     class Odd(Config):
         what: dict[str, int] = Field(default_factory=dict)
@@ -187,11 +171,3 @@ def annotated(model: type[Config]) -> Any:
 
     whole.__annotations__["settings"] = Annotated[model, Options()]
     return whole
-
-
-@pytest.mark.parametrize("model", [PaperSettings, RefineSettings])
-def test_the_settings_of_a_comparison_are_options(model: type[Config]) -> None:
-    seen.clear()
-    result = run(what=takes_settings(annotated(model)))
-    assert result.exit_code == 0, (result.output, result.exception)
-    assert seen == [model()]

@@ -19,18 +19,16 @@ def simulate(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_writes_traces_and_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, truth = tmp_path / "run.ndjson.gz", tmp_path / "truth.json"
+def test_writes_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run.ndjson.gz"
     code = simulate(
         *("--workload", "linux-build", "--fault", "F3", "--seed", "7", "--requests", "400"),
-        *("--out", str(out), "--truth", str(truth), "--workers", "1", "--json"),
+        *("--out", str(out), "--workers", "1", "--json"),
     )
     assert code == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["traced"] == 400
     assert out.stat().st_size > 1_000
-    assert json.loads(truth.read_text())["tag"] == summary["tag"]
-    assert truth.with_suffix(".parquet").exists()
 
 
 def test_same_arguments_same_bytes(tmp_path: Path) -> None:
@@ -62,13 +60,6 @@ def test_traces_on_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFi
     assert b"traced: 20" in error
 
 
-def test_the_fit_of_a_run_without_a_large_category(capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate("--requests", "20", "--fit", "--json", "--workers", "1") == 0
-    fitted = json.loads(capsys.readouterr().out)["fit"]
-    assert (fitted["requests"], fitted["large_pct"], fitted["max_c2"]) == (20, 0, None)
-    assert simulate("--requests", "20", "--fit", "--workers", "1") == 0
-
-
 def test_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--list") == 0
     listed = capsys.readouterr().out
@@ -85,13 +76,6 @@ def test_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
         (("--out", "x.ndjson", "--start", "noon"), "not a time"),
         (("--out", "x.ndjson", "--start", "9999-01-01"), "outside 1990 to 2200"),
         (("--out", "-", "--json"), "takes standard output"),
-        (
-            (
-                "--truth",
-                "truth.txt",
-            ),
-            "does not end in .json",
-        ),
         (("--out", "missing-folder/x.ndjson", "--requests", "20"), "does not exist"),
     ],
 )

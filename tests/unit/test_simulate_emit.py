@@ -1,4 +1,4 @@
-"""What the simulator writes: native records and spans of the same requests (ARCHITECTURE 4)."""
+"""What the simulator writes: native records and spans of the same requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from evaluation.truth import KnownRun as Run
+from evaluation.truth import run
 
 from ingest.formats import codec_for
 from ingest.simulate.emit_otlp import threshold
 from ingest.simulate.faults import find_fault, plan_causes
-from ingest.simulate.output import Format, Run, run, write_lines
+from ingest.simulate.output import RunFormat, write_lines
 from ingest.simulate.run import RunPlan
 from schemas.config import DecodeConfig, StitchConfig
 from stitch.kernel import stitch
@@ -41,7 +43,7 @@ def calm() -> Run:
 
 def records(result: Run) -> dict[str, list[Record]]:
     by_request: dict[str, list[Record]] = defaultdict(list)
-    for line in b"".join(result.lines(Format.NATIVE)).splitlines():
+    for line in b"".join(result.lines(RunFormat.NATIVE)).splitlines():
         record = json.loads(line)
         by_request[record["request_id"]].append(record)
     return by_request
@@ -49,7 +51,7 @@ def records(result: Run) -> dict[str, list[Record]]:
 
 def spans(result: Run) -> dict[str, list[Record]]:
     by_trace: dict[str, list[Record]] = defaultdict(list)
-    for line in b"".join(result.lines(Format.OTLP_JSON)).splitlines():
+    for line in b"".join(result.lines(RunFormat.OTLP_JSON)).splitlines():
         for resource in json.loads(line)["resourceSpans"]:
             attributes = {a["key"]: a["value"]["stringValue"] for a in resource["resource"]["attributes"]}
             for span in resource["scopeSpans"][0]["spans"]:
@@ -113,7 +115,7 @@ def test_spans_tell_the_same_requests(calm: Run) -> None:
 
 def test_codecs_take_every_record_and_the_kernel_finds_the_simulators_categories(calm: Run) -> None:
     assert calm.truth is not None
-    decoded = codec_for("native").decode([b"".join(calm.lines(Format.NATIVE))], DecodeConfig())
+    decoded = codec_for("native").decode([b"".join(calm.lines(RunFormat.NATIVE))], DecodeConfig())
     assert decoded.rejects == []
     assert not decoded.oddities
     result = stitch(decoded.events, StitchConfig())
@@ -127,7 +129,7 @@ def test_codecs_take_every_record_and_the_kernel_finds_the_simulators_categories
 
 def test_kernel_finds_as_many_categories_in_the_spans(calm: Run) -> None:
     assert calm.truth is not None
-    decoded = codec_for("otlp-json").decode([b"".join(calm.lines(Format.OTLP_JSON))], DecodeConfig())
+    decoded = codec_for("otlp-json").decode([b"".join(calm.lines(RunFormat.OTLP_JSON))], DecodeConfig())
     assert decoded.rejects == []
     result = stitch(decoded.events, StitchConfig())
     flows = {f["request_id"]: f for f in result.flows.to_pylist()}
@@ -202,9 +204,9 @@ def test_errors_are_told_as_errors() -> None:
 
 def test_gzip_gives_the_same_bytes_again(calm: Run) -> None:
     plain, packed, again = BytesIO(), BytesIO(), BytesIO()
-    n = write_lines(plain, calm.lines(Format.NATIVE), packed=False)
+    n = write_lines(plain, calm.lines(RunFormat.NATIVE), packed=False)
     for out in (packed, again):
-        assert write_lines(out, calm.lines(Format.NATIVE), packed=True) == n
+        assert write_lines(out, calm.lines(RunFormat.NATIVE), packed=True) == n
     assert len(plain.getvalue()) == n
     assert gzip.decompress(packed.getvalue()) == plain.getvalue()
     assert packed.getvalue() == again.getvalue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingest.simulate.flow import Flow, Strand
+from ingest.simulate.engine import SimulatedFlow, Strand
 from ingest.simulate.parameters import STATIONS
 from ingest.simulate.streams import (
     Law,
@@ -52,7 +52,7 @@ def test_keys_differ_between_seeds_purposes_and_requests() -> None:
 
 
 def _strand(key: int, n_streams: int) -> Strand:
-    return Strand(Flow(0), 0, key, 0.0, n_streams)
+    return Strand(SimulatedFlow(0), 0, key, 0.0, n_streams)
 
 
 def test_a_visit_costs_the_same_whatever_happened_at_other_stations() -> None:

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from evaluation.truth import KnownRun as Run
+from evaluation.truth import TruthSummary, facts, run, shapley
 
-from ingest.simulate.faults import FAULTS, TRACING_ONLY, Mechanism, find_fault, plan_causes
-from ingest.simulate.output import Format, Run, run
+from ingest.simulate.faults import FAULTS, TRACING_ONLY, FaultMechanism, find_fault, plan_causes
+from ingest.simulate.output import RunFormat
 from ingest.simulate.run import RunPlan, simulate
-from ingest.simulate.trace import decode, facts
-from ingest.simulate.truth import shapley
-from ingest.simulate.truth_model import TruthSummary
-from ingest.simulate.workload import SUB_BITS
+from ingest.simulate.trace import decode
+from ingest.simulate.workloads import SUB_BITS
 from schemas.errors import ConfigError
 
 START_NS = 1_767_571_200_000_000_000
@@ -194,14 +194,10 @@ def test_sampling_is_chosen_before_and_independent_of_what_happens() -> None:
     some = replace(whole, sample=0.25)
     full = frozenset({0})
     everything = {
-        int(u): int(r)
-        for t in simulate(whole, [full])[full]
-        for u, r in zip(t.uid, t.response_ns, strict=True)
+        int(u): int(r) for t in simulate(whole, full) for u, r in zip(t.uid, t.response_ns, strict=True)
     }
     sampled = {
-        int(u): int(r)
-        for t in simulate(some, [full])[full]
-        for u, r in zip(t.uid, t.response_ns, strict=True)
+        int(u): int(r) for t in simulate(some, full) for u, r in zip(t.uid, t.response_ns, strict=True)
     }
     assert 250 < len(sampled) < 450
     assert sampled.items() <= everything.items()
@@ -213,7 +209,7 @@ def test_result_does_not_depend_on_the_number_of_processes() -> None:
     causes = tuple(plan_causes([(find_fault("F9"), None, 0.0)]))
     plan = RunPlan("sfs97", 280, 2, 1.0, causes)
     one, two = (run(plan, START_NS, with_truth=True, workers=w) for w in (1, 2))
-    assert b"".join(one.lines(Format.NATIVE)) == b"".join(two.lines(Format.NATIVE))
+    assert b"".join(one.lines(RunFormat.NATIVE)) == b"".join(two.lines(RunFormat.NATIVE))
     assert one.truth is not None
     assert two.truth is not None
     assert one.truth.requests.equals(two.truth.requests)
@@ -239,4 +235,4 @@ def test_bad_plans_are_refused() -> None:
         plan_causes([(find_fault("F5-spin"), None, 0.0), (find_fault("F5-spin-broad"), None, 0.0)])
     with pytest.raises(ConfigError, match="below"):
         plan_causes([(find_fault("F1"), -1.0, 0.0)])
-    assert plan_causes([(find_fault("N2"), -0.3, 0.0)])[0].injection.mechanism is Mechanism.LOAD
+    assert plan_causes([(find_fault("N2"), -0.3, 0.0)])[0].injection.mechanism is FaultMechanism.LOAD

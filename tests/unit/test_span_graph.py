@@ -1,4 +1,4 @@
-"""The rules of span graphs (A.6 S1, S2, S4), one tiny trace each."""
+"""The rules of span graphs, one tiny trace each."""
 
 from __future__ import annotations
 

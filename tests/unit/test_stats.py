@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from oracles.populations import category, chain, graph
 
-from analyze.stats.histogram import log_histogram
+from analyze.stats.histograms import log_histogram
 from analyze.stats.moments import category_moments, pooled
 
 

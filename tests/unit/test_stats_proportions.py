@@ -10,8 +10,7 @@ from oracles import statistics as oracle
 from scipy.stats import hypergeom
 
 from analyze.stats.estimate import share_change
-from analyze.stats.hypergeometric import at_least, at_most
-from analyze.stats.proportions import fisher, share_dispersion
+from analyze.stats.proportions import at_least, at_most, fisher, share_dispersion
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.data())

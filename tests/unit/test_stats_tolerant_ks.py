@@ -7,7 +7,7 @@ import pytest
 from oracles import statistics as oracle
 from scipy import stats
 
-from analyze.stats.tolerant_ks import TolerantKs, tolerant_ks
+from analyze.stats.ks import TolerantKs, tolerant_ks
 
 RATIO = 1.02
 

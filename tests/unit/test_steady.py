@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from analyze.profile.steady import Level, choose_pairs, steady
+from analyze.calibrate import Level, choose_pairs, steady
 from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.windows import NS_PER_MINUTE, Window
 

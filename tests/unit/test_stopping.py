@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from flowdiff.live.stopping import StopOnSignal
+from flowdiff.live.ingest_run import StopOnSignal
 
 PROGRAM = """
 import os, sys, time
-from flowdiff.live.stopping import StopOnSignal
+from flowdiff.live.ingest_run import StopOnSignal
 
 with StopOnSignal(float(sys.argv[1]), lambda: os._exit(7)) as stop:
     print("running", flush=True)

@@ -16,8 +16,7 @@ from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.variance import sections as variance_words
 from analyze.methods.variance.markers import Marker
-from analyze.methods.variance.method import METHOD
-from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.method import METHOD, variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
@@ -25,8 +24,8 @@ from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from schemas.errors import ConfigError
+from schemas.report.parts import Section
 from schemas.report.report import from_json, to_json
-from schemas.report.section import Section
 from schemas.report.variance import (
     MarkerKind,
     VarianceChangeSection,

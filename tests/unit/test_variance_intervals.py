@@ -7,7 +7,7 @@ import pytest
 from oracles.striped_reads import reads
 
 from analyze.methods.variance.bimodality import two_behaviours
-from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.method import variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import log_coefficient
 from analyze.report.limits import ReportLimits

@@ -92,7 +92,7 @@ def test_requests_that_all_fail_are_all_recorded_as_failures() -> None:
 
 
 def test_a_failing_call_inside_counts_apart() -> None:
-    """Its request succeeded: it failed by no root, and holds a failing call (L.10.2)."""
+    """Its request succeeded: it failed by no root, and holds a failing call."""
     calls = [call("a/x", 0, 100, call("b/y", 10, 50, status="no" if at < 4 else "ok")) for at in range(20)]
     calls += [call("a/x", 0, 100, status="no")]
     found = population(calls, [])

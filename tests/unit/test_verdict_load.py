@@ -11,7 +11,7 @@ from oracles.blocks_of_requests import PeriodRequests, period_blocks
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
 from analyze.methods.robust.verdict.load import (
-    Requests,
+    RequestTimes,
     clients_sent_less,
     least_clients,
     mean_gap_us,
@@ -240,7 +240,7 @@ def test_a_crowd_makes_one_client_no_more(moments: list[float]) -> None:
 def said(before: PeriodRequests, after: PeriodRequests, **more: object) -> str:
     """What is said of clients that sent less."""
     sides = blocks_of(before, after)
-    asked = Requests(before.start_ns, before.response_us)
+    asked = RequestTimes(before.start_ns, before.response_us)
     known: dict[str, object] = {
         "as_fast": as_fast(sides),
         "gaps_us": (mean_gap_us(before), mean_gap_us(after)),  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ from scipy import stats
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.verdict.places import places_of
 from analyze.population import Sample
 
 SETTINGS = RobustSettings(explained=0, paths=False)
@@ -66,14 +65,14 @@ def plainly(found: RobustRun, site: int) -> float:
 @pytest.mark.parametrize("n", [20, 90])
 def test_sizes_are_those_of_plain_loops(n: int) -> None:
     found = run(requests(90, 1), requests(n, 2))
-    sizes = places_of(found.tested.view).visit.largest_ratio()
+    sizes = found.tested.seen.places.visit.largest_ratio()
     assert np.isfinite(sizes).any()
     for site, size in enumerate(sizes.tolist()):
         assert (size if size < 1e9 else math.inf) == pytest.approx(plainly(found, site), nan_ok=True)
 
 
 def largest(found: RobustRun) -> float:
-    return places_of(found.tested.view).largest(SETTINGS)
+    return found.tested.seen.places.largest(SETTINGS)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.5])

@@ -13,7 +13,7 @@ from oracles.refined import Call, call, population
 
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.settings import VerdictSettings
-from analyze.methods.robust.verdict.whole import Measure, Name, Noise, Whole, whole_change
+from analyze.methods.robust.verdict.whole import Name, Noise, PeriodMeasure, Whole, whole_change
 
 SETTINGS = VerdictSettings()
 CALM = Noise(tau=0.0)
@@ -25,7 +25,7 @@ def whole(before: PeriodBlocks, after: PeriodBlocks, noise: Noise = CALM) -> Who
     return whole_change(before, after, None, noise, SETTINGS)
 
 
-def measure(found: Whole, name: Name) -> Measure:
+def measure(found: Whole, name: Name) -> PeriodMeasure:
     one = found.of(name)
     assert one is not None
     return one
@@ -161,7 +161,7 @@ def failing(n: int, k: int) -> list[Call]:
 
 
 def test_twelve_failing_of_fourteen_are_found_and_one_is_open() -> None:
-    def errors(k: int) -> Measure:
+    def errors(k: int) -> PeriodMeasure:
         found = population(failing(14, 0), failing(14, k))
         sides = [period_blocks(period_requests(found, at), 1, []) for at in (0, 1)]
         return measure(whole(sides[0], sides[1], COLD), "errors")

@@ -99,16 +99,38 @@ def test_durations_are_told_apart(before: float | None, after: float | None, tex
 @pytest.mark.parametrize(
     ("before", "after", "text"),
     [
-        (2_713_100.0, 2_713_400.0, "rose from 2.7131 s to 2.7134 s (+0.01 %)."),
-        (386_000.0, 166_000.0, "fell from 386 ms to 166 ms (−57 %)."),
-        (1e6, 1e6, "did not change: 1 s."),
-        (1e6, 1e6 + 0.1, "did not change to six digits: 1 s."),
-        (0.0, 10.0, "rose from 0 µs to 10 µs."),
+        (2_713_100.0, 2_713_400.0, "2.7131 s → 2.7134 s (+0.01 %)."),
+        (386_000.0, 166_000.0, "386 ms → 166 ms (−57 %)."),
+        (1e6, 1e6, "1 s in both periods."),
+        (1e6, 1e6 + 0.1, "1 s in both periods."),
+        (0.0, 10.0, "0 µs → 10 µs."),
     ],
 )
 def test_headline_never_moves_from_a_number_to_itself(before: float, after: float, text: str):
-    told = wording.headline_sentence(before, after).replace(wording.NBSP, " ")
+    told = wording.measured_sentence(before, after).replace(wording.NBSP, " ")
     assert told == f"Mean response time {text}"
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        (("shop/hipstershop.Cart/Add", "shop/hipstershop.Cart/Empty"), "shop/hipstershop.Cart/"),
+        (("frontend/GET /api/a", "frontend/GET /api/b", "frontend/POST /a"), "frontend/"),
+        (("frontend/", "frontend/a"), ""),
+        (("a/b", "a/c"), ""),
+        (("frontend/GET",), ""),
+        ((), ""),
+    ],
+)
+def test_what_names_share_ends_at_a_separator(names: tuple[str, ...], prefix: str) -> None:
+    assert wording.common_prefix(names) == prefix
+
+
+def test_a_name_after_another_is_without_what_they_share() -> None:
+    said = "checkoutservice/hipstershop.CheckoutService/PlaceOrder"
+    assert wording.after(said, "checkoutservice/hipstershop.CheckoutService/Ship") == "…/Ship"
+    assert wording.after(said, "checkoutservice/hipstershop.Email/Send") == "…Email/Send"
+    assert wording.after(said, "paymentservice/Charge") == "paymentservice/Charge"
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Browse a period: `flowdiff browse` (ALGORITHMS H)."""
+"""Browse a period: `flowdiff browse`."""

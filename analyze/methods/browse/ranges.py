@@ -1,4 +1,4 @@
-"""Fill the section `browse-ranges`: densities, bins, and what lies in a range of response times (H.2).
+"""Fill the section `browse-ranges`: densities, bins, and what lies in a range of response times.
 
 Requests, categories and call sites are counted by bin of response time. A range of bins is compared with all
 other requests; some ranges are shown without being asked for, around modes and in the tail.
@@ -40,8 +40,8 @@ from schemas.windows import NS_PER_US
 _MOST_ROOTS: Final = 60
 _MOST_CATEGORIES: Final = 200
 _MOST_SITES: Final = 120
-"""Root types, categories and places that carry their bins, so that any range can be told of them: those of
-most requests, and of most time, and all that a range lists."""
+"""Root types, categories and places that carry their bins, so that any range can be described by them: those
+of most requests, and of most time, and all that a range lists."""
 _DIGITS: Final = 9
 """Significant digits of sums in the section: half of the page would be digits that nobody sees."""
 _CANONICAL: Final = 600

@@ -1,52 +1,26 @@
-"""Fill the section `browse-schedules`: typical requests as train schedules (TR Figure 7; ALGORITHMS H.5).
+"""Fill the section `browse-schedules`: typical requests as train schedules (TR Figure 7).
 
-Typical is the medoid of a category that matters, beside it stands the mean of all. A lane is a component. An
-edge of the graph is work of the component whose own time it is, or a message: of records an edge between two
-components, of spans the way from the caller's side of a remote call to the span that serves it, and back.
-Where a span calls another component without a span for the caller's side, the call takes no recorded time and
-stands upright.
+Typical is the medoid of a category that matters, beside it stands the mean of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 
 from analyze.methods.browse.ranges import Ranges, leading_category
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.paths.critical_path import edge_latency_ns
-from analyze.population import Category, Graph, Population
-from analyze.profile.call_sites import GraphSites
-from analyze.profile.names import Names
+from analyze.population import Category, Population
 from analyze.profile.times import AllPathTimes
-from analyze.report.drawing.swimlane import critical_positions
+from analyze.report.drawing.train_schedule import hosts_of, train_schedule
 from analyze.stats.density import weighted_quantile
 from analyze.stats.moments import SampleMoments
 from schemas.arrays import F8
-from schemas.report.schedules import (
-    BrowseSchedulesSection,
-    ScheduleBar,
-    ScheduleLane,
-    ScheduleMessage,
-    ScheduleStep,
-    TrainSchedule,
-    TypicalRequest,
-)
+from schemas.report.browse import BrowseSchedulesSection, TypicalRequest
 from schemas.windows import NS_PER_US
-from stitch.graph.placed import END, START
-
-_MOST_STEPS: Final = 40
-"""Listed of a component."""
-_MOST_PARTS: Final = 600
-"""Bars, and messages, that are drawn."""
-_MOST_LANES: Final = 24
-"""Components; the others share the last lane."""
-_OTHERS: Final = "others"
-_Span = tuple[float, float]
 
 
 def schedules_section(
@@ -119,17 +93,10 @@ def _typical(
             times.names,
             category.node_ns[:, found.row].astype(np.float64),
             request_id=category.request_id[found.row].as_py(),
-            hosts=_hosts(population, category, found.row),
+            hosts=hosts_of(population, category, found.row),
         ),
         mean=train_schedule(graph, mine.graph, times.names, mean_times(category, rows)),
     )
-
-
-def _hosts(population: Population, category: Category, row: int) -> list[str]:
-    """[nodes] host of each node of a request; empty where it is not known."""
-    if category.host is None:
-        return [node.host for node in category.graph.nodes]
-    return [population.hosts[code] if code >= 0 else "" for code in category.host[:, row].tolist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,198 +143,3 @@ def mean_times(category: Category, rows: slice) -> F8:
     weight = category.weight[rows]
     found: F8 = category.node_ns[:, rows] @ weight / weight.sum()
     return found
-
-
-@dataclass(slots=True)
-class _Drawing:
-    """What is collected of a graph; times in µs."""
-
-    lane: dict[str, int] = field(default_factory=dict)
-    work: dict[tuple[int, bool], list[_Span]] = field(default_factory=dict)
-    messages: list[ScheduleMessage] = field(default_factory=list)
-
-    def lane_of(self, component: str) -> int:
-        if component in self.lane:
-            return self.lane[component]
-        if len(self.lane) < _MOST_LANES - 1:
-            return self.lane.setdefault(component, len(self.lane))
-        return self.lane.setdefault(_OTHERS, _MOST_LANES - 1)
-
-    def message(self, source: int, start: float, target: int, end: float, waited: bool) -> None:
-        if source != target:
-            self.messages.append(
-                ScheduleMessage(source=source, start_us=start, target=target, end_us=end, waited=waited)
-            )
-
-
-def train_schedule(
-    graph: Graph,
-    sites: GraphSites,
-    names: Names,
-    times_ns: F8,
-    *,
-    request_id: str | None = None,
-    hosts: Sequence[str] | None = None,
-) -> TrainSchedule:
-    """The schedule of node times that keep dst >= src along every edge. O(nodes + edges), and sorting.
-
-    hosts: [nodes] names, empty for unknown; None: of many requests.
-    """
-    us = (times_ns / NS_PER_US).tolist()
-    edges = [(int(a), int(b)) for a, b in graph.edges.tolist()]
-    path = critical_positions(us, edges, graph.responses.tolist())
-    critical = set(pairwise(path))
-    drawing = _Drawing()
-    for position in sorted(range(graph.n_nodes), key=lambda i: (us[i], i)):
-        drawing.lane_of(graph.nodes[position].component)
-    callers = _callers(sites, names)
-    waited_unit = np.zeros(max(sites.n_units, 1))
-    lane_waited: dict[int, float] = {}
-    message_us = 0.0
-    for number in sorted(range(len(edges)), key=lambda i: (us[edges[i][0]], us[edges[i][1]], i)):
-        src, dst = edges[number]
-        waited = edges[number] in critical
-        owner = int(sites.owner[number])
-        if sites.are_calls:
-            lane = drawing.lane_of(graph.nodes[int(sites.start[owner])].component)
-            is_message = _call(drawing, graph, sites, (src, dst), owner in callers, owner, us, waited)
-        else:
-            lane = drawing.lane_of(graph.nodes[src].component)
-            target = drawing.lane_of(graph.nodes[dst].component)
-            is_message = target != lane
-            drawing.message(lane, us[src], target, us[dst], waited)
-        length = us[dst] - us[src]
-        if waited and not is_message:
-            lane_waited[lane] = lane_waited.get(lane, 0.0) + length
-        if waited:
-            message_us += length if is_message else 0.0
-            waited_unit[owner] += length
-        if not is_message:
-            drawing.work.setdefault((lane, waited), []).append((us[src], us[dst]))
-    bars = [
-        ScheduleBar(lane=lane, start_us=start, end_us=end, waited=waited)
-        for (lane, waited), spans in drawing.work.items()
-        for start, end in _joined(spans)
-    ]
-    bars.sort(key=lambda bar: (bar.start_us, bar.lane, bar.end_us, bar.waited))
-    return TrainSchedule(
-        request_id=request_id,
-        response_us=us[path[-1]],
-        message_us=message_us,
-        lanes=tuple(
-            ScheduleLane(
-                component=component,
-                hosts=_lane_hosts(graph, drawing, lane, hosts),
-                work_us=sum(
-                    end - start
-                    for start, end in _joined(
-                        [span for waited in (True, False) for span in drawing.work.get((lane, waited), [])]
-                    )
-                ),
-                waited_us=lane_waited.get(lane, 0.0),
-                steps=tuple(steps[:_MOST_STEPS]),
-                steps_total=len(steps),
-            )
-            for component, lane in drawing.lane.items()
-            for steps in [_steps(graph, sites, names, drawing, lane, us, waited_unit)]
-        ),
-        bars=tuple(bars[:_MOST_PARTS]),
-        messages=tuple(drawing.messages[:_MOST_PARTS]),
-        cut=max(len(bars) - _MOST_PARTS, 0) + max(len(drawing.messages) - _MOST_PARTS, 0),
-    )
-
-
-def _call(
-    drawing: _Drawing,
-    graph: Graph,
-    sites: GraphSites,
-    edge: tuple[int, int],
-    is_caller: bool,
-    owner: int,
-    us: Sequence[float],
-    waited: bool,
-) -> bool:
-    """Messages at the ends of an edge of spans; whether the edge is one itself, all of it."""
-    src, dst = edge
-    here = graph.nodes[int(sites.start[owner])].component
-    source, target = graph.nodes[src], graph.nodes[dst]
-    lane = drawing.lane_of(here)
-    comes = source.side == END and source.component != here
-    goes = target.side == START and target.component != here
-    # Between the caller's side of a remote call and the span that serves it.
-    one_way = (goes and src == int(sites.start[owner])) or (comes and dst == int(sites.end[owner]))
-    if one_way and is_caller:
-        first, last = (lane, drawing.lane_of(target.component)) if goes else (None, lane)
-        drawing.message(
-            drawing.lane_of(source.component) if first is None else first, us[src], last, us[dst], waited
-        )
-        return True
-    if comes:
-        drawing.message(drawing.lane_of(source.component), us[src], lane, us[src], waited)
-    if goes:
-        drawing.message(lane, us[dst], drawing.lane_of(target.component), us[dst], waited)
-    return False
-
-
-def _callers(sites: GraphSites, names: Names) -> set[int]:
-    """Spans that are the caller's side of a remote call: they wait for one span, which serves it."""
-    if not sites.are_calls:
-        return set()
-    children = np.bincount(sites.above[sites.above >= 0], minlength=sites.n_units)
-    return {
-        unit
-        for unit in np.flatnonzero(children == 1).tolist()
-        if names.operation(int(sites.site[unit])).callee
-    }
-
-
-def _joined(spans: Sequence[_Span]) -> list[_Span]:
-    """Intervals that touch or lie over each other as one; ascending."""
-    found: list[_Span] = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        else:
-            found.append((start, end))
-    return found
-
-
-def _lane_hosts(graph: Graph, drawing: _Drawing, lane: int, hosts: Sequence[str] | None) -> tuple[str, ...]:
-    if hosts is None:
-        return ()
-    mine = {
-        host
-        for node, host in zip(graph.nodes, hosts, strict=True)
-        if host and drawing.lane_of(node.component) == lane
-    }
-    return tuple(sorted(mine))[:3]
-
-
-def _steps(
-    graph: Graph,
-    sites: GraphSites,
-    names: Names,
-    drawing: _Drawing,
-    lane: int,
-    us: Sequence[float],
-    waited: F8,
-) -> list[ScheduleStep]:
-    """What happens inside a component: spans, or the ways between its records; by start."""
-    found = []
-    for unit in range(sites.n_units):
-        start, end = int(sites.start[unit]), int(sites.end[unit])
-        if drawing.lane_of(graph.nodes[start].component) != lane:
-            continue
-        if not sites.are_calls and drawing.lane_of(graph.nodes[end].component) != lane:
-            continue
-        if sites.are_calls and start == end:
-            continue
-        name = names.operation(int(sites.site[unit]))
-        caller = names.caller(int(sites.site[unit]))
-        text = f"{name.point} -> {name.callee}" if name.callee else name.point
-        if not sites.are_calls and caller is not None:
-            text = f"{caller.point} -> {text}"
-        found.append(
-            ScheduleStep(name=text, start_us=us[start], end_us=us[end], waited_us=float(waited[unit]))
-        )
-    return sorted(found, key=lambda step: (step.start_us, -step.end_us, step.name))

@@ -10,9 +10,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from analyze.report import measures, wording
-from analyze.report.bars import Axis
 from analyze.report.blocks import (
-    Bar,
     Block,
     Blocks,
     Column,
@@ -27,9 +25,11 @@ from analyze.report.blocks import (
     Words,
     code,
     dim,
+    request_link,
     strong,
 )
 from analyze.report.drawing.charts import c2_curves
+from analyze.report.drawing.schedule import schedule_blocks
 from analyze.report.drawing.wide_charts import (
     DrawnDensity,
     Mark,
@@ -39,7 +39,6 @@ from analyze.report.drawing.wide_charts import (
     draw_by_time,
     draw_density,
     draw_lanes,
-    draw_train,
     steps_path,
 )
 from analyze.report.page_templates import template
@@ -48,6 +47,7 @@ from schemas.report.browse import (
     BinnedSite,
     BrowsePlacesSection,
     BrowseRangesSection,
+    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
     EntryTimeline,
@@ -57,9 +57,9 @@ from schemas.report.browse import (
     SiteInRange,
     SiteRow,
     TimelineStrip,
+    TypicalRequest,
 )
 from schemas.report.columns import stored
-from schemas.report.schedules import BrowseSchedulesSection, ScheduleStep, TrainSchedule, TypicalRequest
 
 SHOWN: Final = 15
 """Rows of a table that are in sight."""
@@ -73,8 +73,9 @@ _SCRIPT: Final = resources.files(_PAGE).joinpath("chooser.js").read_text(encodin
 _STRIP: Final = {
     "usual": "A usual stretch",
     "busiest": "The most requests at work",
-    "longest-gap": "The longest time without any",
+    "longest-gap": "Around the longest time without any",
 }
+_LIFT: Final = "How many times as frequent it is here as elsewhere"
 _RULE: Final = {
     "isj": "improved Sheather–Jones",
     "silverman": "rule of thumb",
@@ -83,7 +84,8 @@ _RULE: Final = {
 
 
 def ranges_blocks(section: BrowseRangesSection) -> Blocks:
-    """Density, what lies in each mode and at the slow end, and the tables that any range is told from."""
+    """Density, what lies in each mode and at the slow end, and the tables that any range is described
+    from."""
     if not sum(section.n):
         return (Part("Response times", (Text("No request."),), anchor="times"),)
     note = density_told(section) if section.curves else ""
@@ -117,7 +119,7 @@ def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
     yield Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
     yield Drawing(_chooser(s))
     for number, one in enumerate(s.ranges, 1):
-        told = (f"{range_name(number, one)} ", dim(span(one, s)))
+        told = (f"{range_name(number, one)} ", dim(f"({span(one, s)})"))
         yield Part(told, tuple(_range(number, one, s)), range_told(one), f"range{number}", open=number == 1)
         yield Only("terminal", tuple(_most(one, s)))
     if len(s.roots) > 1:
@@ -170,7 +172,8 @@ def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[Block]:
         row, name = one.roots[0], s.roots[one.roots[0].place].root
     else:
         row = one.categories[0]
-        name = wording.short(s.categories[row.place].category)
+        category = s.categories[row.place]
+        name = f"{category.root}, path {wording.short(category.category)}"
     yield Text(f"   most are {name}: {wording.percent(row.share_in)}, lift {lift(row.lift)}", "dim")
     if one.sites and one.mean_out_us is not None:
         site = one.sites[0]
@@ -215,7 +218,7 @@ def _kind_columns(label: str, kinds: Sequence[Any]) -> tuple[Column, ...]:
         Column("n", "requests here", "count"),
         Column("share_in", "share here", "share", far=1),
         Column("share_out", "elsewhere", "share", far=1),
-        Column("", "lift", "figure", lambda row: lift(row.lift)),
+        Column("", "lift", "figure", lambda row: lift(row.lift), about=_LIFT),
         Column("failed", "failed here", "share", far=1),
         Column("", "mean", "us", lambda row: kinds[row.place].mean_us),
         Column("", "C²", "figure", lambda row: c2(kinds[row.place].c2), far=1),
@@ -233,7 +236,7 @@ def _site_columns(sites: Sequence[BinnedSite]) -> tuple[Column, ...]:
         Column("", "difference", "figure", difference),
         Column("share_in", "wait for it here", "share", far=1),
         Column("share_out", "elsewhere", "share", far=1),
-        Column("", "lift", "figure", lambda row: lift(row.lift), far=1),
+        Column("", "lift", "figure", lambda row: lift(row.lift), far=1, about=_LIFT),
         Column("failed", "failed here", "share", far=1),
         Column("", "C²", "figure", lambda row: c2(sites[row.place].c2), far=1),
     )
@@ -259,65 +262,18 @@ def _waits(one: TypicalRequest) -> Words:
 
 def _typical(one: TypicalRequest, is_open: bool) -> Part:
     root, response = wording.clip(one.root, 60), wording.duration(one.medoid.response_us)
-    request = ("Request ", code(wording.clip(one.medoid.request_id or "", 60)), f", {response}")
+    request = ("Request ", request_link(one.medoid.request_id or ""), f", {response}")
     mean = f"The mean of {wording.counted(one.requests, 'request')}, {wording.duration(one.mean.response_us)}"
     return Part(
-        (f"{wording.clip(one.root, 90)} ", code(wording.short(one.category))),
+        (f"{wording.clip(one.root, 90)}, path ", code(wording.short(one.category))),
         (
             Text(request),
-            *_schedule(one.medoid, f"A typical request of {root}, {response}"),
-            Details(mean, _schedule(one.mean, f"The mean of the requests of {root}")),
+            *schedule_blocks(one.medoid, f"A typical request of {root}, {response}"),
+            Details(mean, schedule_blocks(one.mean, f"The mean of the requests of {root}")),
         ),
         note=typical_told(one),
         open=is_open,
     )
-
-
-def _schedule(schedule: TrainSchedule, title: str) -> Blocks:
-    rails = Markup("").join(
-        Markup('<li><b>{c}</b><span class="dim host">{h}</span><span class="n">{w}</span></li>').format(
-            c=wording.clip(lane.component, 44),
-            h=wording.clip(", ".join(lane.hosts), 44),
-            w=wording.duration(lane.waited_us) if lane.waited_us > 0 else "",
-        )
-        for lane in schedule.lanes
-    )
-    drawn = Markup('<div class="schedule"><ol class="rails">{r}</ol>{t}</div>').format(
-        r=rails, t=draw_train(schedule, title)
-    )
-    cut = f"; {wording.count(schedule.cut)} parts not drawn" if schedule.cut else ""
-    messages = f", {wording.duration(schedule.message_us)} of the response" if schedule.message_us > 0 else ""
-    legend = (
-        Styled("", "swatch", "waited"),
-        "work that the response waited for ",
-        Styled("", "swatch", "other"),
-        "other work ",
-        Styled("", "swatch", "line"),
-        f"calls and replies{messages}{cut}",
-    )
-    last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])
-    axis = Axis(0.0, last)
-    columns = (
-        Column("name", "Step", "name"),
-        Column("", "", "bar", lambda step: _extent(step, axis)),
-        Column("", "Takes", "us", lambda step: step.end_us - step.start_us),
-        Column("waited_us", "Waited for", "us"),
-    )
-    lanes = [
-        Details(
-            (f"{wording.clip(lane.component, 60)} ", dim(f"{wording.duration(lane.waited_us)} waited for")),
-            (Table(f"Steps of {lane.component}", columns, lane.steps, lane.steps_total),),
-        )
-        for lane in schedule.lanes
-        if lane.steps
-    ]
-    return (Drawing(drawn, legend=legend), Details("Open a component", lanes))
-
-
-def _extent(step: ScheduleStep, axis: Axis) -> Bar:
-    kind = "waited" if step.waited_us > 0 else "idle"
-    title = f"from {wording.duration(step.start_us)} to {wording.duration(step.end_us)}"
-    return Bar((axis.stretch(kind, step.start_us, step.end_us),), title)
 
 
 def timeline_blocks(section: BrowseTimelineSection) -> Blocks:
@@ -340,7 +296,7 @@ def timeline_blocks(section: BrowseTimelineSection) -> Blocks:
         blocks.append(Part(name, inside, note=entry_told(entry), open=place == 0))
     if len(section.entries) < section.entries_total:
         shown = f"{len(section.entries)} of {wording.count(section.entries_total)} components"
-        blocks.append(Text(f"{shown} at which requests come in; --entries shows more.", "dim"))
+        blocks.append(Text(f"{shown} at which requests come in; --set entries=… shows more.", "dim"))
     return (Part("By time", blocks or (Text("No request."),), anchor="bytime"),)
 
 

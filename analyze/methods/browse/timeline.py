@@ -1,6 +1,6 @@
 """Fill the section `browse-timeline`: each entry component by time, some seconds of it request by request.
 
-How many requests are at work, gaps without any, arrivals (TR §6.2, H.4). A request is at work from its start
+How many requests are at work, gaps without any, arrivals (TR §6.2). A request is at work from its start
 until before its end, [start, start + T). All by sorting and running sums: no loop over requests.
 """
 

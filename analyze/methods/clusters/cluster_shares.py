@@ -1,4 +1,4 @@
-"""Test whether clusters hold another share of their root type in the second sample (C.3, L.3, L.9).
+"""Test whether clusters hold another share of their root type in the second sample.
 
 Requests are counted by cluster, sample, root type, category and block of time. Shares are conditional on the
 cluster's dominant root type, so that another mix of requests is no change. They are `share_change`:
@@ -16,8 +16,8 @@ from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Population
 from analyze.stats.estimate import share_change
 from analyze.stats.multiple import q_values
+from analyze.stats.rank import in_requests
 from analyze.stats.time_blocks import equal_count_blocks
-from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 

@@ -1,4 +1,4 @@
-"""Make the table that is clustered, and the space that it is clustered in (HOT §2.1, §2.2; ALGORITHMS F).
+"""Make the table that is clustered, and the space that it is clustered in (HOT §2.1, §2.2).
 
 A row a request, a column a feature, equal rows merged. Three sets of features. *Points*: 1 for every trace
 point (with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of

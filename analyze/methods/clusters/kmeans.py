@@ -1,16 +1,25 @@
-"""Cluster distinct rows with weights by K-means (HOT §2.1; ALGORITHMS F)."""
+"""Cluster distinct rows with weights by K-means, choose the number of clusters, and check them (HOT §2.1).
+
+Checked are silhouette, stability and agreement with categories.
+Stable clusters are found again from other first centres and on other halves of the requests.
+Clusters merge rare categories; they replace none (TR §4.1): a mutation and its precursor may be one cluster.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from analyze.methods.clusters.features import Points
+from analyze.methods.clusters.cluster_shares import ClusteredRequests
+from analyze.methods.clusters.features import Points, halves
 from analyze.methods.clusters.settings import ClustersSettings
-from schemas.arrays import F8, I8
+from analyze.population import Population
+from analyze.stats.moments import LARGE
+from schemas.arrays import B1, F8, I8
 
 _MOST_ROUNDS: Final = 300
 _BATCH: Final = 8_192
@@ -94,3 +103,248 @@ def moved_on(found: Partition, points: Points) -> I8:
     from sklearn.metrics import pairwise_distances_argmin
 
     return np.asarray(pairwise_distances_argmin(points, found.centre), dtype=np.int64)
+
+
+def contingency(first: I8, second: I8, weight: F8) -> F8:
+    """[groups, groups] weight of what lies in a group of either; codes count from 0. O(items)."""
+    shape = (int(first.max(initial=-1)) + 1, int(second.max(initial=-1)) + 1)
+    cell = first * shape[1] + second
+    return np.bincount(cell, weight, shape[0] * shape[1]).astype(np.float64).reshape(shape)
+
+
+def adjusted_rand(table: F8) -> float:
+    """Adjusted Rand index (Hubert and Arabie 1985): 1 alike, 0 as by chance.
+
+    1 where both have one group, or only single requests, as in scikit-learn.
+    """
+    rows, columns, whole = table.sum(axis=1), table.sum(axis=0), table.sum()
+    together = _pairs(table).sum()
+    in_rows, in_columns, every = _pairs(rows).sum(), _pairs(columns).sum(), float(_pairs(whole))
+    if every <= 0:
+        return 1.0
+    expected = in_rows * in_columns / every
+    most = (in_rows + in_columns) / 2
+    return 1.0 if most == expected else float((together - expected) / (most - expected))
+
+
+def _pairs(count: F8) -> F8:
+    return np.asarray(count * (count - 1) / 2)
+
+
+class Purity(NamedTuple):
+    """Rosenberg and Hirschberg 2007; both 0 to 1."""
+
+    homogeneity: float
+    """1: every group of the second holds members of one group of the first only."""
+    completeness: float
+    """1: all members of a group of the first are in one group of the second."""
+
+
+def purity(table: F8) -> Purity:
+    """Homogeneity and completeness of the second grouping by the first."""
+    first, second = _entropy(table.sum(axis=1)), _entropy(table.sum(axis=0))
+    both = _entropy(table.reshape(-1))
+    mutual = first + second - both
+    return Purity(
+        1.0 if first <= 0 else min(1.0, max(0.0, float(mutual / first))),
+        1.0 if second <= 0 else min(1.0, max(0.0, float(mutual / second))),
+    )
+
+
+def _entropy(count: F8) -> float:
+    total = count.sum()
+    share = count[count > 0] / total if total > 0 else np.zeros(0)
+    return float(-(share * np.log(share)).sum())
+
+
+def best_jaccard(table: F8) -> F8:
+    """[groups of the first] largest share of members in common with a group of the second; 0 for none."""
+    union = table.sum(axis=1)[:, None] + table.sum(axis=0)[None, :] - table
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alike = np.where(union > 0, table / union, 0.0)
+    return np.asarray(alike.max(axis=1, initial=0.0))
+
+
+_GRID: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_STARTS: Final = 3
+"""Runs of K-means for one point of the curve."""
+_RESTARTS: Final = 2
+"""Runs of K-means for one refit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One point of the curve."""
+
+    k: int
+    score: float
+    """Mean simplified silhouette, -1 to 1."""
+    se: float
+    inertia: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The number of clusters and where it comes from."""
+
+    k: int
+    curve: tuple[Scored, ...]
+    """Ascending; empty where there was nothing to choose."""
+
+
+def number_of_clusters(points: Points, weight: F8, n_requests: int, settings: ClustersSettings) -> Choice:
+    """Of drawn points: robust the smallest number within a standard error of the best, paper the best.
+
+    The sum of squares alone always prefers more, so it is the silhouette that is best. n_requests: what the
+    standard error is of.
+    """
+    n_rows = points.shape[0]
+    if settings.clusters or n_rows < 3:
+        asked = settings.clusters or n_rows
+        return Choice(max(1, min(asked, n_rows)), ())
+    curve: list[Scored] = []
+    for k in _grid(n_rows, settings.around):
+        found = partition(
+            points, weight, k, settings, seed=settings.seed, starts=min(_STARTS, settings.starts)
+        )
+        if found.n_clusters < 2 or (curve and found.n_clusters <= curve[-1].k):
+            break
+        curve.append(_scored(found, points, weight, n_requests))
+    if not curve:
+        return Choice(1, ())
+    return Choice(_chosen(curve, settings), tuple(curve))
+
+
+def _grid(n_rows: int, around: int) -> Sequence[int]:
+    grid = [k for k in _GRID if k <= n_rows]
+    if around:
+        near = {k for k in grid if around / 2 <= k <= around * 2} | {min(max(around, 2), n_rows)}
+        return sorted(near)
+    return grid
+
+
+def _chosen(curve: Sequence[Scored], settings: ClustersSettings) -> int:
+    best = max(curve, key=lambda point: (point.score, -point.k))
+    if settings.style == "paper":
+        return best.k
+    return next(point.k for point in curve if point.score >= best.score - best.se)
+
+
+def _scored(found: Partition, points: Points, weight: F8, n_requests: int) -> Scored:
+    value = simplified_silhouette(found.distances(points), found.label)
+    mean = float(np.average(value, weights=weight))
+    spread = float(np.average((value - mean) ** 2, weights=weight))
+    return Scored(found.n_clusters, mean, float(np.sqrt(spread / max(n_requests, 1))), found.inertia)
+
+
+def simplified_silhouette(distance: F8, label: I8) -> F8:
+    """[rows] (b - a)/max(a, b), a the distance to the own centre, b to the nearest other; 0 for 0/0.
+
+    distance: [rows, clusters], at least 2 clusters. After Hruschka, de Castro and Campello 2004.
+    """
+    rows = np.arange(len(label))
+    own = distance[rows, label]
+    others = distance.copy()
+    others[rows, label] = np.inf
+    other = others.min(axis=1)
+    largest = np.maximum(own, other)
+    return np.asarray(np.where(largest > 0, (other - own) / np.where(largest > 0, largest, 1.0), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """How much of the partition comes back."""
+
+    reseeded: tuple[float, ...]
+    """Adjusted Rand with partitions from other first centres."""
+    halved: tuple[float, ...]
+    """Adjusted Rand between the partitions of two halves, measured on all; of few requests a coin may give
+    all to one half, and that refit is not here."""
+    jaccard: F8
+    """[clusters] mean over refits of the best overlap with a cluster of the refit; NaN without one."""
+
+
+def stability(
+    found: Partition, label: I8, points: Points, weight: F8, settings: ClustersSettings
+) -> Stability:
+    """Refits on drawn points, whose clusters are `label`. Deterministic."""
+    reseeded, halved, overlaps = [], [], []
+
+    def refit(share: F8, seed: int) -> I8:
+        there = share > 0
+        made = partition(
+            points[there],
+            share[there],
+            found.n_clusters,
+            settings,
+            seed=seed,
+            starts=min(_RESTARTS, settings.starts),
+        )
+        return moved_on(made, points)
+
+    def held_against(other: I8) -> F8:
+        table = np.zeros((found.n_clusters, int(other.max(initial=0)) + 1))
+        part = contingency(label, other, weight)
+        table[: part.shape[0], : part.shape[1]] = part
+        overlaps.append(best_jaccard(table))
+        return part
+
+    for number in range(1, settings.refits + 1):
+        seed = settings.seed + number
+        reseeded.append(adjusted_rand(held_against(refit(weight, seed))))
+        parts = halves(weight, seed)
+        if not all(half.any() for half in parts):
+            continue
+        first, second = (refit(half, seed) for half in parts)
+        halved.append(adjusted_rand(contingency(first, second, weight)))
+        for other in (first, second):
+            held_against(other)
+    seen = np.bincount(label, minlength=found.n_clusters) > 0
+    mean = np.mean(overlaps, axis=0) if overlaps else np.full(found.n_clusters, np.nan)
+    return Stability(tuple(reseeded), tuple(halved), np.where(seen, mean, np.nan))
+
+
+@dataclass(frozen=True, slots=True)
+class PathAgreement:
+    """Categories of level L1 are those of one root type and one folded sequence."""
+
+    category: I8
+    """[stored categories] number of the L1 category."""
+    key: tuple[str, ...]
+    """[L1 categories] key of the stored one with most requests."""
+    count: I8
+    """[L1 categories, clusters, samples] requests."""
+    rare: B1
+    """[L1 categories] at most LARGE requests in all samples."""
+    adjusted_rand: float
+    purity: Purity
+    """Of clusters by categories."""
+
+    def members(self, cluster: int) -> list[int]:
+        """L1 categories of a cluster, the largest first."""
+        held = self.count[:, cluster].sum(axis=1)
+        return [one for one in np.argsort(-held, kind="stable").tolist() if held[one] > 0]
+
+
+def path_agreement(population: Population, clustered: ClusteredRequests) -> PathAgreement:
+    """Agreement by weight. O(categories · clusters)."""
+    number: dict[tuple[str, tuple[str, ...]], int] = {}
+    code = np.array(
+        [
+            number.setdefault((category.graph.root, category.graph.tokens), len(number))
+            for category in population.categories
+        ],
+        dtype=np.int64,
+    )
+    n = len(number)
+    count = np.zeros((n, *clustered.count.shape[1:]), np.int64)
+    np.add.at(count, code, clustered.count)
+    table = np.zeros((n, clustered.n_clusters))
+    np.add.at(table, code, clustered.weight.sum(axis=2))
+    size = np.array([category.n_requests for category in population.categories])
+    order = np.lexsort((-size, code))
+    _, first = np.unique(code[order], return_index=True)
+    key = tuple(population.categories[order[place]].graph.key for place in first.tolist())
+    return PathAgreement(
+        code, key, count, count.sum(axis=(1, 2)) <= LARGE, adjusted_rand(table), purity(table)
+    )

@@ -1,24 +1,137 @@
-"""Register the clustering Spectroscope, `flowdiff clusters`."""
+"""Run the clustering Spectroscope, `flowdiff clusters`: population in, section, verdict and tables out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from analyze.methods.clusters.sections import CLUSTERS
+from analyze.methods.clusters.cluster_rows import cluster_rows, clusters_tables, overlay_row
+from analyze.methods.clusters.pipeline import ClustersRun, clusters_run
+from analyze.methods.clusters.sections import CLUSTERS, look_first
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
+from analyze.report import wording
 from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Weighed
+from schemas.report.clusters import ClusterRow, ClustersSection, CurvePoint
+from schemas.report.report import Verdict
+
+_KIND: Final = "clusters"
+_MOST_CLUSTERS: Final = 24
+"""Clusters shown; the tables have all."""
+_MOST_OVERLAYS: Final = 30
+_UNSTABLE: Final = 0.75
+"""A cluster that comes back with less of it is reported as one that dissolves (Hennig 2007)."""
 
 
 def analyse(
     population: Population, _history: Population | None, settings: ClustersSettings, limits: ReportLimits
 ) -> Result:
     """Groups of requests; of two samples also how groups and samples differ. No history is looked at."""
-    # Here, so that the command line has the options without numpy, scipy and scikit-learn.
-    from analyze.methods.clusters.run import clusters_result
+    del limits  # its bounds are of other sections
+    if not any(category.n_requests for category in population.categories):
+        return Result(
+            settings=settings,
+            verdict=Verdict(outcome="too-few", text="There is no request to cluster."),
+            sections=(),
+            weighed=[Weighed(_KIND, None, sure=False)],
+        )
+    run = clusters_run(population, settings)
+    rows = cluster_rows(run, settings.blocks)
+    section = _section(population, run, rows, settings)
+    return Result(
+        settings=settings,
+        verdict=_verdict(section, rows),
+        sections=(section,),
+        tables=clusters_tables(population, run, rows, settings.blocks),
+        notes=_notes(rows),
+        weighed=[
+            Weighed(_KIND, held.score_us)
+            for held in run.overlays
+            if held.kind in ("samples", "origin") and held.score_us > 0
+        ],
+    )
 
-    return clusters_result(population, settings, limits)
+
+def _section(
+    population: Population, run: ClustersRun, rows: Sequence[ClusterRow], settings: ClustersSettings
+) -> ClustersSection:
+    samples = tuple(sample.name for sample in population.samples)
+    shown = _shown(run, rows)
+    held = [one for one in run.overlays if one.cluster in shown][:_MOST_OVERLAYS]
+    return ClustersSection(
+        features=settings.features,
+        style=settings.style,
+        samples=samples,
+        requests=sum(category.n_requests for category in population.categories),
+        rows=run.rows.n_rows,
+        columns=run.space.columns,
+        dimensions=run.space.dimensions,
+        explained=run.space.explained,
+        chosen="asked" if settings.clusters else "curve",
+        curve=tuple(
+            CurvePoint(k=point.k, score=point.score, se=point.se, inertia=point.inertia)
+            for point in run.choice.curve
+        ),
+        clusters_total=len(rows),
+        clusters=tuple(rows[cluster] for cluster in shown),
+        apart=tuple(tuple(float(run.apart[a, b]) for b in shown) for a in shown),
+        reseeded=run.stability.reseeded,
+        halved=run.stability.halved,
+        categories=len(run.agreement.key),
+        rand_categories=run.agreement.adjusted_rand,
+        homogeneity=run.agreement.purity.homogeneity,
+        completeness=run.agreement.purity.completeness,
+        overlays=tuple(overlay_row(run, one, samples) for one in held),
+        overlays_total=len(run.overlays),
+    )
+
+
+def _shown(run: ClustersRun, rows: Sequence[ClusterRow]) -> list[int]:
+    """Clusters by number: those of coloured overlays, those that changed, the largest."""
+    wanted: dict[int, None] = {}
+    for held in run.overlays:
+        if held.score_us > 0:
+            wanted |= {held.cluster: None, held.other: None}
+    changed = [row.number - 1 for row in rows if row.changed]
+    changed.sort(key=lambda cluster: -abs(rows[cluster].shares[-1] - rows[cluster].shares[0]))
+    wanted |= dict.fromkeys([*changed, *range(len(rows))])
+    return sorted(list(wanted)[:_MOST_CLUSTERS])
+
+
+def _verdict(section: ClustersSection, rows: Sequence[ClusterRow]) -> Verdict:
+    groups = wording.counted(section.clusters_total, "cluster")
+    if len(section.samples) == 1:
+        top = max(rows, key=lambda row: row.requests[0])
+        return Verdict(
+            outcome="clustered",
+            text=f"Requests fall into {groups}; "
+            f"the largest ({wording.percent(top.shares[0])}) is of {top.root}.",
+        )
+    changed = [row for row in rows if row.changed]
+    first = look_first(section)
+    if not changed and not first:
+        return Verdict(
+            outcome="as-clustered",
+            text=f"{groups}: none changed its share of its root type, or its trees, significantly.",
+        )
+    told = ""
+    if changed:
+        told = f"{wording.counted(len(changed), 'cluster')} of {section.clusters_total} changed share."
+    return Verdict(outcome="clusters-changed", text=" ".join(part for part in (first, told) if part))
+
+
+def _notes(rows: Sequence[ClusterRow]) -> tuple[str, ...]:
+    loose = [row for row in rows if row.jaccard is not None and row.jaccard < _UNSTABLE]
+    part = sum(sum(row.requests) for row in loose) / max(sum(sum(row.requests) for row in rows), 1)
+    notes = []
+    if part > 0.1:
+        notes.append(
+            f"{wording.counted(len(loose), 'cluster')} with {wording.percent(part)} of the requests dissolve "
+            "when the clustering is done again: their borders are arbitrary."
+        )
+    return tuple(notes)
 
 
 METHOD: Final = Method(

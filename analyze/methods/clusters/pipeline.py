@@ -1,4 +1,4 @@
-"""Cluster a population: features, K-means, shares, trees (ALGORITHMS F)."""
+"""Cluster a population: features, K-means, shares, trees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,16 @@ from analyze.methods.clusters.features import (
     feature_rows,
     feature_space,
 )
-from analyze.methods.clusters.kmeans import Partition, partition
+from analyze.methods.clusters.kmeans import (
+    Choice,
+    Partition,
+    PathAgreement,
+    Stability,
+    number_of_clusters,
+    partition,
+    path_agreement,
+    stability,
+)
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.tree_overlay import (
     NONE,
@@ -31,14 +40,6 @@ from analyze.methods.clusters.tree_overlay import (
     held_against,
     nearest_of_root,
     origins,
-)
-from analyze.methods.clusters.validity import (
-    Choice,
-    PathAgreement,
-    Stability,
-    number_of_clusters,
-    path_agreement,
-    stability,
 )
 from analyze.population import Population
 from schemas.arrays import F8, I8

@@ -150,7 +150,7 @@ def _columns(s: ClustersSection) -> tuple[Column, ...]:
 
 
 def _root(row: ClusterRow) -> Words:
-    """Root type, and what tells the cluster from the rest of it."""
+    """Root type, and what distinguishes the cluster from the rest of it."""
     several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
     return (wording.clip(row.root, 80), dim(several), Styled(wording.clip(marks(row), 160), "span"))
 
@@ -298,7 +298,10 @@ def _tone(row: TreeRow) -> str:
 def _trust(s: ClustersSection) -> Iterator[Block]:
     order = sorted(range(len(s.clusters)), key=lambda i: (s.clusters[i].root, i))
     taken = "the best" if s.style == "paper" else "the smallest number within one of the best"
-    score = f"Simplified silhouette with its standard error; {taken} is taken."
+    score = (
+        "How well requests lie in their own cluster instead of the next one (simplified silhouette, 1 at "
+        f"best), with its standard error; {taken} is taken."
+    )
     apart = "Distance between centres, clusters of a root type beside each other; darker is nearer."
     names = [str(s.clusters[i].number) for i in order]
     between = [[s.apart[i][j] for j in order] for i in order]
@@ -360,7 +363,8 @@ def _moved(before: str, after: str) -> str:
 
 
 def marks(row: ClusterRow) -> str:
-    """`with cache/MISS, without cache/HIT`; empty where nothing tells it from the rest of its root type."""
+    """`with cache/MISS, without cache/HIT`; empty where nothing distinguishes it from the rest of its root
+    type."""
     told = [f"with {row.has}"] if row.has else []
     told += [f"without {row.lacks}"] if row.lacks else []
     return ", ".join(told)

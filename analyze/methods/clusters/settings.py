@@ -1,4 +1,4 @@
-"""Set how `flowdiff clusters` clusters, tests and draws (ALGORITHMS F)."""
+"""Set how `flowdiff clusters` clusters, tests and draws."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClustersSettings(Config):
     """What describes a request: trace points it reaches, mean latency or number of each step between two
     points, or all three, each set weighing the same."""
     style: Literal["robust", "paper"] = "robust"
-    """robust: logarithms, columns of one spread, at most --dimensions of them; paper: the values as they are,
+    """robust: logarithms, columns of one spread, at most `dimensions` of them; paper: the values as they are,
     K random requests as first centres, the best K of all."""
     clusters: int = Field(default=0, ge=0)
     """Number of clusters; 0: the grid is tried, and the curve shown."""

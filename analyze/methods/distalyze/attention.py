@@ -1,4 +1,4 @@
-"""Focus attention: the component that P hangs on, by log and feature type, scored (DIST Algorithm 1; G.6).
+"""Focus attention: the component that P hangs on, by log and feature type, scored (DIST Algorithm 1).
 
 P is the performance of an instance, its response time.
 """

@@ -1,4 +1,4 @@
-"""What a report tells of a component: variables with both distributions, edges, chain, trivial ones."""
+"""What a report shows of a component: variables with both distributions, edges, chain, trivial ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.report.networks import Distribution, NetworkComponent, NetworkEdge,
 MOST_VARIABLES: Final = 16
 """Variables shown of a component; a drawing of more is a hairball."""
 MOST_CHAIN: Final = 30
-"""Variables told of a longer chain: its ends."""
+"""Variables shown of a longer chain: its ends."""
 MOST_TRIVIAL: Final = 8
 BINS: Final = 24
 _LOG_RATIO: Final = 20.0
@@ -74,7 +74,7 @@ def _when(found: Found) -> F8:
 def _with_p(found: Found) -> B1:
     """[nodes] whether a chain may begin there: of event times, those that move the way P does.
 
-    What comes before a delay moves the other way when told relative to the whole.
+    What comes before a delay moves the other way when shown relative to the whole.
     """
     nodes = np.ones(len(found.values) + 1, np.bool_)
     if found.types[0] in EVENT_TIMES:

@@ -1,4 +1,4 @@
-"""Contrast two classes of instances: slow and fast, before and after, a host and the rest (ALGORITHMS G.1).
+"""Contrast two classes of instances: slow and fast, before and after, a host and the rest.
 
 Requests are compared with their like: of one root type, and where one root serves many pages, of one kind.
 """
@@ -265,7 +265,7 @@ def _called(graph: Graph) -> frozenset[str]:
 
 
 def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
-    """The root type and the rarest operations of each kind, as few as tell the kinds apart."""
+    """The root type and the rarest operations of each kind, as few as distinguish the kinds."""
     rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
     for listed in range(1, max(len(kind) for kind in kinds) + 1):
         names = [_kind_name(root, kind, listed) for kind in rarest]

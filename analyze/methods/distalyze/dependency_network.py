@@ -1,4 +1,4 @@
-"""Learn dependency networks: what each variable depends on, and how much (DIST §3.3; G.5).
+"""Learn dependency networks: what each variable depends on, and how much (DIST §3.3).
 
 A regression tree a target over the other variables shows what the target depends on, and how early it splits
 how much. Greedy trees are nested in m, the fewest instances that a node may have to be split: a larger m

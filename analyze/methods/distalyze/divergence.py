@@ -1,4 +1,4 @@
-"""Test which features diverge between the classes (DIST §3.2; ALGORITHMS G.3, G.4).
+"""Test which features diverge between the classes (DIST §3.2).
 
 Where response times have a heavy tail, slow instances weigh by cost (DIST §3.1, §5.2.1).
 """

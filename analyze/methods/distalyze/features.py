@@ -1,4 +1,4 @@
-"""Sum up what an instance logs of a variable in a few numbers, its features (DIST §3.1, Table 1; G.2).
+"""Sum up what an instance logs of a variable in a few numbers, its features (DIST §3.1, Table 1).
 
 A feature type is one matrix, [variables, instances], NaN where the variable does not occur. Made one at a
 time, because all of them would not fit into memory.

@@ -1,4 +1,4 @@
-"""Read requests, hosts or windows as instances with logs, columnar (ALGORITHMS G.1).
+"""Read requests, hosts or windows as instances with logs, columnar.
 
 Events say what happened when, states what a value was when. Of a request trace points are the events, own
 times and parameters the states; of a host in a window, or of a window, what its requests did.

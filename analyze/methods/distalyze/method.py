@@ -1,24 +1,242 @@
-"""Register DISTALYZER: what diverges between two classes of instances, and what response time depends on."""
+"""Run DISTALYZER, `flowdiff distalyze`: population in, section, verdict, tables and notes out."""
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from collections.abc import Iterator
+from typing import Any, Final
 
-from analyze.methods.distalyze.sections import DISTALYZE
+import numpy as np
+import pyarrow as pa
+
+from analyze.methods.distalyze.features import quantity_of
+from analyze.methods.distalyze.pipeline import DistalyzeRun, TestedStudy, distalyze_run
+from analyze.methods.distalyze.sections import DISTALYZE, look_first
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
+from analyze.report import wording
 from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Weighed
+from schemas.report.columns import arrow_schema, stored
+from schemas.report.networks import DistalyzeSection, DivergentVariable, StudyRow
+from schemas.report.report import Verdict
+
+FEATURES: Final = (
+    stored("root", "text", "root type; empty: all"),
+    stored("log", "text", "event or state"),
+    stored("component", "text", "component of the variable"),
+    stored("name", "text", "what it is called there"),
+    stored("measure", "text", "what of it is measured"),
+    stored("quantity", "text", "unit of its values: us, share, count, value"),
+    stored("feature", "text", "feature type"),
+    stored("mean0", "number", "mean of the first class"),
+    stored("mean1", "number", "mean of the second class"),
+    stored("t", "number", "Welch's t"),
+    stored("p", "number", "its p-value"),
+    stored("significant", "flag", "after Bonferroni over all features of the run"),
+    stored("significant_bh", "flag", "after Benjamini-Hochberg"),
+)
+DEPENDENCIES: Final = (
+    stored("rank", "place", "component that the edge is of"),
+    stored("root", "text", "root type; empty: all"),
+    stored("log", "text", "event or state"),
+    stored("feature", "text", "feature type"),
+    stored("score", "number", "Algorithm 1's, times the root type's part of the difference"),
+    stored("variable", "text", "one end; of a directed edge what happens first"),
+    stored("other", "text", "the other end"),
+    stored(
+        "weight0",
+        "number",
+        "largest node that one splits in the other's tree, first class's network",
+    ),
+    stored("weight1", "number", "the same in the network that the component is of"),
+    stored("directed", "flag", "one comes before the other in all instances"),
+    stored("in_tree", "flag", "of the maximum spanning tree that the score is of"),
+)
+
+
+def divergence_tables(run: DistalyzeRun) -> dict[str, pa.Table]:
+    """`distalyze_features`: distinct tests; `distalyze_dependencies`: edges among the variables shown."""
+    return {
+        "distalyze_features": pa.Table.from_pylist(list(_features(run)), schema=arrow_schema(FEATURES)),
+        "distalyze_dependencies": pa.Table.from_pylist(
+            list(_dependencies(run)), schema=arrow_schema(DEPENDENCIES)
+        ),
+    }
+
+
+def _features(run: DistalyzeRun) -> Iterator[dict[str, Any]]:
+    for one in run.tested:
+        for log in one.logs:
+            tests = log.tests
+            for row, place in np.argwhere(tests.distinct).tolist():
+                name, type_ = tests.names[place], tests.types[row]
+                p = float(tests.p[row, place])
+                yield {
+                    "root": one.study.root,
+                    "log": tests.log_type.value,
+                    "component": name.component,
+                    "name": name.what,
+                    "measure": name.measure,
+                    "quantity": quantity_of(type_, name.quantity).value,
+                    "feature": type_.value,
+                    "mean0": float(tests.mean0[row, place]),
+                    "mean1": float(tests.mean1[row, place]),
+                    "t": float(tests.t[row, place]),
+                    "p": p,
+                    "significant": p <= run.level,
+                    "significant_bh": p <= run.bh_level,
+                }
+
+
+def _dependencies(run: DistalyzeRun) -> Iterator[dict[str, Any]]:
+    for row in run.components:
+        for edge in row.edges:
+            yield {
+                "rank": row.rank,
+                "root": row.root,
+                "log": row.log_type,
+                "feature": row.feature_types[0],
+                "score": row.score,
+                "variable": row.variables[edge.src].text,
+                "other": row.variables[edge.dst].text,
+                "weight0": edge.weight_other,
+                "weight1": edge.weight,
+                "directed": edge.directed,
+                "in_tree": edge.in_tree,
+            }
+
+
+_KIND: Final = "divergence"
+_COMPONENTS: Final = 8
+"""Components shown; the table has the others' edges."""
+_VARIABLES: Final = 60
+"""Diverging variables listed; the table has all features."""
 
 
 def analyse(
     population: Population, _history: Population | None, settings: DistalyzeSettings, limits: ReportLimits
 ) -> Result:
     """Slow against fast in one sample, or the second sample against the first. No history is looked at."""
-    # Here, so that the command line has the options without numpy and scipy.
-    from analyze.methods.distalyze.run import distalyze_result
+    del limits  # its bounds are of other sections
+    run = distalyze_run(population, settings)
+    section = _section(run, settings)
+    few = not run.tested
+    return Result(
+        settings=settings,
+        verdict=_verdict(run, section, settings),
+        sections=(section,),
+        tables=divergence_tables(run),
+        notes=_notes(run, settings),
+        weighed=[Weighed(_KIND, None, sure=False)]
+        if few
+        else [Weighed(_KIND, row.score) for row in run.components],
+    )
 
-    return distalyze_result(population, settings, limits)
+
+def _section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection:
+    variables = _variables(run, settings)
+    return DistalyzeSection(
+        instances=settings.instances,
+        class0=run.contrast.names[0],
+        class1=run.contrast.names[1],
+        alpha=settings.alpha,
+        features=run.features,
+        significant=run.significant,
+        significant_bh=run.significant_bh,
+        studies=tuple(_study(one) for one in run.tested),
+        components=run.components[:_COMPONENTS],
+        components_total=len(run.components),
+        variables=tuple(variables[:_VARIABLES]),
+        variables_total=len(variables),
+    )
+
+
+def _study(one: TestedStudy) -> StudyRow:
+    instances = one.study.instances
+    late, p, w = instances.problem, instances.performance_us, instances.weight
+    return StudyRow(
+        root=one.study.root,
+        instances0=int((~late).sum()),
+        instances1=int(late.sum()),
+        mean0_us=float(np.average(p[~late], weights=w[~late])),
+        mean1_us=float(np.average(p[late], weights=w[late])),
+        share=one.share,
+        events=one.variables[0],
+        states=one.variables[1],
+        tail_share=one.tail.outside,
+        heavy=one.tail.heavy,
+        half_us=one.tail.half_us,
+        weighted=one.weighted,
+    )
+
+
+def _variables(run: DistalyzeRun, settings: DistalyzeSettings) -> list[DivergentVariable]:
+    found = []
+    for one in run.tested:
+        for log in one.logs:
+            tests = log.tests
+            strength = tests.strength(run.level, settings.ranking)
+            significant = tests.significant(run.level)
+            size = np.where(significant, np.abs(tests.t), -1.0)
+            for place in np.flatnonzero(significant.any(axis=0)).tolist():
+                row = int(np.argmax(size[:, place]))
+                name, type_ = tests.names[place], tests.types[row]
+                found.append(
+                    DivergentVariable(
+                        rank=1,
+                        root=one.study.root,
+                        log_type=tests.log_type.value,
+                        component=name.component,
+                        name=f"{name.what} {name.measure}".rstrip(),
+                        strength=float(strength[place]),
+                        features=int(significant[:, place].sum()),
+                        feature_type=type_.value,
+                        quantity=quantity_of(type_, name.quantity).value,
+                        t=float(tests.t[row, place]),
+                        before=_number(tests.mean0[row, place]),
+                        after=_number(tests.mean1[row, place]),
+                    )
+                )
+    found.sort(key=lambda v: (-v.strength, v.root, v.log_type, v.component, v.name))
+    return [variable.model_copy(update={"rank": rank}) for rank, variable in enumerate(found, 1)]
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _verdict(run: DistalyzeRun, section: DistalyzeSection, settings: DistalyzeSettings) -> Verdict:
+    if not run.tested:
+        least = wording.counted(settings.least_instances, "instance")
+        return Verdict(
+            outcome="too-few", text=f"Nothing to hold against each other: {least} of either class are needed."
+        )
+    if not section.components:
+        what = wording.counted(section.features, "feature")
+        differ = f"{section.class0} and {section.class1}"
+        told = f"Of {what} none that response time depends on differs between {differ}."
+        if section.significant:
+            some = wording.counted(section.significant, "feature")
+            told = f"{some} differ between {differ}, but response time depends on none."
+        return Verdict(outcome="no-divergence", text=told)
+    return Verdict(outcome="divergence", text=look_first(section.components[0], section))
+
+
+def _notes(run: DistalyzeRun, settings: DistalyzeSettings) -> tuple[str, ...]:
+    notes = []
+    if run.contrast.too_few and run.tested:
+        notes.append(
+            f"Not looked at, for want of {settings.least_instances} instances a class: "
+            f"{wording.counted(len(run.contrast.too_few), 'root type')}."
+        )
+    if run.contrast.left_out:
+        notes.append(
+            f"{wording.counted(run.contrast.left_out, 'root type')} that moved less "
+            f"{'is' if run.contrast.left_out == 1 else 'are'} not looked at (--roots)."
+        )
+    return tuple(notes)
 
 
 METHOD: Final = Method(

@@ -1,4 +1,4 @@
-"""Study what diverges: tests of every feature, networks of what diverges, ranked (ALGORITHMS G)."""
+"""Study what diverges: tests of every feature, networks of what diverges, ranked."""
 
 from __future__ import annotations
 

@@ -107,9 +107,11 @@ def _blocks(s: DistalyzeSection) -> Iterator[Block]:
     yield Table("Classes", _studies(s), s.studies)
     if any(study.heavy and not study.weighted for study in s.studies):
         heavy = "Heavy: more than 1.1 % of the instances lie outside of mean ± 3 sigma; "
-        yield Text((heavy, code("--tail-weights on"), " counts them by what they cost."), "dim")
+        yield Text((heavy, code("--set tail_weights=on"), " counts them by what they cost."), "dim")
     if not s.components:
         yield Text("No variable that response time depends on differs between the two.")
+    if s.components:
+        yield Text(_SCORE, "dim")
     yield from (_component(component, s) for component in s.components)
     if len(s.components) < s.components_total:
         shown = f"{len(s.components)} of {wording.count(s.components_total)} components"
@@ -124,6 +126,12 @@ def _blocks(s: DistalyzeSection) -> Iterator[Block]:
             printed=PRINTED,
         )
         yield Part("Variables that diverge most", (table,))
+
+
+_SCORE: Final = (
+    "Score: how far a component's variables differ between the two, each times how much it says about the "
+    "next on the way to response time, added up. It orders components; its size means nothing by itself."
+)
 
 
 def _studies(s: DistalyzeSection) -> tuple[Column, ...]:

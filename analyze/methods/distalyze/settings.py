@@ -1,4 +1,4 @@
-"""Set how `flowdiff distalyze` works (ALGORITHMS G); defaults are the paper's where it names one."""
+"""Set how `flowdiff distalyze` works; defaults are the paper's where it names one."""
 
 from __future__ import annotations
 

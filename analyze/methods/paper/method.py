@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from analyze.methods.paper.sections.mutations import MUTATIONS
-from analyze.methods.paper.sections.tables import CATEGORIES, ROOTS, SUMS
+from analyze.methods.paper.sections import CATEGORIES, MUTATIONS, ROOTS, SUMS
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population, no_testable_request
@@ -16,10 +15,8 @@ from analyze.report.header import load_ratio
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.report.outcome import Weighed
-from schemas.report.categories import CategoriesSection
-from schemas.report.mutations import MutationKind, MutationsSection
+from schemas.report.mutations import CategoriesSection, MutationKind, MutationsSection, RootsSection
 from schemas.report.report import Verdict
-from schemas.report.roots import RootsSection
 
 _COUNT_NOTE_RATIO: Final = 1.2
 """Numbers of requests further apart than this get a note: the papers assume a like workload (NSDI §5.2)."""
@@ -66,7 +63,9 @@ def _analyse(
         ),
         tables=report_tables(found, population, categories),
         notes=_notes(population, found),
-        weighed=[Weighed(m.kind.value, m.contribution_us) for m in found.mutations],
+        weighed=[
+            Weighed(m.kind.value, m.contribution_us, better=m.contribution_us < 0) for m in found.mutations
+        ],
     )
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from analyze.methods.paper.mutations import PaperResult
 from analyze.methods.paper.rows import critical_means
 from analyze.population import Category, Population
-from schemas.report.categories import CategoryRow
 from schemas.report.columns import arrow_table
+from schemas.report.mutations import CategoryRow
 from schemas.report.report_tables import (
     CATEGORIES,
     CATEGORIES_SCHEMA,

@@ -16,12 +16,11 @@ from analyze.report.drawing.accounts import structural_account, structure_accoun
 from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
-from analyze.stats.histogram import log_histogram
+from analyze.stats.histograms import log_histogram
 from analyze.stats.moments import SampleMoments, pooled
 from schemas.arrays import F8
-from schemas.report.categories import CategoryRow, Role
-from schemas.report.drawn_graphs import GraphView
 from schemas.report.mutations import (
+    CategoryRow,
     Direction,
     EdgeRow,
     Mutation,
@@ -29,11 +28,11 @@ from schemas.report.mutations import (
     MutationsSection,
     PrecursorRow,
     RankedList,
+    Role,
+    RootRow,
+    SumsSection,
 )
-from schemas.report.parts import Histogram, KsResult
-from schemas.report.roots import RootRow
-from schemas.report.step_account import StepAccount
-from schemas.report.sums import SumsSection
+from schemas.report.parts import GraphView, Histogram, KsResult, StepAccount
 from schemas.windows import NS_PER_US
 
 
@@ -273,7 +272,7 @@ def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
 
 
 def _displaced_us(evidence: EdgeEvidence) -> float:
-    """Sum of A_e over the edges that did not change by test (B.10)."""
+    """Sum of A_e over the edges that did not change by test."""
     return float(evidence.attribution.contribution_us[~evidence.tests.changed].sum())
 
 
@@ -374,7 +373,7 @@ def root_rows(result: PaperResult, population: Population) -> list[RootRow]:
 
 
 def sums(result: PaperResult) -> SumsSection:
-    """What the contributions add up to, beside the exact change they approximate (B.1b, C.7)."""
+    """What the contributions add up to, beside the exact change they approximate."""
     moments = result.moments
     filled = np.nan_to_num(moments.filled_mean_us())
     structural = float((filled[1] * (moments.count[1] - moments.count[0])).sum())

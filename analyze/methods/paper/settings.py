@@ -14,7 +14,7 @@ _Ranking = Literal["nsdi", "tr"]
 
 
 class PaperSettings(Config):
-    """Paper mode: Spectroscope as its text says, or as its released source does (B.1, B.1b, C.1)."""
+    """Paper mode: Spectroscope as its text says, or as its released source does."""
 
     variant: Variant = "text"
     sm_threshold: int = Field(default=50, ge=1)
@@ -29,7 +29,7 @@ class PaperSettings(Config):
     """Edit distance, plain or over the longer sequence; None: as the ranking's paper (NSDI raw, TR
     normalized), normalized in `released`."""
     ranking: _Ranking = "nsdi"
-    """Whose formula orders the mutations (C.7)."""
+    """Whose formula orders the mutations."""
 
     @property
     def resolved_distance(self) -> Distance:

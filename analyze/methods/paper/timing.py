@@ -1,4 +1,4 @@
-"""Find response-time mutations: KS tests of response times and edges, in both variants (B.1, B.1b).
+"""Find response-time mutations: KS tests of response times and edges, in both variants.
 
 Edges are tested where they are critical, one by one (`text`), or all of them by name (`released`).
 """
@@ -25,7 +25,7 @@ _NS_PER_MS: Final = 1_000_000
 _RELEASED_LEAST_SIZE: Final = 4.0
 _RELEASED_SIZE_MARGIN: Final = 0.0001
 """`released` runs a test where n0·n1/(n0+n1+margin) is at least the least size, and so not where it would be
-4 exactly: (8,8), (6,12) and (5,20) are not tested (B.1b)."""
+4 exactly: (8,8), (6,12) and (5,20) are not tested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def critical_edge_tests(category: Category, latency_ns: I8, critical: B1, settin
 def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
     """[edges] tests of each edge's *name*: the latencies of all places of it in the category are one sample.
 
-    The released tool knows an edge by the names of its ends only, and looks at all of them, critical or not
-    (B.1b); so the edges of one name share their numbers here. A category a → b, b → a, a → b has the names
+    The released tool knows an edge by the names of its ends only, and looks at all of them, critical or
+    not; so the edges of one name share their numbers here. A category a → b, b → a, a → b has the names
     a → b, with the latencies of its first and third edge, and b → a. `latency_ns`: [requests, edges].
     O(requests · log requests · edges).
     """

@@ -1,11 +1,10 @@
-"""The accounts of a run as a section: mean, tail and errors, load beside them (ALGORITHMS L.2)."""
+"""The accounts of a run as a section: mean, tail and errors, load beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.robust.causes.contributions import Contributions, contributions
 from analyze.methods.robust.robust_run import RobustRun
@@ -16,11 +15,11 @@ from analyze.profile.profile import Profile
 from analyze.report.header import watched_ns
 from analyze.report.limits import ReportLimits
 from analyze.stats.sums import totals
+from schemas.arrays import B1
 from schemas.report.accounts import Account, AccountRow, AccountSection, Measure, MixRow, RootChange
 from schemas.report.findings import Site
 from schemas.report.parts import NodeName
 
-B1 = npt.NDArray[np.bool_]
 _US = 1e-3
 
 
@@ -58,7 +57,7 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
 
 def contributions_of(run: RobustRun, exact: ExactAccount) -> Contributions:
     """Part of a change of the mean, ns, that each cause of the run accounts for."""
-    names, context, ratio = run.profile.names, run.context, run.tested.view.call_ratio
+    names, context, ratio = run.profile.names, run.context, run.tested.seen.call_ratio
     return contributions(run.causes, exact.parts, exact.mix, names, context.order, ratio, context.settings)
 
 

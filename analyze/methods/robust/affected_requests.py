@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.robust.site_requests import AtSite
 from analyze.population import Population
+from schemas.arrays import I4, I8
 from schemas.report.report_tables import REQUESTS_SCHEMA
-
-I4 = npt.NDArray[np.int32]
-I8 = npt.NDArray[np.int64]
 
 MOST_LISTED: Final = 50_000
 """Requests of a finding that are listed, evenly spaced over all."""

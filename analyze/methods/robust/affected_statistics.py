@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import Roles
 from analyze.profile.profile import OWN_TIME, Profile
-from analyze.stats.log_bins import bin_of, value_of
-
-B1 = npt.NDArray[np.bool_]
+from analyze.stats.histograms import bin_of, value_of
+from schemas.arrays import B1
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
@@ -32,10 +30,8 @@ def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]
             table["shape"].to_numpy(), list(change.every_shape)
         )
     elif change.kind in TIME_KINDS:
-        table, column = profile.votes, "n"
-        mine = (
-            _equal(table["measure"], OWN_TIME) & _equal(table["site"], change.site) & _beyond(table, change)
-        )
+        table, column = profile.votes_at(change.site), "n"
+        mine = _equal(table["measure"], OWN_TIME) & _beyond(table, change)
     else:
         table, column = profile.visits, "failing_n" if change.kind in ERROR_KINDS else "n"
         mine = _equal(table["site"], change.site)

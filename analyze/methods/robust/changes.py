@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas.report.findings import ChangeKind, Unit
 
@@ -15,6 +16,20 @@ ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
 ALIKE_KINDS = ERROR_KINDS | {ChangeKind.SERIAL, ChangeKind.PARALLEL}
 """What happens to all operations of a component from one cause."""
 FAMILIES = (TIME_KINDS, PATH_KINDS, CALL_KINDS, ERROR_KINDS)
+
+
+class Instance(NamedTuple):
+    """Instances of a component at which alone a change is: one host, or all of a version, a zone."""
+
+    attribute: str
+    """`host`, or a resource attribute."""
+    value: str
+    of: int
+    """Number of values that the component's instances have of it."""
+    hosts: tuple[int, ...]
+    """Indices into the population's hosts."""
+    siblings: float
+    """By how much those of other values changed: the logarithm of a ratio, a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,8 @@ class Change:
     q: float = 1.0
     there_before: bool = False
     """It differs from the history, and not from the reference alone."""
+    instance: Instance | None = None
+    """It is there alone; None: wherever the site is."""
 
     @property
     def every_shape(self) -> tuple[int, ...]:

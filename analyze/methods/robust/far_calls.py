@@ -1,4 +1,4 @@
-"""Find few calls that take far longer than any ordinary one did (B.8): a second of back-off in one read of
+"""Find few calls that take far longer than any ordinary one did: a second of back-off in one read of
 100.
 
 Ranks say little of them: five of five largest values in one period are chance once in 32 times. How far
@@ -17,8 +17,7 @@ import numpy as np
 from scipy.special import pdtrc
 
 from analyze.methods.robust.settings import RobustSettings
-from analyze.stats.histograms import Histograms
-from analyze.stats.log_bins import N_BINS, bin_of, value_of
+from analyze.stats.histograms import N_BINS, Histograms, bin_of, value_of
 from analyze.stats.proportions import fisher
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8

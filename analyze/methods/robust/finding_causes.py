@@ -1,4 +1,4 @@
-"""What tells the affected requests of a finding apart: parameters, hosts, versions (ALGORITHMS D, L.4)."""
+"""What tells the affected requests of a finding apart: parameters, hosts, versions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import numpy.typing as npt
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.explanation import explain_finding
 from analyze.explain.factors import factor_attributes, factors
-from analyze.methods.robust.changes import TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_requests import AtSite, selected
+from schemas.arrays import I4, I8
 from schemas.report.explanations import Explanation
 from schemas.report.findings import Factor
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
 
 _MOST_FACTOR_REQUESTS: Final = 20_000
 """Requests a period looked at for factors, evenly spaced."""
@@ -50,12 +48,35 @@ def explanation_of(
             f"other requests at {where} in the problem",
             f"requests at {where} in the reference",
         ),
-        exclude=settings.exclude,
+        exclude=(*settings.exclude, *(settings.failure_attributes if lead.kind in ERROR_KINDS else ())),
     )
 
 
 def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Factor, ...]:
     """Hosts and parameters of few values at which the change is, and elsewhere is not."""
+    component = run.profile.names.operation(lead.site).component
+    # A site that carries its host is of a component that does not.
+    component = run.context.hosts.host_of.get(component, ("", component))[1]
+    if lead.instance is None:
+        return _factors_by_request(run, at, lead, component)
+    on = lead.instance
+    elsewhere = on.siblings if lead.unit == "share" else lead.before * float(np.expm1(on.siblings))
+    return (
+        Factor(
+            attribute=f"{on.attribute} of {component}",
+            value=on.value,
+            requests1=lead.n1,
+            effect_here=lead.after - lead.before,
+            effect_elsewhere=elsewhere,
+            unit=lead.unit,
+            p=lead.q,
+        ),
+    )
+
+
+def _factors_by_request(
+    run: RobustRun, at: Sequence[AtSite], lead: Change, component: str
+) -> tuple[Factor, ...]:
     timed = lead.kind in TIME_KINDS and lead.unit == "us"
     parts: list[tuple[I4, I8, npt.NDArray[np.float64], npt.NDArray[np.bool_]]] = []
     most = max(1, _MOST_FACTOR_REQUESTS // max(len(at), 1))
@@ -78,9 +99,6 @@ def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Fact
     if not problem.any() or problem.all():
         return ()
     strata = _roots(run, category)
-    component = run.profile.names.operation(lead.site).component
-    # A site that carries its host is of a component that does not.
-    component = run.context.hosts.host_of.get(component, ("", component))[1]
     attributes = factor_attributes(run.population, category, row, component=component)
     return factors(values, problem, strata, attributes, unit="us" if timed else "share")
 

@@ -15,9 +15,8 @@ from analyze.paths.critical_path import attribute
 from analyze.profile.names import Names
 from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.limits import ReportLimits
-from analyze.stats.histogram import log_histogram
-from schemas.report.parts import Histogram
-from schemas.report.step_account import StepAccount
+from analyze.stats.histograms import log_histogram
+from schemas.report.parts import Histogram, StepAccount
 
 _STEPS = 200
 """Of a request: what is longer is cut by the drawing, with a word."""

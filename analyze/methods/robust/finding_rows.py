@@ -13,15 +13,17 @@ from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, TIME_KINDS, Change
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
+from analyze.methods.robust.finding_times import when_of
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
 from analyze.methods.robust.titles import elsewhere, shape_words, title, where
 from analyze.profile.names import Names
+from analyze.report.drawing.train_schedule import hosts_of, train_schedule
 from analyze.report.limits import ReportLimits
 from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Interval, Member, Site
-from schemas.report.parts import NodeName
+from schemas.report.parts import NodeName, TrainSchedule
 
 _MOST_EXAMPLES = 3
 _CHAIN = 5
@@ -141,7 +143,7 @@ def _finding(
         evidence_total=len(evidence),
         chain=tuple(_chain(ordered, cause, names)),
         factors=factors_of(run, _with_spared(run, cause, at), lead) if explained else (),
-        examples=tuple(_examples(run, at)),
+        examples=tuple(_examples(run, at, drawn=rank <= limits.drawn)),
         members=tuple(_members(run, at)[: limits.members]),
         members_total=len({found.category for found in at}),
         histogram=histogram_of(at, lead, names, limits),
@@ -149,6 +151,7 @@ def _finding(
         explanation=explanation_of(run, at, lead, settings) if explained else None,
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
+        when=when_of(run.population, at),
     )
 
 
@@ -191,7 +194,7 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
     return chain[:_CHAIN]
 
 
-def _examples(run: RobustRun, at: Sequence[AtSite]) -> list[Example]:
+def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
     """Requests of both periods: the reference's at the median, the problem's affected at median and tail."""
     examples: list[Example] = []
     for sample, hit, places in ((REFERENCE, False, (0.5,)), (PROBLEM, True, (0.5, 0.95))):
@@ -213,10 +216,25 @@ def _examples(run: RobustRun, at: Sequence[AtSite]) -> list[Example]:
                 what="typical" if place == 0.5 else "slow",
                 start_ns=int(source.start_ns[row]),
                 response_us=response / 1e3,
+                schedule=_schedule(run, category, row) if drawn else None,
             )
             if all(example.request_id != other.request_id for other in examples):
                 examples.append(example)
     return examples[:_MOST_EXAMPLES]
+
+
+def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
+    """One request, drawn."""
+    source = run.population.categories[category]
+    sites = next(pattern.sites for pattern in run.patterns.patterns if pattern.category == category)
+    return train_schedule(
+        source.graph,
+        sites,
+        run.profile.names,
+        source.node_ns[:, row].astype(np.float64),
+        request_id=source.request_id[row].as_py(),
+        hosts=hosts_of(run.population, source, row),
+    )
 
 
 def _thinned(rows: np.ndarray[tuple[int], np.dtype[np.int64]], most: int = 500) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""MEASURES: everything that is tested at call sites, a row each (ALGORITHMS L.3, L.4, L.9).
+"""MEASURES: everything that is tested at call sites, a row each.
 
 To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
 else a place must show to count), add its row to MEASURES with the case that fails without it, and a
@@ -12,19 +12,20 @@ a value a request (a mean of its calls, a number of calls, a share of them).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from analyze.methods.robust.changes import Instance
 from analyze.methods.robust.far_calls import Touched, far_calls
+from analyze.methods.robust.instances import InstanceTests, failing_instances, slower_instances
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
-from analyze.stats.histograms import Histograms
-from analyze.stats.log_bins import BINS_PER_OCTAVE, value_of
+from analyze.stats.histograms import BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
@@ -64,6 +65,10 @@ class Observed:
     """The same against the reference alone, where a history makes ordinary times more than that."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
+    beyond: float | None = None
+    """What the change less a standard error must be over."""
+    instance: Sequence[Instance] | None = None
+    """Where alone it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +88,16 @@ class Measure:
     """What exp of a logarithm is multiplied by for display."""
     only_more: bool = False
     """Less of it is no change."""
-    apart: bool = False
-    """Its p are corrected by themselves: another test of what a measure before it tests."""
+    apart: str = ""
+    """Another test of what measures before it test: its p are corrected by themselves, with those of the same
+    word."""
     by_p_alone: bool = False
     """No standard error: p, and what the measure asks besides, decide."""
     unless: str = ""
     """A measure of the same sites that says it better where it counts."""
+    where_of: str = ""
+    """A measure of whole sites: at those where it counts, this one tells where, by `instance_q` and corrected
+    by itself."""
     only_where_silent: bool = False
     """Sums that say something only where no other measure of structure found anything; corrected by
     themselves."""
@@ -105,11 +114,9 @@ def own_time(view: View) -> Observed:
 def plain_own_time(view: View) -> Observed:
     """Observe a plain change of own time that responses hardly feel: 100 us of 20 ms (NSDI 8.6)."""
     settings, found = view.settings, view.own_time
-    with np.errstate(invalid="ignore"):
-        plain = np.abs(found.change) - found.se > np.log1p(settings.plain_time)
-    plain &= (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
+    plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
     seen = _own_time(view, settings.time_share * settings.plain_share)
-    return replace(seen, matters=seen.matters & plain)
+    return replace(seen, matters=seen.matters & plain, beyond=float(np.log1p(settings.plain_time)))
 
 
 def _own_time(view: View, share: float) -> Observed:
@@ -124,7 +131,7 @@ def _own_time(view: View, share: float) -> Observed:
 
 
 def slow_calls(view: View) -> Observed:
-    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary (B.8).
+    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary.
 
     A rise below the floor counts where very slow calls take much of the response time. Without a history a
     rise must also show without the block of the problem that has most of it: a burst is one event, and
@@ -318,10 +325,10 @@ class _Patterns:
 
 
 def call_pattern(view: View) -> Observed:
-    """Observe the share of a site's requests that take each call pattern (L.3)."""
+    """Observe the share of a site's requests that take each call pattern."""
     patterns = _Patterns.of(view)
     at = patterns.site
-    # Structure's part by the nested account (L.3): more calls of a pattern times how much longer it takes.
+    # Structure's part by the nested account: more calls of a pattern times how much longer it takes.
     # Records do not nest: there a request is one call, and takes what it takes.
     is_point = view.of_kind(SiteKind.POINT)[at][:, None]
     made = np.where(is_point, patterns.votes, patterns.calls)
@@ -421,7 +428,7 @@ def failing_calls(view: View) -> Observed:
 def failing_requests(view: View) -> Observed:
     """Observe the share of requests with at least one failing call here, where requests make several.
 
-    A share of calls dilutes one that fails among twelve (L.10.3).
+    A share of calls dilutes one that fails among twelve.
     """
     n, calls = view.visits("n"), view.before.calls + view.after.calls
     several = calls > view.settings.several_calls * (view.before.w + view.after.w)
@@ -436,6 +443,50 @@ def failing_requests(view: View) -> Observed:
         floor=np.where(found.new, view.settings.new_floor, view.settings.shape_floor),
         weight=weight,
         call_ratio=view.call_ratio,
+    )
+
+
+# ---------------------------------------------------------------- one instance of several
+
+
+def slower_instance(view: View) -> Observed | None:
+    """Observe the own time of calls on one instance, version, zone against those on its siblings."""
+    if view.by_instance is None:
+        return None
+    found = slower_instances(view.by_instance, view.after.critical_ns, view.settings)
+    if found is None:
+        return None
+    weight = view.after.w[found.site] / np.maximum(view.after.n[found.site], 1e-300)
+    least = view.settings.time_share * view.mean_response_ns[found.site]
+    matters = found.added_ns > least * weight * found.requests
+    return _on_instances(view, found, np.log1p(view.settings.time_floor), matters)
+
+
+def failing_instance(view: View) -> Observed | None:
+    """Observe the share of calls that fail on one instance, version, zone."""
+    if view.by_instance is None or (found := failing_instances(view.by_instance, view.settings)) is None:
+        return None
+    e, least = found.estimate, view.settings.least_affected - 0.5
+    seen = _on_instances(
+        view, found, view.settings.new_floor, found.rises & (e.after * found.requests >= least)
+    )
+    return replace(seen, tested=seen.tested & (e.before * e.n0 + e.after * e.n1 >= least))
+
+
+def _on_instances(view: View, found: InstanceTests, floor: float, matters: B1) -> Observed:
+    requests = max(view.after.requests, 1e-300)
+    share = found.requests / requests
+    change = found.estimate.change if found.estimate.unit == "share" else np.zeros(len(found.site))
+    return Observed(
+        found.site,
+        found.estimate,
+        np.isfinite(found.estimate.change),
+        floor,
+        matters,
+        found.added_ns / requests,
+        np.nan_to_num(np.abs(change)) * share,
+        np.ones(len(found.site)),
+        instance=found.instance,
     )
 
 
@@ -493,7 +544,7 @@ MEASURES: Final = (
         (ChangeKind.SLOWER, ChangeKind.FASTER),
         "us",
         1e-3,
-        apart=True,
+        apart="times",
         unless="own-time",
     ),
     Measure(
@@ -513,7 +564,7 @@ MEASURES: Final = (
         (ChangeKind.TAIL, ChangeKind.TAIL),
         "share",
         only_more=True,
-        apart=True,
+        apart="times",
         by_p_alone=True,
         unless="slow-calls",
     ),
@@ -558,6 +609,29 @@ MEASURES: Final = (
         (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
         "share",
         unless="failing-calls",
+    ),
+    Measure(
+        "slower-instance",
+        "One instance, or those of one version or zone, takes longer than its siblings do.",
+        "recordings: one pod of five",
+        slower_instance,
+        (ChangeKind.SLOWER, ChangeKind.FASTER),
+        "us",
+        1e-3,
+        only_more=True,
+        apart="times of instances",
+        where_of="own-time",
+    ),
+    Measure(
+        "failing-instance",
+        "Calls fail on one instance, or on those of one version or zone.",
+        "recordings: one pod of five",
+        failing_instance,
+        (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
+        "share",
+        only_more=True,
+        apart="failures of instances",
+        where_of="failing-calls",
     ),
     Measure(
         "calls",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from analyze.methods.port import Result
@@ -16,10 +18,13 @@ from analyze.methods.robust.account_section import (
     tail_account,
 )
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
+from analyze.methods.robust.causes.effect import has_effect
 from analyze.methods.robust.finding_rows import findings_of
+from analyze.methods.robust.headline import headline_of
 from analyze.methods.robust.paths_section import paths_section
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.methods.robust.verdict_section import verdict_section
 from analyze.paths.settings import PathSettings
@@ -28,9 +33,10 @@ from analyze.profile.stored import SampleProfiles
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
 from analyze.report.weighing import weigh
-from schemas.report.findings import FindingsSection, Unexplained
+from schemas.report.findings import Finding, FindingsSection
+from schemas.report.parts import Section
 from schemas.report.report import Verdict
-from schemas.report.section import Section
+from schemas.windows import NS_PER_US
 
 
 def robust_result(
@@ -57,6 +63,7 @@ def robust_result(
     shares = parts.shares(exact.after > exact.before) if mean[2] else tuple(None for _ in run.causes)
     findings, affected = findings_of(run, settings, limits, parts.of_causes, shares)
     verdict = verdict_section(run, looked, findings, accounts)
+    warn(one_sum(accounts[0], findings, float(parts.rest.sum() + parts.mix.sum()) / NS_PER_US))
     section = account_section(run, accounts, limits)
     paths: tuple[Section, ...] = ()
     if settings.paths and isinstance(compared, Population):
@@ -67,19 +74,32 @@ def robust_result(
         verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
         sections=(
             verdict,
+            FindingsSection(findings=tuple(findings[: limits.findings]), findings_total=len(findings)),
             section,
-            FindingsSection(
-                findings=tuple(findings[: limits.findings]),
-                findings_total=len(findings),
-                rest=Unexplained(evidence=0, contribution_us=0.0, text=""),
-            ),
             *paths,
         ),
-        tables=finding_tables(findings, [], accounts)
-        | {"requests": requests_table(run.population, affected)},
+        tables=finding_tables(findings, accounts) | {"requests": requests_table(run.population, affected)},
+        headline=headline_of(verdict, accounts, findings),
         notes=cut_notes(affected),
-        weighed=weigh(findings, verdict, accounts, _weight(run), silent=bool(looked.silent)),
+        weighed=weigh(
+            _with_effect(run, findings, parts.of_causes, settings),
+            verdict,
+            accounts,
+            _weight(run),
+            silent=bool(looked.silent),
+        ),
     )
+
+
+def _with_effect(
+    run: RobustRun, findings: Sequence[Finding], parts_ns: Sequence[float], settings: RobustSettings
+) -> list[Finding]:
+    mean_ns, least, names = run.context.mean_ns, settings.causes.least_effect, run.profile.names
+    return [
+        finding
+        for finding, cause, part_ns in zip(findings, run.causes, parts_ns, strict=True)
+        if has_effect(cause, part_ns, mean_ns, least, names)
+    ]
 
 
 def _weight(run: RobustRun) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,15 +14,17 @@ from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
+from analyze.methods.robust.measures import MEASURES
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.testing import Tested, significant_changes
+from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites
+from analyze.methods.robust.testing import Tested, judged_sites
 from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled
-from analyze.profile.profile import Profile, Slot, joined
-from analyze.profile.stored import Profilable, SampleProfiles, profilable
-from analyze.stats.log_bins import bin_of, value_of
+from analyze.profile.profile import Profile, joined
+from analyze.profile.stored import Profilable, SampleProfiles, beside, profilable
+from analyze.stats.histograms import bin_of, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,62 @@ def robust_run(
     Of samples that are statistics no request is at hand: what was found has no examples. Raises PeriodError
     where a period has no request.
     """
-    profiled, roles, threshold_ns = _profiled(profilable(compared), history, settings)
-    population = profilable(compared).population
-    comparison = adjusted(Comparison(population, profiled, roles, settings))
+    return Observing.of(compared, history, settings).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Observing:
+    """What was observed at call sites, before it is judged: rules that judge can be left out of it."""
+
+    comparison: Comparison
+    """As confounders adjusted it."""
+    profiled: Profiled
+    """As it is."""
+    seen: SitesSeen
+    threshold_ns: float
+
+    @staticmethod
+    def of(
+        compared: Population | SampleProfiles,
+        history: Population | SampleProfiles | None,
+        settings: RobustSettings,
+    ) -> Observing:
+        """Profile the samples and observe every measure."""
+        profiled, roles, threshold_ns = _profiled(profilable(compared), history, settings)
+        plain = Comparison(profilable(compared).population, profiled, roles, settings)
+        return _observed(plain, threshold_ns)
+
+    def anew(self, without: Collection[str]) -> Observing:
+        """Observe again without some confounders."""
+        settings = self.comparison.settings.model_copy(update={"without": tuple(without)})
+        plain = replace(self.comparison, profiled=self.profiled, settings=settings, noticed={})
+        return _observed(plain, self.threshold_ns)
+
+    def judged(self, without: Collection[str] = ()) -> Tested:
+        """Judge what was observed, without some measures."""
+        observed = tuple((m, found) for m, found in self.seen.observed if m.name not in without)
+        return judged_sites(replace(self.seen, observed=observed))
+
+    def run(self, without: Collection[str] = (), tested: Tested | None = None) -> RobustRun:
+        """Judge, and find the causes, without some rules."""
+        comparison = self.comparison
+        if without:
+            settings = comparison.settings.model_copy(update={"without": tuple(without)})
+            comparison = replace(comparison, settings=settings)
+        return _caused(comparison, tested or self.judged(), self.threshold_ns)
+
+
+def _observed(plain: Comparison, threshold_ns: float) -> Observing:
+    comparison = adjusted(plain)
+    measures = [measure for measure in MEASURES if measure.name not in plain.settings.without]
+    names = comparison.profiled.profile.names
+    seen = seen_at_sites(comparison.views(), names, plain.settings, measures)
+    return Observing(comparison, plain.profiled, seen, threshold_ns)
+
+
+def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> RobustRun:
+    population, roles, settings = comparison.population, comparison.roles, comparison.settings
     patterns, profile = comparison.profiled, comparison.profiled.profile
-    tested = significant_changes(comparison.view)
     sift = confounded(tested.changes, comparison)
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())
@@ -100,9 +154,9 @@ def _profiled(
     profiled = compared.profiled(here, threshold_ns)
     if past is None:
         return profiled, roles, threshold_ns
-    own = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots[len(here) :]]
-    both = replace(joined([profiled.profile, past.profiled(own).profile]), slots=tuple(slots))
-    return profiled._replace(profile=both), roles, threshold_ns
+    own = [replace(slot, sample=slot.sample - PROBLEM - 1) for slot in slots[len(here) :]]
+    both = beside(compared, past) or joined([profiled.profile, past.profiled(own).profile])
+    return profiled._replace(profile=replace(both, slots=tuple(slots))), roles, threshold_ns
 
 
 def slow_response_ns(population: Population, level: float) -> float:

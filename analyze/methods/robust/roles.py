@@ -1,19 +1,16 @@
-"""Which slots of a profile are held against each other, and which tell of noise (L.5)."""
+"""Which slots of a profile are held against each other, and which tell of noise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Sample
 from analyze.profile.profile import Slot
-
-B1 = npt.NDArray[np.bool_]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
 """Samples of a comparison."""
@@ -87,7 +84,7 @@ def slots_of(
     if kept_history is None:
         cut = [_cut(sample, 1)[0] for sample in history]
         kept_history = [Slot(number, *piece) for number, pieces in enumerate(cut) for piece in pieces]
-    slots += [Slot(PROBLEM + 1 + slot.sample, slot.start_ns, slot.end_ns) for slot in kept_history]
+    slots += [replace(slot, sample=PROBLEM + 1 + slot.sample) for slot in kept_history]
     noise += [n_blocks + slot.sample for slot in kept_history]
     sample_of = np.array([slot.sample for slot in slots])
     in_problem = sample_of == PROBLEM

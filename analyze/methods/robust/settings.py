@@ -65,6 +65,12 @@ class RobustSettings(Config):
     """A change counts when it is this many standard errors, the noise between windows included."""
     min_requests: int = Field(default=4, ge=2)
     """Fewest requests of a period that touch a site for it to be tested."""
+    few_requests: int = Field(default=10, ge=2)
+    """Up to so many of either period a change of times also counts by its size, where ranks cannot tell,"""
+    few_times: float = Field(default=5.0, ge=1, le=1_000)
+    """if it is by this factor or more,"""
+    few_rank_p: float = Field(default=1e-4, gt=0, le=1)
+    """and ranks say no less than this: among many call sites that is nothing yet."""
     time_floor: float = Field(default=0.10, ge=0, le=1_000)
     """Smallest relative change of a site's time that counts."""
     time_share: float = Field(default=0.01, ge=0, le=1_000)
@@ -106,10 +112,32 @@ class RobustSettings(Config):
     does not follow from how fast a machine is today."""
     cold_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where nothing tells."""
+    mix_patterns: int = Field(default=10, ge=2)
+    """Call patterns from which, without a history, all together say how much the requests themselves differ;"""
+    mix_sure: float = Field(default=0.9, gt=0.5, lt=1)
+    """by this confidence, since a few have a large change by chance,"""
+    mix_most: float = Field(default=5.0, ge=1, le=1e6)
+    """and as over-dispersion of so much at most: runs of one user's requests make no more of it."""
     share_margin: float = Field(default=0.02, ge=0, le=1)
     """A share must leave what ordinary times show by this much."""
     least_affected: int = Field(default=3, ge=1)
     """Fewest requests in which a change of a share must show."""
+    instance_attributes: tuple[str, ...] = (
+        "service.version",
+        "deployment.environment.name",
+        "cloud.availability_zone",
+        "cloud.region",
+        "k8s.node.name",
+    )
+    """Resource attributes whose values are compared with each other, besides hosts."""
+    most_instances: int = Field(default=50, ge=2)
+    """A component on more hosts is not compared host by host."""
+    least_of_instance: int = Field(default=8, ge=1)
+    """Fewest requests of an instance whose times are compared, and in the reference for a past of its own."""
+    instance_q: float = Field(default=0.01, gt=0, lt=1)
+    """`q` of instances of a call site that changed as a whole: where it is, not whether."""
+    instance_tau: float = Field(default=0.10, ge=0, le=10)
+    """Noise of a log median between instances of which one has no past is taken to be this at least."""
     least_slow: int = Field(default=5, ge=1)
     """Fewest very slow calls that may count by their time alone (`tail_time`)."""
     least_blocks: int = Field(default=4, ge=2)
@@ -130,6 +158,13 @@ class RobustSettings(Config):
     """And no more than this share of requests may be slow, fail or take another path than before."""
     exclude: tuple[str, ...] = ()
     """Parameters that explanations leave out: `key`, or `component/point key`."""
+    failure_attributes: tuple[str, ...] = (
+        *("error", "error.type", "error.message", "error.kind", "status.message"),
+        *("exception.type", "exception.message", "exception.stacktrace", "otel.status_code"),
+        *("http.status_code", "http.response.status_code", "rpc.grpc.status_code", "grpc.status_code"),
+        *("otel.status_description", "db.response.status_code"),
+    )
+    """Parameters that say that a call failed: they explain no failure."""
     explained: int = Field(default=5, ge=0)
     """Findings that are explained by parameters, the most important first."""
     paths: bool = True

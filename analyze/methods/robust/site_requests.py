@@ -8,17 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.robust.causes.requests import failing_rows, has
+from analyze.methods.robust.causes.requests import failing_rows, has, on_instance
 from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.population import Population
 from analyze.profile.build import Pattern
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.times import own_time_ns
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +30,8 @@ class AtSite:
     """[rows] mean own time of the site's calls; 0 where the site has none. Of several sites their mean."""
     hit: B1
     """[rows] has what the change is about: the shape, a failing call, a slow one."""
+    inside: B1
+    """[rows] on an instance that the change is of."""
 
 
 def requests_at(
@@ -49,10 +48,13 @@ def requests_at(
         category = population.categories[pattern.category]
         rows = np.sort(pattern.rows)
         values = [_own_us(category.node_ns[:, rows], sites, change.site) for change in here]
-        hit = np.zeros(len(rows), dtype=np.bool_)
+        hit, inside = np.zeros((2, len(rows)), dtype=np.bool_)
         for change, value in zip(here, values, strict=True):
-            hit |= _hits(population, pattern, change, rows, value)
-        found.append(AtSite(pattern.category, rows, category.sample[rows], np.mean(values, axis=0), hit))
+            mine = on_instance(population, pattern, change, rows)
+            hit |= _hits(population, pattern, change, rows, value) & mine
+            inside |= mine
+        mean = np.mean(values, axis=0)
+        found.append(AtSite(pattern.category, rows, category.sample[rows], mean, hit, inside))
     return found
 
 
@@ -79,8 +81,8 @@ def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, va
 
 
 def values_of(found: Sequence[AtSite], sample: int) -> F8:
-    """[requests] values of one sample's requests."""
-    parts = [at.value_us[at.sample == sample] for at in found]
+    """[requests] values of one sample's requests, on the instance that the change is of."""
+    parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -1,4 +1,4 @@
-"""Test every row of MEASURES at every call site, and tell which changes count (ALGORITHMS L.4, L.5)."""
+"""Test every row of MEASURES at every call site, and tell which changes count."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import numpy as np
 from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.measures import MEASURES, Measure, Observed
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites, whole_view
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names
 from analyze.stats.estimate import LEAST_IN_ENVELOPE
-from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
 from schemas.report.findings import ChangeKind
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBackChange:
     """A change that would count, had no block of ordinary times held such a value."""
 
     change: Change
@@ -36,13 +37,13 @@ class HeldBack:
 class Tested:
     """What was tested at the call sites of a profile."""
 
-    view: View
+    seen: SitesSeen
     changes: tuple[Change, ...]
     """Those that count."""
     candidates: int
     sites: frozenset[int]
     """Sites that some test reached."""
-    held_back: tuple[HeldBack, ...]
+    held_back: tuple[HeldBackChange, ...]
     """The largest of each place where nothing counts; the largest place first."""
 
 
@@ -62,35 +63,44 @@ class _Row(NamedTuple):
 
 
 def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
-    """Run every measure; Benjamini-Hochberg over all, then noise and floors.
+    """Run every measure at the sites of one view, see `judged_sites`."""
+    used = [measure for measure in measures if measure.name not in view.settings.without]
+    return judged_sites(seen_at_sites([whole_view(view)], view.names, view.settings, used))
+
+
+def judged_sites(seen: SitesSeen) -> Tested:
+    """Judge what was seen at all sites: Benjamini-Hochberg over all, then noise and floors.
 
     Measures that stand apart, and those that speak only where the others are silent, are corrected by
     themselves.
     """
-    left = [m for m in measures if m.name not in view.settings.without]
-    usual = _judged(view, [m for m in left if not (m.only_where_silent or m.apart)])
+    settings, seen_by = seen.settings, seen.observed
+    usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
+    words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
+    more = [_judged(settings, [(m, o) for m, o in seen_by if m.apart == word], usual) for word in words]
     rounds = (
-        usual + _judged(view, [m for m in left if m.apart], usual),
-        _judged(view, [m for m in left if m.only_where_silent]),
+        usual + [row for judged in more for row in judged],
+        _judged(settings, [(m, o) for m, o in seen_by if m.only_where_silent]),
     )
     first, second = (
         [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
         for rows in rounds
     )
-    kept = first + _silent_before(second, first, view)
+    kept = first + _silent_before(second, first, seen)
     rows = [row for judged in rounds for row in judged]
     return Tested(
-        view,
+        seen,
         tuple(kept),
         sum(int(row.seen.tested.sum()) for row in rows),
         frozenset(np.unique(np.concatenate([row.seen.site[row.seen.tested] for row in rows])).tolist()),
-        tuple(_held_back(rows, kept, view.names)),
+        tuple(_held_back(rows, kept, seen.names)),
     )
 
 
-def _judged(view: View, measures: Sequence[Measure], before: Sequence[_Row] = ()) -> list[_Row]:
+def _judged(
+    settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], before: Sequence[_Row] = ()
+) -> list[_Row]:
     """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
-    seen = [(m, found) for m in measures if (found := m.observe(view)) is not None]
     tested = [found.tested for _, found in seen]
     p = [found.estimate.p[mine] for (_, found), mine in zip(seen, tested, strict=True)]
     q = q_values(np.concatenate([np.zeros(0), *p]))
@@ -102,26 +112,40 @@ def _judged(view: View, measures: Sequence[Measure], before: Sequence[_Row] = ()
         start += int(mine.sum())
         e = found.estimate
         with np.errstate(invalid="ignore"):
-            passes = mine & (level <= view.settings.q) & found.matters
+            significant = level <= settings.q
+            for other in before:
+                if other.measure.name == measure.where_of:
+                    significant |= _at_changed_sites(other, found, mine) <= settings.instance_q
+            passes = mine & significant & found.matters
+            if found.beyond is not None:
+                passes &= np.abs(e.change) - e.se > found.beyond
             if not measure.by_p_alone:
-                passes &= e.clears(view.settings.min_z, found.floor)
+                passes &= e.clears(settings.min_z, found.floor)
             if measure.only_more:
                 passes &= e.change > 0
             for other in (*before, *rows):
                 if other.measure.name == measure.unless:
                     passes &= ~other.counts
         outside = e.outside()
-        abnormal, shows = _against_reference(found, view.settings)
+        abnormal, shows = _against_reference(found, settings)
         rows.append(
             _Row(measure, found, level, passes & outside, passes & ~outside, abnormal, abnormal & ~shows)
         )
     return rows
 
 
+def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
+    """Give q of the rows at call sites where a measure of whole sites counts, among themselves; else 1."""
+    mine = tested & np.isin(seen.site, whole.seen.site[whole.counts])
+    q = np.ones(len(mine))
+    q[mine] = q_values(seen.estimate.p[mine])
+    return q
+
+
 def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
     """Tell ([rows] whether the reference is not normal, whether the change shows against it alone).
 
-    A history is for noise and for what is usual, never for the value before (L.10.1). A reference that is one
+    A history is for noise and for what is usual, never for the value before. A reference that is one
     of many ordinary windows is known best by all of them; against one that is not the change must show as
     well, on the same side. Fewer than five requests of it say nothing: they are too easily all of a kind.
     """
@@ -173,6 +197,7 @@ def _change(row: _Row, at: int) -> Change:
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
         q=float(row.q[at]),
         there_before=bool(row.there_before[at]),
+        instance=None if seen.instance is None else seen.instance[at],
     )
 
 
@@ -182,11 +207,11 @@ def _path_kind(kind: ChangeKind, requests0: float, requests1: float) -> ChangeKi
     return ChangeKind.LOST_PATH if requests1 < 0.5 else kind
 
 
-def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBack]:
+def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBackChange]:
     """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
     is."""
     told = {names.sites[change.site].operation for change in kept}
-    places: dict[int, HeldBack] = {}
+    places: dict[int, HeldBackChange] = {}
     for row in rows:
         block, value = row.seen.estimate.furthest()
         for at in np.flatnonzero(row.held).tolist():
@@ -195,13 +220,13 @@ def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> It
             shown = float(value[at])
             if row.seen.estimate.unit == "log":
                 shown = float(np.exp(shown)) * row.measure.scale
-            found = HeldBack(change, int(block[at]), shown)
+            found = HeldBackChange(change, int(block[at]), shown)
             if operation not in told and (operation not in places or _size(found) > _size(places[operation])):
                 places[operation] = found
     yield from sorted(places.values(), key=_size, reverse=True)
 
 
-def _size(found: HeldBack) -> tuple[float, float]:
+def _size(found: HeldBackChange) -> tuple[float, float]:
     return abs(found.change.contribution_ns), abs(found.change.z)
 
 
@@ -238,13 +263,13 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
     }
 
 
-def _silent_before(second: Sequence[Change], first: Sequence[Change], view: View) -> list[Change]:
+def _silent_before(second: Sequence[Change], first: Sequence[Change], seen: SitesSeen) -> list[Change]:
     """Keep changes at sites whose operation, or caller, has no change of structure already; one a site.
 
     That a path became rarer says not yet what came instead.
     """
-    names = view.names
-    inherited = _inherited(second, names, view.settings.inherited)
+    names = seen.names
+    inherited = _inherited(second, names, seen.settings.inherited)
     every = [
         (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
     ]

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.causes.hosts import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, Change
+from analyze.methods.robust.instances import HOST
 from analyze.profile.names import Names, OperationName, Shape, SiteKind
 from analyze.report import wording
 from schemas.report.findings import ChangeKind
 
 _MOST_NAMED = 2
+GONE: Final = 0.0005
+"""A share of requests below this is called none."""
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     """What a finding led by `change` says in one sentence."""
     what = _place(change.site, names)
-    shares = f"{wording.percent(change.after)} of requests, was {wording.percent(change.before)}"
+    before, now = wording.percent(change.before), wording.percent(change.after)
+    shares = f"{now} of its requests, was {before}"
     kind = change.kind
     if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
-        before, after = wording.durations(change.before, change.after)
+        before, now = wording.durations(change.before, change.after)
         if names.callee(names.sites[change.site].operation):
-            return f"{what}: the call takes {after}, was {before}"
-        own = "the step" if names.sites[change.site].kind is SiteKind.STEP else "its own time"
-        return f"{what}: {own} is {after}, was {before}"
+            return f"{what}: the call takes {now}, was {before}"
+        own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
+        return f"{what}: {own} {now}, was {before}"
     if kind is ChangeKind.TAIL:
         return f"{what} takes very long in {shares}"
     if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
@@ -36,12 +41,20 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
             f"{what}: its calls run {how}; on average {change.after:.1f} at a time, was {change.before:.1f}"
         )
     if kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
-        return f"{what} is called {change.after:.1f} times a request, was {change.before:.1f}"
-    return f"{what} {path_words(change, changes, names)} in {shares}"
+        called = "passed" if names.sites[change.site].kind is SiteKind.STEP else "called"
+        return f"{what} is {called} {change.after:.1f} times a request, was {change.before:.1f}"
+    does, doing = path_words(change, changes, names)
+    if kind is ChangeKind.LOST_PATH and change.after < GONE:
+        return f"{what} stopped {doing} (was {before} of its requests)"
+    return f"{what} {does} in {f'{now} of its requests' if does.startswith('stopped') else shares}"
 
 
 def where(cause: Cause) -> str:
     """On which hosts, where that tells something: on several, or on these and not on others."""
+    if (only := cause.lead.instance) is not None:
+        if only.attribute == HOST:
+            return f" (on 1 of {only.of} instances: {only.value})"
+        return f" (where {only.attribute} is {only.value}, 1 of {only.of} values)"
     if len(cause.hosts) > 1 and not cause.spared:
         return f" (on all hosts: {', '.join(cause.hosts)})"
     if len(cause.hosts) > 1:
@@ -68,65 +81,74 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
             for component in [names.operations[operation].component]
         }
         told += [f"{len(callers) - 1} other caller{'s' * (len(callers) > 2)}"] if len(callers) > 1 else []
-    return f"; {' and '.join(told)} alike" if told else ""
+    return f"; the same at {' and '.join(told)}" if told else ""
 
 
-def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """What is different about a local shape, against the one that most requests came from (or went to)."""
+def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
+    """What is different about a local shape, against the one that most requests came from (or went to):
+    `calls X`, and `calling X`."""
+    said = names.operation(change.site).text
     if change.child >= 0:
-        called = _short(names.operations[change.child])
-        return f"no longer calls {called}" if change.kind is ChangeKind.LOST_PATH else f"calls {called}"
+        called = wording.after(said, _called(names.operations[change.child]))
+        return f"calls {called}", f"calling {called}"
     if change.shapes:
-        return "takes paths that were never seen"
+        return "takes paths that were never seen", "taking paths"
     other = counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:
-        gone = " no longer" if change.kind is ChangeKind.LOST_PATH else ""
-        return f"{gone.strip() + ' ' if gone else ''}{_calls(shape, names)}"
+        return _calls(shape, names, said, "only " if shape else "")
     more, fewer = difference(shape, names.shapes[other.shape])
-    parts = []
+    added, left_out = _list(more, names, said), _list(fewer, names, said)
+    if more and fewer:
+        return f"calls {added} instead of {left_out}", f"calling {added} instead of {left_out}"
     if more:
-        parts.append(f"also calls {_list(more, names)}")
+        return f"also calls {added}", f"also calling {added}"
     if fewer:
-        parts.append(f"does not call {_list(fewer, names)}")
-    return " and ".join(parts) or _waiting(shape, names.shapes[other.shape], names) or _calls(shape, names)
+        does_not = "stopped calling" if change.before < GONE else "does not call"
+        return f"{does_not} {left_out}", f"leaving out {left_out}"
+    return _waiting(shape, names.shapes[other.shape], names, said) or _calls(shape, names, said)
 
 
 def shape_words(shape: Shape, names: Names) -> str:
     """A local shape, for a row of evidence."""
-    return _calls(shape, names)
+    return _calls(shape, names)[0]
 
 
-def _waiting(shape: Shape, other: Shape, names: Names) -> str:
-    """What the response waits for now and did not, or no longer does; empty for nothing."""
+def _waiting(shape: Shape, other: Shape, names: Names, said: str) -> tuple[str, str] | None:
+    """What the response waits for now and did not, or no longer does; None for nothing."""
     mine, theirs = ({c.operation: c.calls for c in children if c.awaited} for children in (shape, other))
     more = {o: n for o, n in mine.items() if n > theirs.get(o, 0)}
     fewer = {o: n for o, n in theirs.items() if n > mine.get(o, 0)}
     parts = [
-        f"{verb} {_list(calls, names)}"
-        for verb, calls in (("waits for", more), ("does not wait for", fewer))
+        (f"{does} {_list(calls, names, said)}", f"{doing} {_list(calls, names, said)}")
+        for does, doing, calls in (
+            ("waits for", "waiting for", more),
+            ("does not wait for", "going on without", fewer),
+        )
         if calls
     ]
-    return " and ".join(parts)
+    return (" and ".join(does for does, _ in parts), " and ".join(g for _, g in parts)) if parts else None
 
 
-def _calls(shape: Shape, names: Names) -> str:
-    if not shape:
-        return "calls nothing"
-    return f"calls {_list({child.operation: child.calls for child in shape}, names)}"
+def _calls(shape: Shape, names: Names, said: str = "", only: str = "") -> tuple[str, str]:
+    called = _list({child.operation: child.calls for child in shape}, names, said) if shape else "nothing"
+    return f"calls {only}{called}", f"calling {only}{called}"
 
 
-def _list(calls: dict[int, int], names: Names) -> str:
-    words = [
-        (f"{count} x " if count > 1 else "") + _short(names.operations[operation])
-        for operation, count in list(calls.items())[:_MOST_NAMED]
-    ]
+def _list(calls: dict[int, int], names: Names, said: str = "") -> str:
+    """Operations with how often they are called; what they share with the name that was said goes."""
+    words = []
+    for operation, count in list(calls.items())[:_MOST_NAMED]:
+        name = _called(names.operations[operation])
+        words.append((f"{count} x " if count > 1 else "") + wording.after(said, name))
+        said = said if wording.common_prefix([said, name]) else name
     rest = len(calls) - len(words)
     return ", ".join(words) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _short(name: OperationName) -> str:
-    return name.callee if name.callee else f"{name.component}/{name.point}"
+def _called(name: OperationName) -> str:
+    """The operation, at who is called."""
+    return f"{name.callee or name.component}/{name.point}"
 
 
 def _place(site: int, names: Names) -> str:

@@ -1,4 +1,4 @@
-"""The verdict of a run: how sure, and what was not tested (ALGORITHMS L.6)."""
+"""The verdict of a run: how sure, and what was not tested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
-from analyze.methods.robust.verdict.outcome import Explained
+from analyze.methods.robust.verdict.outcome import ExplainedShare
 from schemas.report.accounts import Account, HeldBack, VerdictSection
 from schemas.report.findings import Finding
 
@@ -25,7 +25,7 @@ def verdict_section(
     explained = None
     if mean.changed and mean.after != mean.before:
         low, high = mean.low, mean.high
-        explained = Explained(
+        explained = ExplainedShare(
             sum(f.contribution_us for f in findings),
             mean.after - mean.before,
             (-np.inf if low is None else low, np.inf if high is None else high),
@@ -51,7 +51,7 @@ def verdict_section(
         equivalent_share=looked.whole.equivalent_share,
         calibration="",
     )
-    return checked(section, accounts)
+    return checked(section, accounts, findings)
 
 
 def _held_back(run: RobustRun) -> HeldBack | None:

@@ -13,16 +13,16 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from analyze.methods.robust.instances import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
-from analyze.stats.histograms import Histograms
-from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LogMedians
+from analyze.stats.rank import in_requests
 from analyze.stats.sums import numbered, totals
-from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
 
 
@@ -44,8 +44,15 @@ class VisitSums:
 class View:
     """What both periods and the blocks of ordinary times hold; arrays are [sites] but where they say."""
 
-    def __init__(self, profile: Profile, roles: Roles, settings: RobustSettings) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        roles: Roles,
+        settings: RobustSettings,
+        by_instance: Callable[[], ByInstance | None] = lambda: None,
+    ) -> None:
         self.profile, self.roles, self.settings = profile, roles, settings
+        self._by_instance = by_instance
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
@@ -170,7 +177,10 @@ class View:
         def of(side: I8, blocks: LogMedians, blocks_n: F8) -> Estimate:
             rows = values.pooled(side)
             periods, n = medians(rows, self.n_sites, 2)
-            return level_change(periods, n, rows.rank_p(self.n_sites), blocks, blocks_n, least_tau=least_tau)
+            p = rows.rank_p(self.n_sites)
+            if medians is Histograms.log_medians:
+                p = self._by_size(rows, periods, n, p, least_tau)
+            return level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
 
         roles = self.roles
         found = of(roles.side, blocks, blocks_n)
@@ -187,6 +197,21 @@ class View:
         settings = self.settings
         return max(settings.min_tau, settings.cold_tau) if self.roles.cold else settings.min_tau
 
+    def _by_size(self, rows: Histograms, periods: LogMedians, n: F8, p: F8, tau: float) -> F8:
+        """Let few requests speak by the size of a change: ranks of four against four say 3 % at best."""
+        settings = self.settings
+        with np.errstate(invalid="ignore"):
+            large = np.abs(periods.value[:, AFTER] - periods.value[:, BEFORE]) > np.log(settings.few_times)
+        least = n.min(axis=1)
+        few = (least <= settings.few_requests) & (least >= settings.min_requests) & large
+        few &= p > settings.few_rank_p
+        return np.where(few, np.minimum(p, 2 * rows.size_p(self.n_sites, tau)), p) if few.any() else p
+
+    @cached_property
+    def by_instance(self) -> ByInstance | None:
+        """The calls at hand, by instance; None without, or where no component has several."""
+        return self._by_instance()
+
     # -- what a site has to do with the response
 
     @property
@@ -196,7 +221,7 @@ class View:
 
     @cached_property
     def slower_ns(self) -> F8:
-        """Part of the change of the mean from calls of the site taking another time, ns a request (L.2)."""
+        """Part of the change of the mean from calls of the site taking another time, ns a request."""
         with np.errstate(divide="ignore", invalid="ignore"):
             first, last = (side.critical_ns / side.calls for side in (self.before, self.after))
         change = sum(self.rates) / 2 * (last - first)
@@ -243,7 +268,7 @@ class View:
 def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:
     """Give the per-request values of a measure by site and slot, and the call pattern of each row.
 
-    Weighted requests count as the requests that they are worth (A.7).
+    Weighted requests count as the requests that they are worth.
     """
     table = profile.votes
     of = table["measure"].to_numpy()

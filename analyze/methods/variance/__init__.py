@@ -1,1 +1,1 @@
-"""Find where response times vary, and why: VarianceFinder (ALGORITHMS E)."""
+"""Find where response times vary, and why: VarianceFinder."""

@@ -16,8 +16,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from analyze.methods.variance.markers import LabelRules
-from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
-from analyze.methods.variance.variance_decomposition import TOLERANCE
+from analyze.methods.variance.variance_decomposition import NOWHERE, TOLERANCE, RequestGroups
 from analyze.population import Graph, Population
 from analyze.profile.names import PartName, edge_name, site_name
 from analyze.profile.times import AllPathTimes, at_sites

@@ -1,14 +1,213 @@
-"""Register VarianceFinder, `flowdiff variance`."""
+"""Run VarianceFinder, `flowdiff variance`: samples and markers in, sections and tables out."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from analyze.methods.port import Method, Result, SampleCount
+from analyze.methods.variance.markers import (
+    LabelRules,
+    MarkedLabels,
+    Marker,
+    day_of,
+    marked_labels,
+    read_markers,
+)
+from analyze.methods.variance.rows import (
+    MARKER,
+    SPREAD,
+    Looked,
+    category_rows,
+    details_section,
+    edge_rows,
+    site_table,
+    variance_section,
+)
 from analyze.methods.variance.sections import VARIANCE, VARIANCE_CHANGE, VARIANCE_DETAILS
 from analyze.methods.variance.settings import VarianceSettings
+from analyze.methods.variance.variance_change import change_section
+from analyze.methods.variance.variance_decomposition import (
+    NOWHERE,
+    SampleVariance,
+    sample_variance,
+    unmarked_edges,
+)
 from analyze.population import Population
+from analyze.profile.times import AllPathTimes, path_times
+from analyze.report import wording
 from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Weighed
+from schemas.errors import PeriodError
+from schemas.report.columns import arrow_schema, stored
+from schemas.report.parts import Section
+from schemas.report.report import Verdict
+from schemas.report.variance import VariableCategory, VarianceChangeSection, VarianceSection
+
+_CATEGORIES_SCHEMA: Final = arrow_schema(
+    (
+        stored("rank", "place", "from 1"),
+        stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
+        stored("root", "name", "root type"),
+        stored("members", "count", "categories in it"),
+        *SPREAD,
+        stored("c2_residual", "number", "without marked sources", null=True),
+        stored("impact", "share", "p·σ²/Var(T): part of the variance, within paths"),
+    )
+)
+_PARTS_SCHEMA: Final = arrow_schema(
+    (
+        stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
+        stored("root", "name", "root type"),
+        stored("number", "place", "from 1, by share"),
+        stored("label", "name", "edge or site"),
+        stored("site", "name", "site"),
+        stored("mean_us", "us", "mean time on the critical path, µs"),
+        stored("sd_us", "us", "its standard deviation, µs"),
+        stored("critical", "share", "share of requests with it on the critical path"),
+        stored("share", "share", "Cov(y, T)/Var(T) in the category; adds up to 1"),
+        stored("share_winsorised", "share", "the same with times cut at their 99.5 % quantile"),
+        MARKER,
+    )
+)
+
+
+def variance_tables(
+    population: Population,
+    times: AllPathTimes,
+    shown: SampleVariance,
+    labels: MarkedLabels,
+    sites: pa.Table,
+    categories: Sequence[VariableCategory],
+    looked: Sequence[Looked],
+) -> Mapping[str, pa.Table]:
+    """Tables by name."""
+    parts = []
+    for look in looked:
+        alone = int(shown.groups.category[look.group])
+        key = None if alone == NOWHERE else population.categories[alone].graph.key
+        root = shown.groups.roots[shown.groups.root[look.group]]
+        parts += [
+            {"category": key, "root": root, **row.model_dump(mode="json")}
+            for row in edge_rows(population, times, shown, look, labels)
+        ]
+    return {
+        "variance_sites": sites,
+        "variance_categories": _categories(categories),
+        "variance_parts": pa.Table.from_pylist(parts, schema=_PARTS_SCHEMA),
+    }
+
+
+def _categories(rows: Sequence[VariableCategory]) -> pa.Table:
+    found = []
+    for rank, row in enumerate(rows, start=1):
+        ends = row.c2_interval
+        low, high = (None, None) if ends is None else (ends.low, ends.high)
+        found.append({"rank": rank, "c2_low": low, "c2_high": high, **row.model_dump(mode="json")})
+    return pa.Table.from_pylist(found, schema=_CATEGORIES_SCHEMA)
+
+
+_RARE_NOTE = 0.1
+"""From this share of the requests in rare categories on, a note says so."""
+
+
+def variance_result(
+    population: Population, markers: Sequence[Marker], settings: VarianceSettings, limits: ReportLimits
+) -> Result:
+    """Where the response times of the last sample vary, and what became more variable since the first.
+
+    Markers hold that have not expired on the last day of the samples. Raises ConfigError for a category
+    that is not there, PeriodError where a sample has no request.
+    """
+    _refuse_empty(population)
+    times = path_times(population)
+    day = day_of(max(sample.end_ns for sample in population.samples))
+    labels = marked_labels(population, times, LabelRules(tuple(markers), day, times.names))
+    unmarked = unmarked_edges(population, times, labels.rules)
+    samples = [
+        sample_variance(population, times, number, unmarked) for number in range(len(population.samples))
+    ]
+    shown = samples[-1]
+    sites = site_table(times, shown, labels)
+    categories = category_rows(population, shown, settings)
+    first = variance_section(population, times, samples, labels, sites, categories, limits)
+    second, looked = details_section(population, times, shown, labels, sites, settings, limits)
+    sections: tuple[Section, ...] = (first, second)
+    change = None
+    if len(samples) == 2:
+        change = change_section(population, times, samples, settings, limits)
+        sections = (change, *sections)
+    return Result(
+        settings=settings,
+        verdict=_verdict(first, change),
+        sections=sections,
+        tables=variance_tables(population, times, shown, labels, sites, categories, looked),
+        notes=_notes(first),
+        weighed=[] if change is None else _weighed(change),
+    )
+
+
+def _refuse_empty(population: Population) -> None:
+    """Raise PeriodError where a sample has no request: none was made, or none is complete."""
+    for number, sample in enumerate(population.samples):
+        if not any(
+            category.rows(number).stop > category.rows(number).start for category in population.categories
+        ):
+            named = "period" if sample.name == "period" else f"{sample.name} period"
+            raise PeriodError(
+                f"No request of the {named} has a variance.",
+                remedy="Take a longer period; what was left out as damaged is listed by `flowdiff windows`.",
+            )
+
+
+def _weighed(change: VarianceChangeSection) -> list[Weighed]:
+    return [Weighed("variance", None) for row in change.sites if row.ratio > 1]
+
+
+def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Verdict:
+    if change is not None:
+        more = [row for row in change.sites if row.ratio > 1]
+        less = len(change.sites) - len(more)
+        if more:
+            top = more[0]
+            text = (
+                f"More variable at {wording.counted(len(more), 'place')}: most at {top.label} "
+                f"(its variance {wording.factor(top.ratio)}, its part "
+                f"{wording.percent(top.change, sign=True)} of the variance before)."
+            )
+            return Verdict(outcome="more-variable", text=text)
+        if less:
+            text = f"Less variable at {wording.counted(less, 'place')}, nowhere more."
+            return Verdict(outcome="less-variable", text=text)
+        return Verdict(outcome="as-variable", text="No place became significantly more or less variable.")
+    if first.sd_us == 0:
+        return Verdict(outcome="constant", text="All response times are equal.")
+    text = (
+        f"Response times vary by {wording.duration(first.sd_us)} around {wording.duration(first.mean_us)} "
+        f"(C² {wording.significant(first.c2, 2)}); {wording.percent(first.parts[2].share)} of that variance "
+        "is between requests that took the same path."
+    )
+    source = next((site for site in first.sites if site.marker is None or site.marker == "inadvertent"), None)
+    if source is not None and source.within > 0:
+        text += f" Its largest source is {source.label}, {wording.percent(source.within)}."
+    return Verdict(outcome="measured", text=text)
+
+
+def _notes(first: VarianceSection) -> tuple[str, ...]:
+    notes = []
+    if first.rare_requests >= _RARE_NOTE:
+        notes.append(
+            f"{wording.percent(first.rare_requests)} of the requests lie in categories of at most 10. "
+            "Those of a root type are looked at together: part of their variance is one of paths."
+        )
+    notes += [
+        f"The marker '{row.label}' means no edge and no site of these requests."
+        for row in first.markers
+        if row.state == "unused"
+    ]
+    return tuple(notes)
 
 
 def analyse(
@@ -18,10 +217,6 @@ def analyse(
 
     Raises ConfigError where the markers cannot be read, or a category that was asked for is not there.
     """
-    # Here, so that the command line has the options without numpy and scipy.
-    from analyze.methods.variance.markers import read_markers
-    from analyze.methods.variance.run import variance_result
-
     markers = () if settings.markers is None else read_markers(settings.markers)
     return variance_result(population, markers, settings, limits)
 

@@ -24,11 +24,12 @@ from analyze.methods.variance.covariance import (
     queue_hints,
 )
 from analyze.methods.variance.markers import MarkedLabels, suggested
-from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
+    NOWHERE,
     WIDEST,
     Measured,
+    RequestGroups,
     SampleVariance,
     coefficient,
     deviation,
@@ -39,7 +40,7 @@ from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.stats.histogram import log_histogram
+from analyze.stats.histograms import log_histogram
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.arrays import F8, I8
@@ -256,7 +257,7 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
 
 
 def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """Interval of exp of a logarithm, `ends` being that of all logarithms; None where it tells nothing."""
+    """Interval of exp of a logarithm, `ends` being that of all logarithms; None where it says nothing."""
     low, high = float(ends[0][place]), float(ends[1][place])
     if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
         return None

@@ -59,9 +59,9 @@ PRINTED: Final = 8
 TAIL_KEPT: Final = 0.5
 """Where cutting half a percent of the times leaves less than this of the variance, tails are heavy."""
 MOSTLY_BETWEEN: Final = 0.5
-"""From this part of a change on a reader is told that it lies between paths."""
+"""From this part of a change on the report says that it lies between paths."""
 LEAST_SHARE: Final = 1e-4
-"""Smaller shares are not told apart."""
+"""Smaller shares are not distinguished."""
 LEAST_C2: Final = 1e-6
 """Smaller C² are rounding."""
 
@@ -263,7 +263,7 @@ def _details(s: VarianceDetailsSection) -> Iterator[Block]:
     if not s.details:
         yield Text("No category varies.")
     for place, detail in enumerate(s.details):
-        key = f" {wording.short(detail.category)}" if detail.category else ", rare paths"
+        key = f", path {wording.short(detail.category)}" if detail.category else ", rare paths"
         yield Part(f"{detail.root}{key}", tuple(_detail(detail)), note=_told(detail), open=place == 0)
     if s.advice:
         items = [(advice(a), dim(f" Worth {share(a.worth)} of the variance.")) for a in s.advice]

@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.methods.variance.rows import MOST_SITES, c2_interval
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
+    NOWHERE,
     GroupVariances,
+    RequestGroups,
     SampleVariance,
     SiteVariances,
     VarianceSplit,

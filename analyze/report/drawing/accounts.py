@@ -1,20 +1,17 @@
-"""Where the time of a mutation's requests went, step by step, before and after (B.10)."""
+"""Where the time of a mutation's requests went, step by step, before and after."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.alignment import Pair, align
 from analyze.paths.critical_path import Attribution, critical_time_us
 from analyze.population import Category, GraphNode
 from analyze.report.drawing.graph_views import node_name
-from schemas.report.step_account import StepAccount, StepRow
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8
+from schemas.report.parts import StepAccount, StepRow
 
 
 def timing_account(category: Category, found: Attribution, changed: B1, limit: int) -> StepAccount:

@@ -14,8 +14,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.drawing.layout import Box, lay_out
-from schemas.report.drawn_graphs import GraphView
-from schemas.report.parts import NodeName
+from schemas.report.parts import GraphView, NodeName
 
 FOLD_LEAST = 3
 """A stretch of fewer steps is drawn as it is: a pill would hide more than it saves."""

@@ -8,8 +8,7 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from analyze.population import Category, GraphNode
-from schemas.report.drawn_graphs import GraphDifference, GraphEdge, GraphView
-from schemas.report.parts import NodeName
+from schemas.report.parts import GraphDifference, GraphEdge, GraphView, NodeName
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, POINT, START
 

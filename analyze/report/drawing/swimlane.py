@@ -1,4 +1,4 @@
-"""One request as a swim lane (ALGORITHMS H.5): what ran where and when, the critical path marked.
+"""One request as a swim lane: what ran where and when, the critical path marked.
 
 Pure model: `activities` turns a stored flow into bars, `cells` a bar into places on the axis of the
 response; `flowdiff flow` draws them in the terminal.
@@ -168,7 +168,7 @@ def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int])
 def critical_positions(
     offsets: Sequence[int], edges: Sequence[tuple[int, int]], responses: Sequence[int]
 ) -> list[int]:
-    """Positions on the critical path of one request, from the root to the response (B.9).
+    """Positions on the critical path of one request, from the root to the response.
 
     At a join the last arrival wins, ties go to the lower position. O(nodes + edges).
     """

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.drawing.charts import log_ticks
-from schemas.report.schedules import TrainSchedule
+from schemas.report.parts import TrainSchedule
 
 WIDE: Final = 1000.0
 

@@ -5,8 +5,8 @@
 -- measure    VARCHAR   mean (microseconds a request), tail or errors (shares of requests)
 -- part       VARCHAR   site; or mix: what a root type's share of the requests did
 -- root       VARCHAR   root type
--- component  VARCHAR   component of the place; null for mix
--- operation  VARCHAR   operation of the place; null for mix
+-- component  VARCHAR   component of the call site; null for mix
+-- operation  VARCHAR   operation of the call site; null for mix
 -- caller     VARCHAR   who calls; null for mix, the root, or several
 -- calls      DOUBLE    part from more or fewer calls on the critical path
 -- structure  DOUBLE    part from calls that take other paths below

@@ -5,8 +5,12 @@
 -- category       VARCHAR    structure key
 -- src            INTEGER    canonical position of the earlier node
 -- dst            INTEGER    canonical position of the later node
--- src_node       VARCHAR    component/point of the earlier node
--- dst_node       VARCHAR    component/point of the later node
+-- src_component  VARCHAR    service or component of the earlier node
+-- dst_component  VARCHAR    service or component of the later node
+-- src_operation  VARCHAR    operation or trace point of the earlier node
+-- dst_operation  VARCHAR    operation or trace point of the later node
+-- src_version    VARCHAR    version of the service of the earlier node; null where unknown
+-- dst_version    VARCHAR    version of the service of the later node; null where unknown
 -- src_side       VARCHAR    start or end of a span, else point
 -- dst_side       VARCHAR    the same of the later node
 -- src_host       VARCHAR    host of the earlier node; null where unknown
@@ -19,13 +23,24 @@ SELECT
     f.category::VARCHAR AS category,
     s.edge.src AS src,
     s.edge.dst AS dst,
-    s.nodes[s.edge.src + 1].component || '/' || s.nodes[s.edge.src + 1].point AS src_node,
-    s.nodes[s.edge.dst + 1].component || '/' || s.nodes[s.edge.dst + 1].point AS dst_node,
+    s.nodes[s.edge.src + 1].component AS src_component,
+    s.nodes[s.edge.dst + 1].component AS dst_component,
+    s.nodes[s.edge.src + 1].point AS src_operation,
+    s.nodes[s.edge.dst + 1].point AS dst_operation,
+    f.versions[s.starts[s.edge.src + 1] + 1] AS src_version,
+    f.versions[s.starts[s.edge.dst + 1] + 1] AS dst_version,
     CASE s.nodes[s.edge.src + 1].side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS src_side,
     CASE s.nodes[s.edge.dst + 1].side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS dst_side,
     f.host[s.edge.src + 1]::VARCHAR AS src_host,
     f.host[s.edge.dst + 1]::VARCHAR AS dst_host,
     (f.offset_ns[s.edge.dst + 1] - f.offset_ns[s.edge.src + 1]) / 1e3 AS latency_us
-FROM _flows AS f
-JOIN (SELECT category, nodes, unnest(in_edges) AS edge FROM _structures) AS s
-ON s.category = f.category::VARCHAR;
+FROM (SELECT *, _versions(hash(request_id, kind::VARCHAR)) AS versions FROM _flows) AS f
+JOIN (
+    SELECT
+        category,
+        nodes,
+        -- A span is named at its start.
+        list_transform(nodes, lambda node, i: CASE node.side WHEN 2 THEN node.mate ELSE i - 1 END)::INTEGER[] AS starts,
+        unnest(in_edges) AS edge
+    FROM _structures
+) AS s ON s.category = f.category::VARCHAR;

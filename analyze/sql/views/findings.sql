@@ -1,11 +1,11 @@
--- One row a finding of a comparison that was written to this lake (flowdiff compare): a cause, told once.
+-- One row a finding of a comparison that was written to this lake (flowdiff compare): a cause, reported once.
 --
 -- report           VARCHAR   id of the comparison: LAKE/reports/<report>/
 -- method           VARCHAR   method that found it: robust
 -- rank             INTEGER   from 1, most important first
 -- kind             VARCHAR   what happened: slower, faster, tail, errors, new-path, more-calls, ...
--- component        VARCHAR   component of the place that changed
--- operation        VARCHAR   operation or trace point of the place
+-- component        VARCHAR   component of the call site that changed
+-- operation        VARCHAR   operation or trace point of the call site
 -- caller           VARCHAR   who calls; null for the root, or several
 -- title            VARCHAR   what happened, in a sentence
 -- suspect          VARCHAR   component to look at first where it is another one; else empty
@@ -22,7 +22,7 @@
 -- share1           DOUBLE    requests1 as a share of all requests of the problem period
 -- p                DOUBLE    p-value of the leading evidence
 -- q                DOUBLE    p corrected for the number of tests
--- saves_us         DOUBLE    mean response time saved if the place were as before, microseconds
+-- saves_us         DOUBLE    mean response time saved if the call site were as before, microseconds
 -- explanation      VARCHAR   what tells affected requests apart, in a sentence; or empty
 -- examples         VARCHAR[] requests of the problem period to look at
 CREATE VIEW findings AS

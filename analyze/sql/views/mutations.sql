@@ -11,7 +11,7 @@
 -- contribution_us       DOUBLE    rank key, requests times microseconds
 -- contribution_nsdi_us  DOUBLE    by the formula of the NSDI'11 paper
 -- contribution_tr_us    DOUBLE    by the formula of the technical report
--- baseline_mean_us      DOUBLE    mean it is held against: its precursors', or its own before, microseconds
+-- baseline_mean_us      DOUBLE    mean it is compared with: its precursors', or its own before, microseconds
 -- precursors            INTEGER   candidate precursors; 0 for response-time mutations
 -- edges_changed         INTEGER   edges whose test rejected; 0 for structural mutations
 CREATE VIEW mutations AS

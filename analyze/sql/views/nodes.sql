@@ -3,9 +3,10 @@
 -- request_id     VARCHAR    request or trace id
 -- kind           VARCHAR    spans or records: with request_id, which request
 -- category       VARCHAR    structure key
--- position       BIGINT     canonical position; 0 is the root, a topological order
+-- position       INTEGER    canonical position; 0 is the root, a topological order
 -- component      VARCHAR    service or component
--- point          VARCHAR    trace point or operation
+-- operation      VARCHAR    operation or trace point
+-- version        VARCHAR    version of the service; null where unknown
 -- label          VARCHAR    semantic label, or null
 -- side           VARCHAR    start or end of a span, else point
 -- deferred       BOOLEAN    the response does not wait for this node
@@ -17,22 +18,18 @@ SELECT
     f.request_id,
     f.kind::VARCHAR AS kind,
     f.category::VARCHAR AS category,
-    f.position - 1 AS position,
-    node.component AS component,
-    node.point AS point,
-    node.label AS label,
-    CASE node.side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS side,
-    node.deferred AS deferred,
-    f.host[f.position]::VARCHAR AS host,
-    f.offset_ns[f.position] / 1e3 AS offset_us,
-    coalesce(f.error_class[list_position(f.error_position, (f.position - 1)::INTEGER)]::VARCHAR, 'ok') AS status
-FROM (
-    SELECT
-        request_id, kind, category, offset_ns, host, error_position, error_class,
-        unnest(range(1, n_nodes::BIGINT + 1)) AS position
-    FROM _flows
-) AS f
+    s.position,
+    s.node.component AS component,
+    s.node.point AS operation,
+    -- A span is named at its start.
+    f.versions[CASE s.node.side WHEN 2 THEN s.node.mate ELSE s.position END + 1] AS version,
+    s.node.label AS label,
+    CASE s.node.side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS side,
+    s.node.deferred AS deferred,
+    f.host[s.position + 1]::VARCHAR AS host,
+    f.offset_ns[s.position + 1] / 1e3 AS offset_us,
+    coalesce(f.error_class[list_position(f.error_position, s.position)]::VARCHAR, 'ok') AS status
+FROM (SELECT *, _versions(hash(request_id, kind::VARCHAR)) AS versions FROM _flows) AS f
 JOIN (
-    SELECT category, unnest(nodes) AS node, unnest(range(1, n_nodes::BIGINT + 1)) AS position FROM _structures
-) AS s
-ON s.category = f.category::VARCHAR AND s.position = f.position;
+    SELECT category, unnest(nodes) AS node, unnest(range(0, n_nodes::BIGINT)::INTEGER[]) AS position FROM _structures
+) AS s ON s.category = f.category::VARCHAR;

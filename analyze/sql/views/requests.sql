@@ -3,12 +3,15 @@
 -- request_id     VARCHAR    request or trace id
 -- kind           VARCHAR    spans or records; an id that came with both is two requests, one of each
 -- root           VARCHAR    root type: component/point of the first node
+-- component      VARCHAR    service or component of the first node: the root type up to its first `/`
+-- operation      VARCHAR    operation of the first node: the rest of the root type
+-- version        VARCHAR    version of that service (service.version); null where unknown
 -- started_at     TIMESTAMP  UTC time of the root node
 -- start_ns       BIGINT     the same, ns since the epoch
 -- response_us    DOUBLE     response time, microseconds
 -- category       VARCHAR    structure key, 32 hex digits; the first 8 usually tell it apart
 -- weight         DOUBLE     1 / sampling probability; 1 where unknown
--- weight_known   BOOLEAN    whether the records told their sampling probability
+-- weight_known   BOOLEAN    whether the records gave their sampling probability
 -- status         VARCHAR    ok, or the error class of the root
 -- inner_status   VARCHAR    error class of the earliest failing node where the root is ok; null where none failed
 -- quality        UINTEGER   bit mask; 0 is clean: see quality_names(quality)
@@ -20,6 +23,9 @@ SELECT
     request_id,
     kind::VARCHAR AS kind,
     root::VARCHAR AS root,
+    split_part(root::VARCHAR, '/', 1) AS component,
+    substr(root::VARCHAR, strpos(root::VARCHAR, '/') + 1) AS operation,
+    _versions(hash(request_id, kind::VARCHAR))[1] AS version,
     make_timestamp_ns(start_ns)::TIMESTAMP AS started_at,
     start_ns,
     response_ns / 1e3 AS response_us,

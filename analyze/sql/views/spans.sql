@@ -3,7 +3,9 @@
 -- request_id     VARCHAR    request or trace id
 -- category       VARCHAR    structure key of the request
 -- position       INTEGER    canonical position of its start: which span of the request
--- operation      VARCHAR    component/point
+-- component      VARCHAR    service or component
+-- operation      VARCHAR    operation, as in findings
+-- version        VARCHAR    version of the service (service.version); null where unknown
 -- host           VARCHAR    machine, pod or instance; null where unknown
 -- started_at     TIMESTAMP  UTC time of its start
 -- start_us       DOUBLE     the same, microseconds since the start of the request
@@ -16,93 +18,40 @@
 -- status         VARCHAR    its own: ok, or its error class (the request's is requests.status)
 CREATE VIEW spans AS
 SELECT
-    request_id,
-    category,
-    span.p AS position,
-    nodes[span.p + 1].component || '/' || nodes[span.p + 1].point AS operation,
-    host[span.p + 1]::VARCHAR AS host,
-    make_timestamp_ns(start_ns + span.s)::TIMESTAMP AS started_at,
-    span.s / 1e3 AS start_us,
-    (span.e - span.s) / 1e3 AS duration_us,
-    -- Children in order of their starts; `reach` is how far those before have covered the span.
-    (
-        span.e - span.s - list_reduce(
-            list_transform(
-                list_sort(list_filter(awaited, lambda c: c.up = span.p)),
-                lambda c: {'reach': least(greatest(c.e, span.s), span.e), 'from': greatest(c.s, span.s), 'n': 0::BIGINT}
-            ),
-            lambda a, c: {
-                'reach': greatest(a.reach, c.reach),
-                'from': a.from,
-                'n': a.n + greatest(c.reach - greatest(a.reach, c.from), 0)
-            },
-            {'reach': span.s, 'from': span.s, 'n': 0::BIGINT}
-        ).n
-    ) / 1e3 AS own_us,
-    nullif(span.up, -1) AS parent,
-    nodes[span.p + 1].deferred AS deferred,
-    list_contains(path, span.p) AS critical,
-    CASE WHEN list_contains(path, span.p) THEN greatest(
-        span.e - span.s - coalesce(list_sum(list_transform(
-            list_filter(awaited, lambda c: c.up = span.p AND list_contains(path, c.p)), lambda c: c.e - c.s
-        )), 0), 0
-    ) ELSE 0 END / 1e3 AS critical_us,
-    coalesce(error_class[list_position(error_position, span.p)]::VARCHAR, 'ok') AS status
+    f.request_id,
+    f.category,
+    s.p AS position,
+    s.node.component AS component,
+    s.node.point AS operation,
+    f.versions[s.p + 1] AS version,
+    f.host[s.p + 1]::VARCHAR AS host,
+    make_timestamp_ns(f.start_ns + f.offset_ns[s.p + 1])::TIMESTAMP AS started_at,
+    f.offset_ns[s.p + 1] / 1e3 AS start_us,
+    (f.offset_ns[s.node.mate + 1] - f.offset_ns[s.p + 1]) / 1e3 AS duration_us,
+    f.times.own_ns[s.number] / 1e3 AS own_us,
+    nullif(s.node.parent, -1) AS parent,
+    s.node.deferred AS deferred,
+    f.times.critical_ns[s.number] IS NOT NULL AS critical,
+    coalesce(f.times.critical_ns[s.number], 0) / 1e3 AS critical_us,
+    coalesce(f.error_class[list_position(f.error_position, s.p)]::VARCHAR, 'ok') AS status
 FROM (
     SELECT
-        * EXCLUDE (taken),
-        -- Of what each span waited for, what hangs together with the root: parents come before children.
-        list_reduce(
-            list_transform(list_filter(all_spans, lambda c: list_contains(taken, c.p)), lambda c: [c.p, c.up]),
-            lambda path, c: CASE WHEN list_contains(path, c[2]) THEN list_append(path, c[1]) ELSE path END,
-            [0]
-        ) AS path,
-        unnest(all_spans) AS span
+        * REPLACE (category::VARCHAR AS category),
+        _span_times(category::VARCHAR, offset_ns) AS times,
+        _versions(hash(request_id, kind::VARCHAR)) AS versions
+    FROM _flows
+    WHERE kind = 'spans'
+) AS f
+JOIN (
+    SELECT category, nodes[p + 1] AS node, p, number
     FROM (
-        SELECT
-            *,
-            -- Of the children of one span: the one that ended last, then the one that ended last before that
-            -- one started, and so on. `until` is the start of the last one taken.
-            flatten(list_transform(all_spans, lambda p: list_reduce(
-                list_transform(
-                    list_reverse_sort(list_transform(
-                        list_filter(awaited, lambda c: c.up = p.p AND c.s >= p.s), lambda c: {'e': c.e, 'p': c.p, 's': c.s}
-                    )),
-                    lambda c: {'until': c.s, 'e': c.e, 'taken': [c.p]}
-                ),
-                lambda a, c: CASE
-                    WHEN c.e <= a.until THEN {'until': c.until, 'e': c.e, 'taken': list_concat(a.taken, c.taken)}
-                    ELSE a
-                END,
-                {'until': p.e, 'e': p.e, 'taken': []::INTEGER[]}
-            ).taken)) AS taken
+        SELECT category, nodes, unnest(starts) AS p, unnest(range(1, len(starts) + 1)) AS number
         FROM (
-            SELECT *, list_filter(all_spans, lambda c: c.up >= 0 AND NOT nodes[c.p + 1].deferred) AS awaited
-            FROM (
-                SELECT
-                    f.request_id,
-                    f.category::VARCHAR AS category,
-                    f.start_ns,
-                    f.host,
-                    f.error_position,
-                    f.error_class,
-                    s.nodes,
-                    list_transform(s.starts, lambda p: {
-                        's': f.offset_ns[p + 1],
-                        'e': f.offset_ns[s.nodes[p + 1].mate + 1],
-                        'p': p,
-                        'up': s.nodes[p + 1].parent
-                    }) AS all_spans
-                FROM _flows AS f
-                JOIN (
-                    SELECT
-                        category,
-                        nodes,
-                        list_filter(range(0, n_nodes::BIGINT), lambda p: nodes[p + 1].side = 1)::INTEGER[] AS starts
-                    FROM _structures
-                ) AS s ON s.category = f.category::VARCHAR
-                WHERE f.kind = 'spans'
-            )
+            SELECT
+                category,
+                nodes,
+                list_filter(range(0, n_nodes::BIGINT), lambda p: nodes[p + 1].side = 1)::INTEGER[] AS starts
+            FROM _structures
         )
     )
-);
+) AS s ON s.category = f.category;

@@ -42,8 +42,17 @@ from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, take_first_text
 from ingest.codecs.values.ids import bytes_of_binary, hex_of_binary, hex_of_id
-from ingest.codecs.values.nested import GROUP_BYTES, PART_BYTES, batches_of, groups_of, owners, ragged
-from ingest.codecs.values.protobuf import MAX_FIELDS, has_many_fields, message_classes
+from ingest.codecs.values.protobuf import (
+    GROUP_BYTES,
+    MAX_FIELDS,
+    PART_BYTES,
+    batches_of,
+    groups_of,
+    has_many_fields,
+    message_classes,
+    owners,
+    ragged,
+)
 from schemas.arrays import B1, I8
 from schemas.config import DecodeConfig
 from schemas.events import EventKind

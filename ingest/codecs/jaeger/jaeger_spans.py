@@ -113,7 +113,7 @@ def sort_references(
 ) -> tuple[str | None, list[str], list[tuple[str, str]]]:
     """(parent, follows, links) of `(type, trace, span)` references.
 
-    The first CHILD_OF within the trace is the parent (A.6 S1), FOLLOWS_FROM within it are asynchronous
+    The first CHILD_OF within the trace is the parent, FOLLOWS_FROM within it are asynchronous
     parents; everything else is a link. An id of zeros names nothing; a trace of zeros is the span's own.
     """
     own = trace.lstrip("0").lower()

@@ -1,16 +1,25 @@
-"""Decode native activity records (ARCHITECTURE 4.1): one object, NDJSON, or a JSON array in a payload.
+"""Decode native activity records: one object, NDJSON, or a JSON array in a payload.
 
 All lines of all payloads go through DuckDB at once. Lines that it, or a check on the columns, refuses are
 parsed again one by one with the pydantic model, which says what is wrong; what the model takes after all is
 written out plainly and read like the others.
+
+This is the only module of `ingest` that knows DuckDB, which gives one row for every line that is not blank,
+in order; a line that is no object gives a row of nulls, a field of another type than its column a null. Both
+are for the caller to find.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
+from tempfile import NamedTemporaryFile
+from typing import IO
 
+import duckdb
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -19,7 +28,6 @@ from pydantic import ValidationError
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.named_twice import members
 from ingest.codecs.native.native_columns import DUCKDB_TYPES, check_record, events_of_columns
-from ingest.codecs.native.ndjson_reader import NdjsonReader
 from ingest.codecs.payloads import (
     DENSE_JSON,
     JSON_ERRORS,
@@ -37,6 +45,54 @@ from schemas.config import DecodeConfig
 from schemas.events import concat_events, empty_events
 from schemas.records import FIELDS, ActivityRecord, explain
 from schemas.rejects import Reason, Reject
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "preserve_insertion_order": True,
+}
+
+
+class NdjsonReader:
+    """Reads blobs of lines into columns of fixed types."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        """`columns`: field name → DuckDB type. Names and types come from code, never from input."""
+        self._columns = dict(columns)
+        self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+
+    def read(self, blocks: Sequence[bytes]) -> pa.Table:
+        """One row a line that is not blank; a block is one or more lines. O(bytes)."""
+        size = sum(len(b) + 1 for b in blocks)
+        with _as_file(blocks) as path, self._connection.cursor() as cursor:
+            return cursor.sql(
+                "SELECT * FROM read_json($path, columns = $columns, format = 'newline_delimited',"
+                " compression = 'uncompressed', ignore_errors = true, maximum_object_size = $largest)",
+                params={"path": path, "columns": self._columns, "largest": max(size, 1024)},
+            ).to_arrow_table()
+
+
+@contextmanager
+def _as_file(blocks: Sequence[bytes]) -> Iterator[str]:
+    """A path that reads as the blocks, a line end after each: memory where the system can, else a file."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("flowdiff-lines")
+        with os.fdopen(descriptor, "wb") as file:
+            _write(file, blocks)
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        with NamedTemporaryFile(suffix=".ndjson") as file:
+            _write(file, blocks)
+            yield file.name
+
+
+def _write(file: IO[bytes], blocks: Sequence[bytes]) -> None:
+    for block in blocks:
+        file.write(block)
+        file.write(b"\n")
+    file.flush()
+
 
 _LINE_END, _BRACE = (ord(c) for c in "\n{")
 _TOGETHER = 2_000

@@ -13,11 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.codecs.otlp.base64_ids import hex_of_base64
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, no_attributes
-from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_binary, hex_of_text
-from ingest.codecs.values.nested import owners, ragged
+from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_base64, hex_of_binary, hex_of_text
+from ingest.codecs.values.protobuf import owners, ragged
 from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE
 

@@ -83,7 +83,7 @@ def texts_of(payload: bytes) -> list[bytes]:
     for text in documents_of(payload):
         elements: list[msgspec.Raw] = []
         if text.lstrip()[:1] == b"[":
-            with suppress(*JSON_ERRORS):  # told where it is read
+            with suppress(*JSON_ERRORS):  # reported where it is read
                 elements = _ELEMENTS.decode(text)
         parts = [bytes(element) for element in elements]
         texts += parts if any(part.startswith(b"{") for part in parts) else [text]

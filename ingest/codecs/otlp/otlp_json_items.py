@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator
 
 from ingest.codecs.dead_letters import RejectLog
-from ingest.codecs.otlp.base64_ids import hex_of_base64_id
 from ingest.codecs.spans.span_batch import NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.values.attributes import plain_value
+from ingest.codecs.values.ids import hex_of_base64_id
 from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, integer, refuse, text
 from schemas.events import SPAN_KIND_BASE
 from schemas.rejects import Reason

@@ -30,16 +30,19 @@ from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import NO_TIME, SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
-from ingest.codecs.values.nested import (
+from ingest.codecs.values.protobuf import (
     GROUP_BYTES,
+    MAX_FIELDS,
     PART_BYTES,
     batches_of,
     groups_of,
+    has_many_fields,
+    message_classes,
     owners,
     ragged,
+    refuse_foreign,
     runs_of_pieces,
 )
-from ingest.codecs.values.protobuf import MAX_FIELDS, has_many_fields, message_classes, refuse_foreign
 from schemas.config import DecodeConfig
 from schemas.events import SPAN_KIND_BASE
 from schemas.rejects import Reason, Reject
@@ -50,7 +53,7 @@ _DETAILS = {
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
 }
 _MAX_NESTED_BYTES = 2**16
-"""A larger array or object is told by its size: of its text `max_text_bytes` would be kept."""
+"""A larger array or object is recognised by its size: of its text `max_text_bytes` would be kept."""
 _ELEMENT_BYTES = 2
 """Tag and length."""
 _HANDLER = HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR)

@@ -107,7 +107,7 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
     (Reason.MISSING_FIELD, "no trace id"),
     (Reason.BAD_ID, "trace, span or parent id is not 1 to 32 hex digits (8 or 16 bytes)"),
 )
-"""Why a span is refused; the last that applies is told."""
+"""Why a span is refused; the last that applies is reported."""
 
 
 @dataclass(frozen=True, slots=True)

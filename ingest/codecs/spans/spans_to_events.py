@@ -28,7 +28,7 @@ LATEST_NS = 7_258_118_400 * 10**9
 
 _HEX_DIGITS = 14
 _SPACE = 1 << 56
-"""Of the sampling threshold: 56 bits (ALGORITHMS A.7)."""
+"""Of the sampling threshold: 56 bits."""
 
 # On a server span these name the server itself, so they count for callers only.
 _PEER_OF_CALLER = ("server.address", "net.peer.name")

@@ -1,4 +1,4 @@
-"""Take ids out of names (A.2), and work on words as dictionary columns, once per distinct value."""
+"""Take ids out of names, and work on words as dictionary columns, once per distinct value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 def normalise_name(name: str) -> str:
-    """Span name with UUIDs, addresses, long hex and lone numbers replaced by placeholders (A.2).
+    """Span name with UUIDs, addresses, long hex and lone numbers replaced by placeholders.
 
     `GET /users/17/orders` → `GET /users/{n}/orders`. Idempotent.
     """

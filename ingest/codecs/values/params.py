@@ -95,7 +95,7 @@ def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence
 def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
     """Distinct key sequences: number of each row's, and one row that has it.
 
-    Told apart by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
+    Distinguished by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
     """
     place = np.arange(len(code)) - np.repeat(_begin(lengths), lengths)
     random = np.random.default_rng(_WEIGHT_SEED)

@@ -15,8 +15,13 @@ from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.ids import hex_of_id
-from ingest.codecs.values.nested import PART_BYTES
-from ingest.codecs.values.protobuf import MAX_FIELDS, has_many_fields, message_classes, refuse_foreign
+from ingest.codecs.values.protobuf import (
+    MAX_FIELDS,
+    PART_BYTES,
+    has_many_fields,
+    message_classes,
+    refuse_foreign,
+)
 from ingest.codecs.zipkin.zipkin_json import zipkin_oddities
 from ingest.codecs.zipkin.zipkin_spans import (
     KindName,

@@ -1,1 +1,1 @@
-"""Ingest streams of a log into the lake, lane by lane (ARCHITECTURE 6)."""
+"""Ingest streams of a log into the lake, lane by lane."""

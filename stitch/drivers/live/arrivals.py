@@ -12,7 +12,7 @@ from schemas.arrays import B1, I8, U8
 from schemas.events import SPAN_KIND_BASE, concat_events
 from schemas.rejects import Reason, Reject
 from stitch.closing import NEVER, event_times
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.keys import print_events, record_words, request_keys
 from stitch.kernel import reject_rows

@@ -1,9 +1,9 @@
-"""What a lane remembers of requests that it closed: so that what comes after is told for late or repeated.
+"""What a lane remembers of requests that it closed: so that what comes after is taken for late or repeated.
 
 Hashes of 64 bits, sorted, with the end of the window they belong to; forgotten window by window, and the
 oldest windows first where there are more than `capacity`; of a window that is too large for it most stay.
-Two of ten million requests share a hash with a chance of three in a million; then an event of one may be told
-for late.
+Two of ten million requests share a hash with a chance of three in a million; then an event of one may be
+taken for late.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REQUESTS: Final = 24_000_000
 """Requests remembered of a lane, 290 MB: 20 minutes at 20,000 requests a second."""
 WORDS: Final = 8_000_000
 EVENTS: Final = 8_000_000
-"""Events remembered, to tell a copy from a late event: those of the last windows."""
+"""Events remembered, to distinguish a copy from a late event: those of the last windows."""
 _GROWTH: Final = 3
 """A sorted run is merged into the one before unless that is so many times as long."""
 _SPARE: Final = 8

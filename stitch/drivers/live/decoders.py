@@ -23,6 +23,9 @@ AHEAD: Final = 3
 """Decodes on their way at most."""
 GATHERED_BYTES: Final = 4 * 2**20
 """Enough for one decode."""
+GATHERED_SHARE: Final = 96
+"""One part in so many of the memory budget is enough, too: events take ten times their messages, and some
+decodes are on their way at once."""
 GATHERED_MESSAGES: Final = 20_000
 GATHERED_NS: Final = 250_000_000
 """What came is gathered no longer than that."""
@@ -44,10 +47,10 @@ class _Gathering:
     bytes: int = 0
     messages: int = 0
 
-    def is_enough(self, now_ns: int) -> bool:
+    def is_enough(self, now_ns: int, n_bytes: int) -> bool:
         """Whether to decode it."""
         return (
-            self.bytes >= GATHERED_BYTES
+            self.bytes >= n_bytes
             or self.messages >= GATHERED_MESSAGES
             or now_ns - self.since_ns >= GATHERED_NS
         )
@@ -56,7 +59,8 @@ class _Gathering:
 class Decoders:
     """Used by one thread. Time comes as an argument, in ns."""
 
-    def __init__(self, config: DecodeConfig) -> None:
+    def __init__(self, config: DecodeConfig, memory_bytes: int = GATHERED_SHARE * GATHERED_BYTES) -> None:
+        self._enough = min(GATHERED_BYTES, memory_bytes // GATHERED_SHARE)
         self._config = config
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
         self._under_way: deque[_UnderWay] = deque()
@@ -81,7 +85,7 @@ class Decoders:
     def take(self, now_ns: int, *, drain: bool = False) -> Iterator[tuple[StreamId, Payloads, Decoded]]:
         """What is decoded, in order; waits where too much is on its way, and for all of it to `drain`."""
         for stream, gathering in [*self._gathered.items()]:
-            if drain or gathering.is_enough(now_ns):
+            if drain or gathering.is_enough(now_ns, self._enough):
                 self._send(stream)
         while self._under_way and (
             drain or len(self._under_way) > AHEAD or self._under_way[0].decoded.done()

@@ -31,14 +31,14 @@ class Due:
     late: pa.Table
     """TEXT_EVENT_SCHEMA: events that came after their request was closed, or their window sealed."""
     dead_letters: pa.Table
-    """REJECT_SCHEMA: events refused, as many as the settings keep; `counters.rejects` tells of all."""
+    """REJECT_SCHEMA: events refused, as many as the settings keep; `counters.rejects` reports all."""
     counters: Counters
     """The ledger of events; what codecs and the log tell is to be added."""
     sealed_to_ns: int | None
     """Every window that ends here or before is whole with this commit."""
     new_events: pa.Table
     """EVENT_SCHEMA, the coming segment: events taken since the last commit and open after this one, and
-    others that are kept for a repair. Its schema's metadata tells what was settled (`settled_of`)."""
+    others that are kept for a repair. Its schema's metadata says what was settled (`settled_of`)."""
     has_segment: bool
     """Whether `new_events` must be kept; it may have no rows, and yet tell what was settled."""
     segments_needed: int
@@ -63,7 +63,7 @@ class Due:
 
 
 def with_settled(events: pa.Table, settled: U8) -> pa.Table:
-    """Events whose schema tells what is settled."""
+    """Events whose schema says what is settled."""
     if not len(settled):
         return events
     return events.replace_schema_metadata({_SETTLED: settled.astype("<u8").tobytes()})

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8, U8
 from schemas.events import SPAN_KIND_BASE
 from schemas.lake import SPANS
-from stitch.columnar.chunks import whole
-from stitch.columnar.hashing import hash_dictionary, mix
+from stitch.columnar.hashing import hash_dictionary, mix, nulls
+from stitch.columnar.runs import whole
 from stitch.drivers.partition import hash_texts
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
@@ -31,7 +31,7 @@ _NULL = np.uint64(0xA24BAED4963EE407)
 _NUMBERS = ("kind", "seq", "ts_ns", "end_ns", "shared", "sample_rate")
 _WORDS = ("component", "point", "label", "host", "peer", "status")
 _LISTS = ("parents", "follows", "links", "marks", "params")
-"""The lists of an event: what is in them tells one version of an event from another."""
+"""The lists of an event: what is in them distinguishes one version of an event from another."""
 
 
 def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
@@ -58,7 +58,7 @@ def flow_keys(flows: pa.Table) -> U8:
 
 
 def loose_keys(records: pa.Table) -> U8:
-    """[records] key of the request of each, told by what ties them where they name none.
+    """[records] key of the request of each, known by what ties them where they name none.
 
     records: LINKING_COLUMNS of every open record of the lane, one chunk a column. As
     `stitch.records.components.assign_requests`, by component of all of them.
@@ -125,7 +125,7 @@ def print_events(events: pa.Table, keys: U8) -> U8:
             total = _with(total, _NULL)
         else:
             hashes = hash_texts(column)
-            total = _with(total, np.where(_nulls(column), _NULL, hashes) if column.null_count else hashes)
+            total = _with(total, np.where(nulls(column), _NULL, hashes) if column.null_count else hashes)
     for name in _LISTS:
         column = whole(events[name])
         total = _with(total, _NULL if column.null_count == len(column) else _lists(column))
@@ -141,11 +141,11 @@ def _numbers(column: pa.ChunkedArray | pa.Array) -> U8:
     array = whole(column) if isinstance(column, pa.ChunkedArray) else column
     if array.null_count == len(array):
         return np.full(len(array), _NULL)
-    nulls = array.null_count > 0
-    filled = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0) if nulls else array
+    has_nulls = array.null_count > 0
+    filled = pc.fill_null(array, False if pa.types.is_boolean(array.type) else 0) if has_nulls else array
     values = filled.to_numpy(zero_copy_only=False)
     bits: U8 = (values if values.dtype == np.float64 else values.astype(np.int64)).view(np.uint64)
-    return np.where(_nulls(array), _NULL, bits) if nulls else bits
+    return np.where(nulls(array), _NULL, bits) if has_nulls else bits
 
 
 def _lists(array: pa.Array) -> U8:
@@ -157,7 +157,7 @@ def _lists(array: pa.Array) -> U8:
     with np.errstate(over="ignore"):
         running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mix(values + mix(place)))))
         total: U8 = mix(running[ends] - running[ends - lengths] + lengths.astype(np.uint64))
-    return np.where(_nulls(array), _NULL, total)
+    return np.where(nulls(array), _NULL, total)
 
 
 def _values(array: pa.Array) -> U8:
@@ -174,8 +174,3 @@ def _values(array: pa.Array) -> U8:
         hashes: U8 = table[codes]
         return hashes
     return _numbers(array)
-
-
-def _nulls(array: pa.Array) -> B1:
-    result: B1 = array.is_null().to_numpy(zero_copy_only=False)
-    return result

@@ -26,7 +26,6 @@ from schemas.commits import Counters
 from schemas.events import concat_events, empty_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from stitch.closing import NEVER, event_times
-from stitch.drivers.dead_letters import KERNEL_SOURCE
 from stitch.drivers.live.arrivals import Arrivals, route
 from stitch.drivers.live.closed_memory import ClosedMemory, window_ends
 from stitch.drivers.live.due import Due, Settled, segment_rows, settled_of, with_settled
@@ -35,6 +34,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
 from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
 from stitch.drivers.live.steady_clock import Moment
+from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.kernel import stitch_closed
 from stitch.lake.encoding import VALUES_PER_GROUP
 from stitch.structures import StructureMemo
@@ -50,6 +50,9 @@ STITCH_SHARE: Final = 4_096
 LEAST_STITCHED: Final = 16_384
 PART_SHARE: Final = 2_048
 """Bytes of the budget for each node of a part that is encoded: a quarter of it for the part."""
+MEMO_SHARE: Final = 32_768
+"""Bytes of the budget for each structure that is remembered, of some 4 KB: an eighth of it."""
+MOST_REMEMBERED: Final = 16_384
 STEPS_PER_GAP: Final = 8
 """While a window waits to be sealed, passes are so many in `stitch.idle_ns` of event time."""
 COMMIT_BYTES: Final = 8
@@ -72,7 +75,7 @@ class LaneBuffer:
         self._length_ns = window_length_ns
         self._lane = lane
         self._memory = memory
-        self._memo = StructureMemo()
+        self._memo = StructureMemo(min(MOST_REMEMBERED, settings.memory_bytes // MEMO_SHARE))
         self._open = OpenEvents()
         part_nodes = min(VALUES_PER_GROUP, settings.memory_bytes // PART_SHARE)
         self._pending = PendingWindows(window_length_ns, settings.params_share, part_nodes)
@@ -143,7 +146,7 @@ class LaneBuffer:
         open again, however late they are, and whatever else the lake has of their requests.
         """
         settled = Settled(segments)
-        # When exactly they were is not told: they count as of the window that goes on.
+        # When exactly they were is not reported: they count as of the window that goes on.
         end_ns = 0 if self.sealed_to_ns is None else self.sealed_to_ns + self._length_ns
         self._memory.words.add(settled.keys, np.full(len(settled.keys), end_ns))
         for number, segment in enumerate(segments):
@@ -164,7 +167,7 @@ class LaneBuffer:
         self._segment = len(segments)
 
     def add(self, events: pa.Table, now: Moment) -> None:
-        """Take events of a poll (EVENT_SCHEMA); `now` tells times that cannot be."""
+        """Take events of a poll (EVENT_SCHEMA); `now` shows which times cannot be."""
         self._now_ns = now.earliest_ns
         self._arrivals.n_read += events.num_rows
         if not events.num_rows:

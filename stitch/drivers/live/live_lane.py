@@ -1,4 +1,4 @@
-"""A lane at work: what came of its streams, and how that gets into the lake (ARCHITECTURE 6).
+"""A lane at work: what came of its streams, and how that gets into the lake.
 
 State and positions move together, in one commit. Whoever takes the lane over links a commit of its own first,
 which fences the owner before it, then reads the segments and goes on at the positions.
@@ -28,10 +28,11 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.streams import StreamTimes
 from stitch.drivers.live.taking_over import taken_over, verify_open
+from stitch.drivers.live.topic_format import refuse_other_format
 from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
-from stitch.lake.segment_files import KeptSegments
+from stitch.lake.staging import KeptSegments
 from stitch.lake.store import Store
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20
@@ -79,6 +80,8 @@ class LiveLane:
         self._times = StreamTimes(settings.lateness_ns, settings.idle_ns, standing.watermark_ns)
         self._watermark_ns = standing.watermark_ns
         self._idle: tuple[StreamId, ...] = ()
+        self._formats: dict[str, str] = dict(self._lane.config.get("formats", {}))
+        """Topic -> format in which events of it came."""
         self._gaps: list[PartitionRange] = []
         self._counts: Counter[str] = Counter()
         self._oddities: Counter[str] = Counter()
@@ -94,17 +97,15 @@ class LiveLane:
     @property
     def changed_settings(self) -> str:
         """Settings that the lane's requests were made with until now, and those of now; empty: the same."""
-        before, now = self._lane.config, self._config()
-        changed = [
-            f"{room}.{key}: {told} until now, {now[room][key]} from now on"
-            for room in ("decode", "stitch")
-            for key, told in before.get(room, {}).items()
-            if key in now[room] and now[room][key] != told
-        ]
-        return "; ".join(changed)
+        return self._lane.changed_settings(self._config())
 
     def _config(self) -> dict[str, Any]:
-        return self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"})
+        told = self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"})
+        return {**told, "formats": dict(sorted(self._formats.items()))}
+
+    def format_of(self, topic: str) -> str | None:
+        """In which format events of a topic came last, by commits and since; None: none came yet."""
+        return self._formats.get(topic)
 
     @property
     def number(self) -> int:
@@ -154,8 +155,13 @@ class LiveLane:
         self._times.end(stream)
 
     def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now: Moment) -> None:
-        """What came of one poll of a stream, in the order of its polls."""
-        events = decoded.events
+        """What came of one poll of a stream, in the order of its polls. Raises OtherFormatError."""
+        events, format_ = decoded.events, payloads.format
+        if format_ is not None and self._formats.get(stream.topic) != format_:
+            if events.num_rows:
+                self._formats[stream.topic] = format_
+            else:
+                refuse_other_format(stream.topic, format_, payloads.payloads, self._settings.decode)
         latest = pc.max(pc.coalesce(events["end_ns"], events["ts_ns"])).as_py() if events.num_rows else None
         limit = now.latest_ns + self._settings.max_future_ns
         if latest is not None and latest > limit:

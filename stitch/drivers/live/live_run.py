@@ -4,28 +4,91 @@ Ownership first, then payloads, then lanes: every turn is short, so that the log
 lives. Payloads are decoded in a pool, and lanes work in threads of their own (`lane_work`): each takes what
 came of its streams in the order in which it came. What goes wrong with one lane halts that lane alone and
 says why; what may pass (a full disk, a store that does not answer) makes reading wait, while membership is
-kept, and is tried again.
+kept, and is tried again. A lane
+begins at the lake's last commit, or where settings say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from ingest.source import Change, CorruptStreamError, LiveSource, Payloads, StreamError, StreamId
+from ingest.source import (
+    CorruptStreamError,
+    CutBackError,
+    GapError,
+    LiveSource,
+    Payloads,
+    Place,
+    StreamChange,
+    StreamError,
+    StreamId,
+    TopicChangedError,
+)
 from schemas.errors import FlowdiffError, InputError, LakeError
-from stitch.drivers.live.beginning import LiveIdentity, open_lane, start_stream
 from stitch.drivers.live.decoders import Decoders
-from stitch.drivers.live.lane_work import LANES_AT_ONCE, Commit, Committed, LaneWork, Taken
+from stitch.drivers.live.lane_work import (
+    LANES_AT_ONCE,
+    Commit,
+    Committed,
+    LaneWork,
+    RetryStates,
+    Taken,
+    passes_by_itself,
+)
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.retries import RetryStates, passes_by_itself
 from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.streams import OwnStreams, by_lane
+from stitch.drivers.live.topic_format import OtherFormatError
 from stitch.drivers.live.watch import LaneState, LiveStatus, Watch, lane_put_off
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
+from stitch.lake.manifest import sealed_to_ns
 from stitch.lake.store import Store, UncertainError
+
+
+@dataclass(frozen=True, slots=True)
+class LiveIdentity:
+    """Who writes."""
+
+    owner: str
+    created_by: str
+
+
+def open_lane(
+    store: Store,
+    info: LakeInfo,
+    number: int,
+    settings: LiveSettings,
+    identity: LiveIdentity,
+    cluster_id: str | None,
+) -> LiveLane:
+    """Take a lane over. Raises as LiveLane."""
+    return LiveLane(
+        store,
+        info,
+        number,
+        settings,
+        owner=identity.owner,
+        created_by=identity.created_by,
+        cluster_id=cluster_id,
+        sealed_to_ns=sealed_to_ns(store),
+    )
+
+
+def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
+    """Where a stream goes on. Raises StreamError unless gaps are accepted."""
+    place = lane.place(stream)
+    try:
+        return source.start(stream, place)
+    except (GapError, CutBackError, TopicChangedError) as error:
+        if not accept_gaps:
+            raise
+        first = None if place is None or isinstance(error, TopicChangedError) else error.first
+        return source.start(stream, None if place is None or first is None else Place(first, place.topic_id))
+
 
 BUSY_POLL_S: Final = 0.05
 """Longest wait for messages while others are being decoded."""
@@ -63,8 +126,10 @@ class LiveRun:
         """Lanes that are ours and are to be taken over at another time, and why not now."""
         self._by_name: dict[str, StreamId] = {}
         self._retries = RetryStates(lambda: clock().now_ns)
-        self._decoders = Decoders(settings.decode)
+        self._decoders = Decoders(settings.decode, settings.memory_bytes)
         self._work = LaneWork(clock, lanes_at_once)
+        self._told: set[tuple[int, str]] = set()
+        """Lanes and topics of which another format was reported."""
         self._full = False
         self._trouble: str | None = None
         self._stopping = False
@@ -129,7 +194,7 @@ class LiveRun:
 
     # -- ownership ------------------------------------------------------------------------------------------
 
-    def _own(self, change: Change) -> None:
+    def _own(self, change: StreamChange) -> None:
         if not change:
             return
         self._settle()
@@ -271,6 +336,7 @@ class LiveRun:
             lane = self._lanes.get(stream.lane)
             if lane is None or stream not in lane.streams:
                 continue
+            self._tell_format(lane, stream.topic, payloads.format)
             self._work.give(Taken(stream, payloads, decoded))
             self._watch.decoded(
                 payloads.stream,
@@ -279,6 +345,16 @@ class LiveRun:
                 decoded.events.num_rows,
                 decoded.refused,
             )
+
+    def _tell_format(self, lane: LiveLane, topic: str, format_: str | None) -> None:
+        """Name both formats, once, where a topic comes in another one than before."""
+        before = lane.format_of(topic)
+        if None in (before, format_) or before == format_ or (lane.number, topic) in self._told:
+            return
+        self._told.add((lane.number, topic))
+        self._watch.lane(
+            lane.number, "set otherwise", f"topic {topic}: {before} until now, {format_} from now on"
+        )
 
     def _is_busy(self) -> bool:
         """Whether something is on its way that a turn should look after."""
@@ -326,7 +402,7 @@ class LiveRun:
             self._lost_to_another(number, error.message)  # taken back by itself: there is nothing to do
         except UncertainError as error:
             self._start_over(number, f"The lake did not say whether it took a commit: {error}.")
-        except LakeError as error:
+        except (LakeError, OtherFormatError) as error:
             self._halt(number, str(error))
         except OSError as error:
             self._wait(number, error)

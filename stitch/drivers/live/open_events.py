@@ -19,7 +19,7 @@ from schemas.arrays import B1, I8, U8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, idle_and_old
-from stitch.columnar.chunks import whole
+from stitch.columnar.runs import whole
 from stitch.drivers.live.keys import LINKING_COLUMNS, loose_keys
 
 SMALL_ROWS: Final = 4_096
@@ -172,7 +172,7 @@ class OpenEvents:
         )
 
     def _with_loose(self, key: U8) -> U8:
-        """Keys of all open events where some records name no request: told by all open records together.
+        """Keys of all open events where some records name no request: known by all open records together.
 
         O(open records), twenty times slower for the loose ones.
         """

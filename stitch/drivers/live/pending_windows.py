@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from schemas.arrays import I8, U8
 from schemas.rejects import Reason, Reject
 from schemas.windows import Window
-from stitch.columnar.chunks import whole
-from stitch.columnar.runs import offsets, ranges
+from stitch.columnar.runs import offsets, ranges, whole
 from stitch.drivers.flow_counts import count_flags, keeps_params
 from stitch.drivers.live.closed_memory import window_ends
 from stitch.drivers.live.open_events import ClosedEvents

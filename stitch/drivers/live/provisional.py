@@ -23,7 +23,7 @@ from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import encode
 from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import Manifest, OpenLane
-from stitch.lake.segment_files import read_segment
+from stitch.lake.staging import read_segment
 from stitch.lake.windowing import cut
 
 _PARAMS_SHARE: Final = "params_share"

@@ -24,10 +24,10 @@ JUMP_NS: Final = NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What time it is, in ns since the epoch, as far as can be told."""
+    """What time it is, in ns since the epoch, as far as can be known."""
 
     now_ns: int
-    """By the counter, from what the clock said first: tells how long something takes. Never goes back."""
+    """By the counter, from what the clock said first: says how long something takes. Never goes back."""
     earliest_ns: int
     """It is not before this: what is over by now is over for certain."""
     latest_ns: int
@@ -49,7 +49,7 @@ def counted_ns() -> int:
 
 
 class SteadyClock:
-    """A `Clock` of what the host tells: `wall`, which may jump, and `counter`, which may not; both in ns.
+    """A `Clock` of what the host says: `wall`, which may jump, and `counter`, which may not; both in ns.
 
     Any thread may ask. O(1).
     """

@@ -1,4 +1,4 @@
-"""Keep which streams of the log are ours, by lane, and how far event time is along each (ARCHITECTURE 6).
+"""Keep which streams of the log are ours, by lane, and how far event time is along each.
 
 A stream is as far as its latest event, no further than the log's own time (one clock that is ahead moves
 nothing), less the lateness allowed. A stream that was read to its end and then silent goes by the clock. A

@@ -13,11 +13,10 @@ from schemas.errors import LakeError
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.lake.encoding import decode
+from stitch.lake.encoding import decode, unreadable
 from stitch.lake.late_events import lane_of, read_events
 from stitch.lake.manifest import Manifest, open_manifest
-from stitch.lake.reading import unreadable
-from stitch.lake.segment_files import read_segment
+from stitch.lake.staging import read_segment
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
@@ -60,7 +59,7 @@ def verify_open(buffer: LaneBuffer, lane: int, events_open: int) -> None:
         raise LakeError(
             f"The segments of lane {lane} hold {buffer.open_events:,} open events; "
             f"its last commit says {events_open:,}.",
-            remedy="Please report it; `flowdiff fsck` tells what is damaged.",
+            remedy="Please report it; `flowdiff fsck` says what is damaged.",
         )
 
 

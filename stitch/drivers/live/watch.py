@@ -85,7 +85,7 @@ class LiveStatus:
     """All that a live process is doing."""
 
     now_ns: int
-    """`Moment.now_ns`: tells how long something takes, not what time it is."""
+    """`Moment.now_ns`: says how long something takes, not what time it is."""
     lanes: tuple[LaneStatus, ...]
     paused: bool
     """Whether reading waits for memory or the disk."""
@@ -107,7 +107,7 @@ class LiveStatus:
 
 
 class Watch(Protocol):
-    """Told as it happens, in the thread that does it: quick, and nothing it does may fail."""
+    """Reported as it happens, in the thread that does it: quick, and nothing it does may fail."""
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
         """Messages of a stream were decoded: their bytes, events, and refused items by reason."""

@@ -1,26 +1,52 @@
 """Raw events that a live lane still keeps of requests which it has published: what a repair stitches anew.
 
-Segments hold the events of open requests for whoever takes the lane over; `live.keep_events` keeps them for
-a while after. Flows have no span ids, so without the events a late span has nothing that it could be tied to.
+Segments hold the events of open requests for whoever takes the lane over; `live.keep_events` keeps them for a
+while after. Flows have no span ids, so without the events a late span has nothing that it could be tied to.
+How a lane made its flows stands in its last commit that says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pydantic import ValidationError
 
 from schemas.arrays import B1, U8
 from schemas.commits import Segment
+from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
 from stitch.drivers.live.keys import record_words, request_keys
-from stitch.lake.abreast import abreast
-from stitch.lake.chain import read_record
+from stitch.lake.chain import read_record, read_tail
 from stitch.lake.layout import segment_folder, segment_seq
-from stitch.lake.segment_files import read_segment
-from stitch.lake.store import Store
+from stitch.lake.staging import read_segment
+from stitch.lake.store import Store, abreast
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """Of the stitcher."""
+
+    stitch: StitchConfig
+    params_share: float
+
+
+def lane_settings(store: Store, lane: int) -> LaneSettings:
+    """Defaults where no commit says, or one of a later version. Raises LakeError."""
+    for link in reversed(read_tail(store, lane).records):
+        told = link.record.config
+        if "stitch" not in told:
+            continue
+        try:
+            stitch = StitchConfig.model_validate(told["stitch"])
+        except ValidationError:
+            break
+        share = told.get("params_share", 1.0)
+        return LaneSettings(stitch, float(share) if isinstance(share, int | float) else 1.0)
+    return LaneSettings(StitchConfig(), 1.0)
 
 
 def kept_segments(store: Store, lane: int, head: int) -> list[Segment]:

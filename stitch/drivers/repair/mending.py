@@ -23,12 +23,12 @@ from schemas.events import concat_events
 from schemas.lake import FLOWS_SCHEMA
 from schemas.quality import Quality
 from stitch.closing import NEVER, event_times
-from stitch.columnar.connected import connected_components
 from stitch.columnar.hashing import hash_rows, mix
+from stitch.columnar.runs import connected_components
 from stitch.drivers.flow_counts import shared_params
 from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, stitch_closed
-from stitch.lake.merging import flow_names
+from stitch.lake.windowing import flow_names
 from stitch.records.components import request_codes
 from stitch.structures import StructureMemo
 

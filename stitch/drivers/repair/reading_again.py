@@ -26,12 +26,12 @@ from stitch.drivers.live.due import with_settled
 from stitch.drivers.live.keys import print_events, record_words, request_keys
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.taking_over import late_of, remember_flows, taken_over
-from stitch.drivers.repair.lane_settings import lane_settings
+from stitch.drivers.repair.kept_events import lane_settings
 from stitch.lake.chain import lanes, read_record
 from stitch.lake.lane import Lane
 from stitch.lake.layout import segment_seq
 from stitch.lake.manifest import Manifest, open_manifest
-from stitch.lake.segment_files import read_segment
+from stitch.lake.staging import read_segment
 from stitch.lake.store import Store
 
 
@@ -63,7 +63,7 @@ def read_again(
     """Take a lane over, write its damaged segments anew, and commit that.
 
     Records without a request id that a damaged segment held are lost: which of them were published since
-    cannot be told. What is lost is committed where gaps are accepted, else nothing is. On a disk the caller
+    cannot be known. What is lost is committed where gaps are accepted, else nothing is. On a disk the caller
     holds `exclusive_lock`. Raises LakeError, CommitTakenError (an owner went on: run it again), InputError
     where the log does not answer, OSError.
     """
@@ -187,7 +187,7 @@ class _Known:
         return events.filter(pa.array(~gone)).combine_chunks()
 
     def settled(self, segments: Sequence[pa.Table]) -> U8:
-        """What of some segments is published, or must count so: a damaged one told, and no longer does."""
+        """What of some segments is published, or must count so: a damaged one said so, and no longer does."""
         found = [np.zeros(0, np.uint64)]
         for segment in segments:
             events = concat_events([segment.replace_schema_metadata(None)])

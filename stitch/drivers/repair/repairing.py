@@ -22,20 +22,19 @@ from schemas.commits import CommitBody, Counters, Generation, Repair, Replaced, 
 from schemas.events import concat_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from schemas.windows import Window
-from stitch.drivers.dead_letters import KERNEL_SOURCE
-from stitch.drivers.repair.kept_events import kept_segments, read_kept, related
-from stitch.drivers.repair.lane_settings import LaneSettings, lane_settings
+from stitch.drivers.refusals import KERNEL_SOURCE
+from stitch.drivers.repair.kept_events import LaneSettings, kept_segments, lane_settings, read_kept, related
 from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
 from stitch.kernel import reject_rows
-from stitch.lake.checkpoint import read_tail
+from stitch.lake.chain import read_tail
 from stitch.lake.known import KnownRequests
 from stitch.lake.late_events import late_files, read_events
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
-from stitch.lake.merging import flow_names, merged_structures
 from stitch.lake.store import Store
+from stitch.lake.upkeep.compaction import Edit, behind_pending, by_window, rewrite, settle_published
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
-from stitch.lake.upkeep.rewriting import Edit, behind_pending, by_window, rewrite, settle_published
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane
+from stitch.lake.windowing import flow_names, merged_structures
 
 _WINDOWS_A_COMMIT: Final = 128
 """Bounds the record, about 1 KB a window, and what is lost by an interruption. Of windows in which a unit

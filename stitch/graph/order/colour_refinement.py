@@ -1,4 +1,4 @@
-"""Refine colours on contracted DAGs, in both directions, to a stable partition (A.3 step 3).
+"""Refine colours on contracted DAGs, in both directions, to a stable partition.
 
 Colours are hashes of what a segment sees: its labels, then whatever lies before it, then whatever lies behind
 it. A sweep visits segments in topological order and uses colours already renewed in this sweep, so one sweep
@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schemas.arrays import I8, U8
-from stitch.columnar.connected import connected_components
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import group_stably, offsets, ranges
+from stitch.columnar.runs import connected_components, group_stably, offsets, ranges
 
 _DOWN = np.uint64(0xC2B2AE3D27D4EB4F)
 _UP = np.uint64(0x165667B19E3779F9)

@@ -1,4 +1,4 @@
-"""Order labelled DAGs canonically, vectorised over a batch (A.3).
+"""Order labelled DAGs canonically, vectorised over a batch.
 
 Steps: contract chains, find longest paths, drop transitive edges, contract again, sort segments by (level,
 labels), refine the colours of flows where that leaves ties, break the remaining ties among interchangeable
@@ -30,7 +30,7 @@ class Dags:
     first_node: I8
     """[dags + 1] offsets into the nodes."""
     label: U8
-    """[nodes] hash of what tells nodes apart."""
+    """[nodes] hash of what distinguishes nodes."""
     src: I8
     """[edges] node of the batch."""
     dst: I8

@@ -37,9 +37,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import B1, I8, U8
-from stitch.columnar.connected import connected_components
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import group_stably, rank_in_runs
+from stitch.columnar.runs import connected_components, group_stably, rank_in_runs
 from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]

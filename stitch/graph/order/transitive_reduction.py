@@ -1,4 +1,4 @@
-"""Find the edges `u → v` that another path from u to v makes redundant: transitive reduction (A.3 step 1)."""
+"""Find the edges `u → v` that another path from u to v makes redundant: transitive reduction."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Find where a bucket is and who asks: `s3://bucket/prefix`, the environment, the files of AWS's tools.
 
-What is looked at, the first that tells counts:
+What is looked at, the first that says counts:
 
 * keys: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` (`AWS_SESSION_TOKEN`); the profile `AWS_PROFILE` of
   `~/.aws/credentials` and `~/.aws/config`; a role of the machine (web identity, container, instance), which
@@ -29,6 +29,7 @@ SCHEME: Final = "s3://"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_TIMEOUT_S: Final = 30.0
 """A file of 100 MB at 4 MB/s takes 25 s."""
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.=/-]*")
 """Characters that every store takes in a key, and every shell in a word, as they are."""
@@ -37,7 +38,7 @@ _NOT_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_proc
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class BucketKeys:
     """Who asks."""
 
     access_key_id: str
@@ -57,7 +58,7 @@ class BucketSettings:
     region: str = DEFAULT_REGION
     virtual_hosted: bool = False
     anonymous: bool = False
-    keys: Keys | None = field(default=None, repr=False)
+    keys: BucketKeys | None = field(default=None, repr=False)
     """None: the client asks the machine for a role."""
     ca_file: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -74,8 +75,14 @@ class BucketSettings:
 
 
 def is_bucket(name: str) -> bool:
-    """Whether a lake's name is that of a bucket."""
-    return name.startswith(SCHEME)
+    """Whether a lake's name is that of a bucket. Raises ConfigError for another store's (`gs://…`)."""
+    scheme = _SCHEME.match(name)
+    if scheme is not None and scheme[0] != SCHEME:
+        raise ConfigError(
+            f"'{name}' names no lake: {scheme[0]} is not read.",
+            remedy="Write a folder, or s3://BUCKET/PREFIX; for other S3 stores set AWS_ENDPOINT_URL.",
+        )
+    return scheme is not None
 
 
 def bucket_settings(name: str, environ: Mapping[str, str]) -> BucketSettings:
@@ -113,14 +120,14 @@ def _has_odd_part(prefix: str) -> bool:
     return any(part in ("", ".", "..") for part in prefix.split("/")) if prefix else False
 
 
-def _keys(environ: Mapping[str, str], profile: Mapping[str, str]) -> Keys | None:
+def _keys(environ: Mapping[str, str], profile: Mapping[str, str]) -> BucketKeys | None:
     for source, names in (
         (environ, ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")),
         (profile, ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")),
     ):
         key, secret, token = (source.get(name) or None for name in names)
         if key is not None and secret is not None:
-            return Keys(key, SecretStr(secret), None if token is None else SecretStr(token))
+            return BucketKeys(key, SecretStr(secret), None if token is None else SecretStr(token))
     unfollowed = next((name for name in _NOT_KEYS if name in profile), None)
     if unfollowed is not None:
         raise ConfigError(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8
 from schemas.commits import Publish, Standing, Upkeep
 from schemas.windows import Window
-from stitch.lake.checkpoint import Tail, read_tail
+from stitch.lake.chain import Listing, Tail, read_tail
 from stitch.lake.layout import origin
 from stitch.lake.store import Store
 
@@ -70,7 +70,7 @@ class Hidden:
         return seq <= self.sides.get(table, {}).get(lane, 0)
 
     def visible(self, listing: pa.Table) -> pa.Table:
-        """Rows (FILES_SCHEMA) that are not hidden."""
+        """Rows (of `Listing.table`) that are not hidden."""
         if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
             return listing
         in_window = pc.is_valid(listing["window_ns"]).to_numpy()
@@ -109,7 +109,7 @@ def hidden_by(
     until_ns: int | None = None,
     without: Set[int] = frozenset(),
 ) -> Hidden:
-    """What is hidden. `listing` (FILES_SCHEMA): files of the upkeep lane.
+    """What is hidden. `listing` (of `Listing.table`): files of the upkeep lane.
 
     until_ns: only what was said at this time or before. without: commits of the lane that do not count.
     """
@@ -150,7 +150,7 @@ def hidden_by(
     )
 
 
-def _commits_of(items: Iterable[Publish]) -> set[int]:
+def commits_of(items: Iterable[Publish]) -> set[int]:
     """Numbers of the commits that brought some files of one lane."""
     told = [origin(item.final.rpartition("/")[2]) for item in items]
     return {seq for _, seq, _ in (found for found in told if found is not None)}
@@ -168,5 +168,7 @@ def read_hidden(
     without: set[int] = set()
     if durable and tail.records:
         last = tail.records[-1].record
-        without = _commits_of((*last.carried, *last.publish))
-    return hidden_by(upkeep_of(tail), tail.files(), length_ns, until_ns=until_ns, without=without)
+        without = commits_of((*last.carried, *last.publish))
+    return hidden_by(
+        upkeep_of(tail), Listing(tail.parts()).table, length_ns, until_ns=until_ns, without=without
+    )

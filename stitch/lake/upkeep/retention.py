@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.commits import Replaced, Retirement
-from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable
+from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable, report_folders
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden
@@ -120,7 +120,7 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
         young: dict[int, int] = {}
         rows = [
             (int(row["lane"]), int(row["seq"]), row["name"].rpartition("/")[2], int(row["rows"]))
-            for row in listed.select(["lane", "seq", "name", "rows"]).to_pylist()
+            for row in manifest.listed.whole(listed).to_pylist()
         ]
         for lane, seq, name, _ in rows:
             if written.get(name, limit_ns + 1) > limit_ns or seq > heads[lane]:
@@ -140,13 +140,10 @@ def _has_waiting(manifest: Manifest) -> bool:
 
 
 def _aged_reports(store: Store, limit_ns: int) -> list[str]:
-    """Folders of reports of which every file was written at `limit_ns` or before.
-
-    Those on their way, or left by a process that died, have a name that begins with a dot and stay.
-    """
+    """Folders of reports of which every file was written at `limit_ns` or before."""
     found = []
-    for report in store.names(REPORTS):
+    for report in report_folders(store.names(REPORTS)):
         written = store.written(f"{REPORTS}/{report}")
-        if not report.startswith(".") and written and max(written.values()) <= limit_ns:
+        if written and max(written.values()) <= limit_ns:
             found.append(f"{REPORTS}/{report}")
     return found

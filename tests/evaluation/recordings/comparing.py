@@ -88,7 +88,7 @@ def chosen_of(name: str, changed: Settings) -> Chosen[Any]:
 def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Compared]:
     """The comparison by each method; the samples are loaded once."""
     began = time.perf_counter()
-    population, history = _loaded(asked)
+    population, history = loaded(asked)
     load_s = time.perf_counter() - began
     plain = moved(population)
     moments = category_moments(population.categories, len(population.samples))
@@ -123,7 +123,7 @@ def tell(population: Population, history: Population | None, chosen: Chosen[Any]
         return Told((), 0, f"{CRASHED}: {type(error).__name__}", CRASH_CODE)
 
 
-def _loaded(asked: Asked) -> Loaded:
+def loaded(asked: Asked) -> Loaded:
     if asked.quiet and asked.mode == "a" and not asked.exact and asked.reference is not None:
         return _quiet_pair(asked, asked.reference)
     # Without a reference of its own a fault is held against the stretches, each a range of the reference.

@@ -225,7 +225,7 @@ def _spans(file: Path) -> Iterator[tuple[Span, str, str | None]]:
 def as_line(trace: str, root: Span) -> bytes:
     """An ExportTraceServiceRequest, a line."""
     parents: dict[int, str] = {}
-    by_pod: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    by_pod: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for span in below(root):
         for call in span.calls:
             parents[id(call)] = span.id
@@ -241,18 +241,21 @@ def as_line(trace: str, root: Span) -> bytes:
             told["parentSpanId"] = parent
         if span.failed:
             told["status"] = {"code": 2}
-        by_pod[span.service, span.host].append(told)
+        by_pod[span.service, span.host, span.version].append(told)
     whole = [
         {
             "resource": {
                 "attributes": [
-                    {"key": "service.name", "value": {"stringValue": service}},
-                    {"key": "k8s.pod.name", "value": {"stringValue": host}},
+                    {"key": key, "value": {"stringValue": value}}
+                    for key, value in zip(
+                        ("service.name", "k8s.pod.name", "service.version"), pod, strict=True
+                    )
+                    if value
                 ]
             },
             "scopeSpans": [{"spans": spans}],
         }
-        for (service, host), spans in by_pod.items()
+        for pod, spans in by_pod.items()
     ]
     return json.dumps({"resourceSpans": whole}).encode() + b"\n"
 

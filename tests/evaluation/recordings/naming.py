@@ -27,8 +27,8 @@ from analyze.report.gate import FailOn, Floor, gate_code
 from analyze.report.outcome import Outcome
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import FindingsSection, Site
+from schemas.report.parts import Section
 from schemas.report.report import Report
-from schemas.report.section import Section
 from stitch.graph.placed import END, START
 
 S = TypeVar("S", bound=Section)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from analyze.population import Category, Codes, Failures, Population, Sample
+from analyze.population import Category, Codes, Population, RecordedFailures, Sample
 
 
 def regroup(population: Population, groups: Sequence[Sequence[int]], names: Sequence[str]) -> Population:
@@ -82,7 +82,9 @@ def _rows(category: Category, new_of: np.ndarray) -> Category | None:
         row = place[failures.row]
         order = np.flatnonzero(row >= 0)
         order = order[np.lexsort((failures.position[order], row[order]))]
-        failures = Failures(row[order].astype(np.int32), failures.position[order], failures.error[order])
+        failures = RecordedFailures(
+            row[order].astype(np.int32), failures.position[order], failures.error[order]
+        )
     return replace(
         category,
         node_ns=np.ascontiguousarray(category.node_ns[:, rows]),

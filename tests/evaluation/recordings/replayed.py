@@ -31,6 +31,8 @@ class Span:
     """How often it is to be called, one after the other."""
     failed: bool = False
     """It is to end, as an error, when it would make its first call."""
+    version: str = ""
+    """Of the service, where that was recorded."""
 
     @property
     def own(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 from evaluation.recordings.regroup import regroup
 from oracles.populations import KnownText
 
-from analyze.population import Category, Failures, Graph, GraphNode, LeftBehind, Population, Sample
+from analyze.population import Category, Graph, GraphNode, LeftBehind, Population, RecordedFailures, Sample
 
 pytestmark = pytest.mark.evaluation
 
@@ -45,7 +45,7 @@ def category(name: str, per_sample: tuple[int, ...], seed: int) -> Category:
         stored=("s0", "s1"),
         skewed_edges=np.zeros(1, np.bool_),
         host=rng.integers(0, 3, (2, n)).astype(np.int32),
-        failures=Failures(failed, np.ones(len(failed), np.int32), np.zeros(len(failed), np.int32)),
+        failures=RecordedFailures(failed, np.ones(len(failed), np.int32), np.zeros(len(failed), np.int32)),
         origin=rng.integers(0, 2, n).astype(np.int32),
         left_behind=((), (LeftBehind(0, "web/late"),)),
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.causes.failures import Failures
-from analyze.methods.robust.causes.hosts import Hosts, hosts_in
+from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
 from analyze.methods.robust.causes.order import Order
 from analyze.methods.robust.causes.patterns import cut_after, last_callees, load_moved
 from analyze.methods.robust.causes.requests import Requests
@@ -28,7 +30,7 @@ from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, TIME_KINDS, Cha
 from analyze.methods.robust.roles import Roles
 from analyze.population import Population
 from analyze.profile.build import Profiled
-from analyze.profile.names import Names
+from analyze.profile.names import Names, SiteKind
 from analyze.profile.profile import Profile
 from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
@@ -88,14 +90,16 @@ def context_of(
     """
     profile, patterns = profiled
     names = profile.names
-    order = Order.of(names, patterns, {names.sites[change.site].operation for change in changes})
-    hosts = Hosts(names, hosts_in(category.graph for category in population.categories))
+    asked = {names.sites[change.site].operation for change in changes}
+    order = Order.of(names, patterns, asked, None if patterns else _nexts(profile))
+    named = hosts_in(category.graph for category in population.categories) if patterns else hosts_named(names)
+    hosts = Hosts(names, named)
     requests = Requests.of(population, patterns, roles.reference, roles.problem)
     mean_ns = _larger_mean_ns(profile, roles)
     last = last_callees(population, patterns, {c.shape for c in changes if c.shape != NO_SHAPE}, names)
 
     def symptom(place: Place, mine: Sequence[Change], component: str, *, by_load: bool = False) -> Symptom:
-        operation, timed, _ = place
+        operation, timed, *_ = place
         if timed:
             lead, suspect, shown = largest(mine), "", mine
             size = abs(part_ns(mine)) / mean_ns
@@ -107,7 +111,10 @@ def context_of(
             suspect = (names.unrecorded.get(operation, "") if fails else "") or cut_after(mine, names, last)
             suspect = suspect or begun.callee(lead, names, order, settings)
         shows = requests.showing(shown)
-        return Symptom(operation, timed, tuple(mine), lead, shows, score, size, component, suspect, by_load)
+        counted = 0 if len(shows) else max(affected_by_statistics(profile, roles, shown))
+        return Symptom(
+            operation, timed, tuple(mine), lead, shows, score, size, component, suspect, by_load, counted
+        )
 
     found = bundles(changes, names)
     speaks_for = covering(found, names, settings.caller_weight)
@@ -130,11 +137,22 @@ def context_of(
 
 def failing_below(symptom: Symptom, symptoms: Sequence[Symptom], order: Order) -> int:
     """Number of a symptom's requests in which a call below it fails that failed less often."""
-    found = np.zeros_like(symptom.requests)
-    for other in symptoms:
-        if other.fails and order.is_above(symptom.operation, other.operation):
-            found |= other.requests
+    below = [s for s in symptoms if s.fails and order.is_above(symptom.operation, s.operation)]
+    if not len(symptom.requests):
+        return max((symptom.common(other, related=True) for other in below), default=0)
+    found = np.logical_or.reduce([np.zeros_like(symptom.requests), *(other.requests for other in below)])
     return int((symptom.requests & found).sum())
+
+
+def _nexts(profile: Profile) -> dict[int, set[int]]:
+    """Operation of a record -> what comes next in some request."""
+    names, table = profile.names, profile.shapes
+    pairs = {*zip(table["site"].to_pylist(), table["shape"].to_pylist(), strict=True)}
+    found: dict[int, set[int]] = defaultdict(set)
+    for site, shape in pairs:
+        if names.sites[site].kind is SiteKind.POINT:
+            found[names.sites[site].operation].update(child.operation for child in names.shapes[shape])
+    return found
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:

@@ -1,6 +1,7 @@
 """Tell hosts from operations where call sites carry their host: records put it into the component.
 
-Host and component are told apart by what the graphs say of their nodes, not by the looks of a name.
+Host and component are told apart by what the graphs say of their nodes; only of statistics, which have none,
+by the looks of a name.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from analyze.methods.robust.changes import FAMILIES, Change
 from analyze.population import Graph
-from analyze.profile.names import Names, OperationName
+from analyze.profile.names import Names, OperationName, SiteKind
 
 HostOf = Mapping[str, tuple[str, str]]
 """Component of a site -> (host, component); what is not in it has no host."""
@@ -20,6 +21,15 @@ def hosts_in(graphs: Iterable[Graph]) -> dict[str, tuple[str, str]]:
     """Which components of sites are those of a host. O(nodes)."""
     named = {(node.host, node.component) for graph in graphs for node in graph.nodes if node.host}
     return {f"{host}/{component}": (host, component) for host, component in sorted(named)}
+
+
+def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
+    """Which components of records name a host first, `host/component`, where no graph says it. O(sites)."""
+    records = {
+        names.operation(at).component for at, s in enumerate(names.sites) if s.kind is not SiteKind.CALL
+    }
+    parts = {component: component.partition("/") for component in sorted(records)}
+    return {component: (host, rest) for component, (host, _, rest) in parts.items() if rest}
 
 
 @dataclass(frozen=True, slots=True)

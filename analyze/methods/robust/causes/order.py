@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +23,15 @@ class Order:
     """Operations of activity records: they have an order in time, not a depth."""
 
     @staticmethod
-    def of(names: Names, patterns: Sequence[Pattern] = (), asked: Collection[int] = ()) -> Order:
-        """From the paths of a profile, and for records from the patterns: the order of the operations `asked`
-        for. O(paths · depth + patterns · asked²).
+    def of(
+        names: Names,
+        patterns: Sequence[Pattern] = (),
+        asked: Collection[int] = (),
+        nexts: Mapping[int, Collection[int]] | None = None,
+    ) -> Order:
+        """From the paths of a profile, and for records from the patterns, or of statistics from `nexts`
+        (operation -> what comes next): the order of the operations `asked` for. O(paths · depth + patterns ·
+        asked²).
         """
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
@@ -42,7 +48,11 @@ class Order:
         records = frozenset(
             site.operation for site in names.sites if site.kind in (SiteKind.STEP, SiteKind.POINT)
         )
-        for later, earlier in _order_in_time(names, patterns, sorted(records & set(asked))).items():
+        mine = sorted(records & set(asked))
+        in_time = (
+            _order_in_time(names, patterns, mine) if patterns or nexts is None else _reached(nexts, mine)
+        )
+        for later, earlier in in_time.items():
             above[later] = earlier
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
 
@@ -56,6 +66,21 @@ class Order:
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
+
+
+def _reached(nexts: Mapping[int, Collection[int]], asked: list[int]) -> dict[int, set[int]]:
+    """Operation -> operations from which a way leads there and none back: of loops the order is not known."""
+    after: dict[int, set[int]] = {}
+    for operation in asked:
+        seen, left = set[int](), [operation]
+        while left:
+            new = set(nexts.get(left.pop(), ())) - seen
+            seen |= new
+            left += new
+        after[operation] = seen
+    return {
+        later: {one for one in asked if later in after[one] and one not in after[later]} for later in asked
+    }
 
 
 def _order_in_time(names: Names, patterns: Sequence[Pattern], asked: list[int]) -> dict[int, set[int]]:

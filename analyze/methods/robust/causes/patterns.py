@@ -72,7 +72,7 @@ def load_moved(changes: Sequence[Change], lead: Change, names: Names, least: flo
 
 
 def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str:
-    """Component whose call was the last of calls that are cut short; empty where none is (L.9 item 6).
+    """Component whose call was the last of calls that are cut short; empty where none is.
 
     Cut short: a pattern that became more frequent is a part of one that became less so.
     """

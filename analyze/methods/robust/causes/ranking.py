@@ -16,7 +16,7 @@ _NO_BETTER = frozenset({ChangeKind.NEW_PATH, ChangeKind.ERRORS, ChangeKind.MORE_
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class RankFactor:
     """A reason why a cause ranks lower than its score."""
 
     name: str
@@ -53,15 +53,15 @@ def _of_known_paths(cause: Cause) -> bool:
     return cause.lead.kind in PATH_KINDS and not cause.suspect and kinds.isdisjoint(_NO_BETTER)
 
 
-RANKING: tuple[Factor, ...] = (
-    Factor(
+RANKING: tuple[RankFactor, ...] = (
+    RankFactor(
         "better",
         is_better,
         lambda settings: settings.better_weight,
         "What got better needs no mending, and is what the others outweigh.",
         "8.5",
     ),
-    Factor(
+    RankFactor(
         "known-paths",
         lambda cause: cause.lead.kind is ChangeKind.PATH and _of_known_paths(cause),
         lambda settings: settings.known_weight,

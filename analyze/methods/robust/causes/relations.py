@@ -1,4 +1,4 @@
-"""RELATIONS: every way in which one symptom follows from another, a row each (ALGORITHMS L.7, L.9, J.6).
+"""RELATIONS: every way in which one symptom follows from another, a row each.
 
 A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
 larger is the better fit. To add one: write the function and its row, with the case that fails without it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from math import log
 
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import what_moved
@@ -47,7 +48,8 @@ def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate u to v where the same requests show both, and v is nearer to where it began."""
     if u.timed or v.timed or not _may_lead(v, u, context):
         return None
-    common = int((u.requests & v.requests).sum())
+    related = context.below(u, v) or context.below(v, u)
+    common = u.common(v, related=related and context.hosts.what(u.lead) != context.hosts.what(v.lead))
     if not common or common < context.settings.same_requests * u.n_requests:
         return None
     return context.below(v, u), common, context.order.depth[v.operation]
@@ -59,15 +61,16 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
     What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
     it: the path only says where the failure was. A loop that turns more often does not follow from a path
     that was taken before; nor does a path that was never there, where the requests that come besides are not
-    those that take it.
+    those that take it, or statistics do not say which do.
     """
     if u.operation in context.order.records and v.operation in context.order.records:
         if v.fails and not u.fails and _leads_to(u, v, context):
             return True
         if u.fails and not v.fails and _leads_to(v, u, context):
             return False
-    own = u.has(CALL_KINDS) or (u.is_new and _leaves_a_path(u, context))
-    caused = v.has(CALL_KINDS) or v.is_new
+    known = len(u.requests) > 0
+    own = u.has(CALL_KINDS) or (u.is_new and (not known or _leaves_a_path(u, context)))
+    caused = v.is_new or (v.has(CALL_KINDS) and (known or not u.is_new))
     return context.order.is_nearer(v.operation, u.operation) and (caused or not own)
 
 
@@ -95,7 +98,7 @@ def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
     if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
         return None
     enough = context.failing[u] >= max(context.settings.same_requests * u.n_requests, 1)
-    return (int((u.requests & v.requests).sum()),) if enough else None
+    return (u.common(v, related=True),) if enough else None
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
@@ -195,7 +198,26 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
     return (v.score,) if hosts.what(u.lead) == hosts.what(v.lead) else None
 
 
+def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate what a component shows as a whole, or at other calls, to the instance whose siblings hardly show
+    it."""
+    if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
+        return None
+    if u.instance is not None:
+        within = set(u.instance.hosts) <= set(v.instance.hosts)
+        return (v.size,) if within and v.before(u) else None
+    change = v.lead.after - v.lead.before if v.fails else log(v.lead.after / v.lead.before)
+    spared = abs(v.instance.siblings) * context.settings.one_instance <= abs(change)
+    return (v.size,) if spared else None
+
+
+def _same_way(u: Symptom, v: Symptom) -> bool:
+    """Tell whether both are slower, or both fail more."""
+    return u.lead.ups and v.lead.ups and u.fails == v.fails and (u.timed or u.fails)
+
+
 RELATIONS: tuple[Relation, ...] = (
+    Relation("one-instance", Link.PART, one_instance, "recordings: one pod of five"),
     Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
     Relation("failing-below", Link.FOLLOWS, failing_below, "tests/unit/test_error_chain.py: several calls"),
     Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),

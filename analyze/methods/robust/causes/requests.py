@@ -53,7 +53,18 @@ class Requests:
                 found[mine] = np.isin(self.rows[number], failing_rows(self.population, pattern, change.site))
             else:
                 found[mine] = has(pattern.sites, change.site, change.every_shape)
+            found[mine] &= on_instance(self.population, pattern, change, self.rows[number])
         return found
+
+
+def on_instance(population: Population, pattern: Pattern, change: Change, rows: I8) -> B1:
+    """[rows] whether a call at the site of a change runs on the instance that it is of; all where it is of
+    any."""
+    host = population.categories[pattern.category].host
+    if change.instance is None or host is None:
+        return np.ones(len(rows), dtype=np.bool_)
+    start = pattern.sites.start[pattern.sites.site == change.site]
+    return np.asarray(np.isin(host[np.ix_(start, rows)], change.instance.hosts).any(axis=0))
 
 
 def has(sites: GraphSites, site: int, shapes: Collection[int] = ()) -> bool:

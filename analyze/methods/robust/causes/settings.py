@@ -25,12 +25,16 @@ class CausesSettings(Config):
     """Part of the requests of a slower operation in which a call below must fail: a median needs half."""
     failed_by_one: float = Field(default=0.5, ge=0, le=1)
     """Part of what a finding reports that must have failed by one callee for it to be named."""
+    one_instance: float = Field(default=2.0, gt=1)
+    """What a component shows is one instance's where that changed by so many times what its siblings did."""
     failed_by_chance: float = Field(default=0.01, gt=0, lt=1)
     """Probability at most that as many more fail by that callee by chance."""
     caller_weight: float = Field(default=0.9, gt=0, le=1)
     """A wait for a remote call speaks this much for who waits, and wholly for whom it calls."""
     path_weight: float = Field(default=0.3, ge=0)
-    """A change of a path in all requests ranks like a change of the mean by this part (L.9 item 9)."""
+    """A change of a path in all requests ranks like a change of the mean by this part."""
+    least_effect: float = Field(default=0.001, ge=0, le=1)
+    """Part of the mean response time below which paths with as many calls as before fail no gate."""
     better_weight: float = Field(default=0.3, ge=0, le=1)
     """Rank of what got better: it needs no mending, and is what the others outweigh."""
     known_weight: float = Field(default=0.8, ge=0, le=1)

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from analyze.methods.robust.changes import ERROR_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, TIME_KINDS, Change, Instance
 from analyze.profile.names import Names
 from schemas.arrays import B1
 from schemas.report.findings import ChangeKind
 
 _ONE_SIDED_95 = 1.645
-Place = tuple[int, bool, bool]
-"""(operation, of time, faster)."""
+Place = tuple[int, bool, bool, Instance | None]
+"""(operation, of time, faster, on which instance alone)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Symptom:
     changes: tuple[Change, ...]
     lead: Change
     requests: B1
-    """[requests] that show it."""
+    """[requests] that show it; none where no request is at hand."""
     score: float
     """Part of the mean response time, or of the requests, as far as it is sure."""
     size: float
@@ -37,6 +37,8 @@ class Symptom:
     """Component after whose call calls are cut short, or by whom they fail."""
     by_load: bool = False
     """The load explains it: it is no finding by itself."""
+    counted: int = 0
+    """Requests that show it by statistics."""
 
     def has(self, kinds: Collection[ChangeKind]) -> bool:
         """Whether one of its changes is of these kinds."""
@@ -45,12 +47,23 @@ class Symptom:
     @cached_property
     def n_requests(self) -> int:
         """Number of requests that show it."""
-        return int(self.requests.sum())
+        return int(self.requests.sum()) if len(self.requests) else self.counted
+
+    def common(self, other: Symptom, *, related: bool) -> int:
+        """Number of requests that show both; of statistics as many as can, where one leads to the other."""
+        if len(self.requests):
+            return int((self.requests & other.requests).sum())
+        return min(self.n_requests, other.n_requests) if related else 0
 
     @cached_property
     def fails(self) -> bool:
         """Whether more calls fail."""
         return self.has({ChangeKind.ERRORS})
+
+    @property
+    def instance(self) -> Instance | None:
+        """Where alone it is seen."""
+        return self.lead.instance
 
     @cached_property
     def is_new(self) -> bool:
@@ -79,7 +92,7 @@ def part_ns(changes: Iterable[Change]) -> float:
 
 
 def sure_part(change: Change) -> float:
-    """Lower 95 % bound of an effect over the effect (B.11)."""
+    """Lower 95 % bound of an effect over the effect."""
     return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
 
 
@@ -88,8 +101,8 @@ def bundles(changes: Sequence[Change], names: Names) -> dict[Place, list[Change]
     bundles: dict[Place, list[Change]] = defaultdict(list)
     for change in changes:
         timed = change.kind in TIME_KINDS
-        place = names.sites[change.site].operation, timed, timed and change.kind is ChangeKind.FASTER
-        bundles[place].append(change)
+        faster = timed and change.kind is ChangeKind.FASTER
+        bundles[names.sites[change.site].operation, timed, faster, change.instance].append(change)
     return dict(bundles)
 
 
@@ -116,7 +129,7 @@ def structure_score(change: Change, mean_ns: float, path_weight: float) -> float
 
 
 def covering(found: Mapping[Place, Sequence[Change]], names: Names, caller_weight: float) -> dict[Place, str]:
-    """Component for which each change of time speaks: few components cover them all (J.6, L.9 item 8).
+    """Component for which each change of time speaks: few components cover them all.
 
     A component that is slow covers its own times and the waits for it; one that waits for all, its waits.
     """

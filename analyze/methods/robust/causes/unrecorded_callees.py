@@ -15,7 +15,6 @@ from ipaddress import ip_address
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
 from analyze.explain.parameters import parameter_words
@@ -24,10 +23,8 @@ from analyze.population import Graph, Population
 from analyze.profile.build import Pattern
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import Names, SiteKind
+from schemas.arrays import I4, I8
 from schemas.events import EventKind
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
 
 KEYS: Final = (
     *("peer.service", "server.address", "net.peer.name"),

@@ -1,4 +1,4 @@
-"""Explain what differs from the history and not from the reference: it was there before (L.10.1)."""
+"""Explain what differs from the history and not from the reference: it was there before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explain slow-downs by more requests: a server that was busy makes the next ones wait (ALGORITHMS J.2).
+"""Explain slow-downs by more requests: a server that was busy makes the next ones wait.
 
 How busy a place was is measured (Little's law: arrivals a second times seconds each); how much longer one
 waits there when so many more come is the oldest result of queueing theory. A place that was idle gets no
@@ -19,8 +19,7 @@ from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.methods.robust.view import values_of
 from analyze.population import Population
 from analyze.profile.profile import OWN_TIME, Profile
-from analyze.stats.histograms import Histograms
-from analyze.stats.log_bins import value_of
+from analyze.stats.histograms import Histograms, value_of
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind
@@ -113,7 +112,9 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
     asked = [change for change in changes if change.kind in kinds]
     if not asked:
         return []
-    predicted, seen = _factors(comparison.profiled.profile, comparison.roles, met.ratio)
+    predicted, seen = (np.ones(len(comparison.profiled.profile.names.sites)) for _ in range(2))
+    for part in comparison.views():
+        predicted[part.site], seen[part.site] = _factors(part.view.profile, comparison.roles, met.ratio)
     allowed = 1 + settings.load_room * (predicted - 1)
     found = []
     for change in asked:

@@ -1,4 +1,4 @@
-"""Changes of paths that lost events make, where events of one period were lost on the way (L.8, A.6 S2).
+"""Changes of paths that lost events make, where events of one period were lost on the way.
 
 Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
 that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
@@ -27,7 +27,7 @@ from analyze.stats.proportions import exact_p
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind
-from stitch.graph.labels import is_made_up
+from stitch.graph.placed import is_made_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,16 +268,15 @@ def _text(loss: Loss, changes: Sequence[Change], settings: ConfounderSettings) -
     which, other = ("problem", "reference") if loss.in_problem else ("reference", "problem")
     missing = loss.missing if loss.in_problem else loss.missing[::-1]
     text = (
-        f"Events of the {which} are missing: {percent(missing[1])} of its flows show it, "
+        f"Records of the {which} were lost: {percent(missing[1])} of its requests lack some, "
         f"{percent(missing[0])} of the {other}'s"
     )
     if loss.places:
-        text += f"; by what {loss.places} places lack alike, {percent(loss.rate)} of its events are lost"
+        text += f"; what {loss.places} call sites lack alike says that {percent(loss.rate)} of all are gone"
     text += "."
     if changes:
         text += (
-            f" {counted_changes(changes)} are what such a loss makes and no findings; of paths, changes of "
-            f"less than {100 * settings.lost_room * loss.rate:.1f} points at a call that each request makes "
-            "cannot be told from it."
+            f" {counted_changes(changes)} are what such a loss makes, and no findings; a path that moved by "
+            f"less than {100 * settings.lost_room * loss.rate:.1f} points cannot be told from it."
         )
     return text

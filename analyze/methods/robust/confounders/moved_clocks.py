@@ -1,4 +1,4 @@
-"""Times between hosts whose clocks moved are no evidence; times on one host are (A.6 S3)."""
+"""Times between hosts whose clocks moved are no evidence; times on one host are."""
 
 from __future__ import annotations
 

@@ -6,14 +6,16 @@ itself which case fails without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
 
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.instances import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.sites_seen import SiteView, site_views, whole_view
 from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled
@@ -37,7 +39,18 @@ class Comparison:
     @cached_property
     def view(self) -> View:
         """The profile's call sites, before and after."""
-        return View(self.profiled.profile, self.roles, self.settings)
+        profile, patterns = self.profiled
+
+        def by_instance() -> ByInstance | None:
+            return ByInstance.of(self.population, patterns, profile.names, self.roles, self.settings)
+
+        return View(profile, self.roles, self.settings, by_instance)
+
+    def views(self) -> Iterator[SiteView]:
+        """Give the same in parts that fit into memory; as one where that does."""
+        if self.profiled.profile.runs is None:
+            return iter([whole_view(self.view)])
+        return site_views(self.profiled.profile, self.roles, self.settings)
 
 
 @dataclass(frozen=True, slots=True)

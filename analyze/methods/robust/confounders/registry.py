@@ -14,6 +14,7 @@ from analyze.methods.robust.confounders.lost_records import LostRecords
 from analyze.methods.robust.confounders.moved_clocks import MovedClocks
 from analyze.methods.robust.confounders.port import Comparison, Confounder, Explained
 from analyze.methods.robust.confounders.renamed_operations import RenamedOperations
+from analyze.methods.robust.confounders.root_mix import RootMix
 
 CONFOUNDERS: Final[tuple[Confounder, ...]] = (
     RenamedOperations(),
@@ -21,6 +22,7 @@ CONFOUNDERS: Final[tuple[Confounder, ...]] = (
     LostRecords(),
     MovedClocks(),
     AbnormalReference(),
+    RootMix(),
     Load(),
 )
 

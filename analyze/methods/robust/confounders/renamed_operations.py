@@ -1,4 +1,4 @@
-"""Find operations that were renamed: vanished under one name and new under another, at the same place (L.8).
+"""Find operations that were renamed: vanished under one name and new under another, at the same place.
 
 A deploy that renames a label makes every path through it new. Names are told apart from places: the new name
 stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
@@ -200,8 +200,10 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
     names = _old_names(profiled.profile.names, found)
     # The numbers that `joined` gives: names as they come.
     codes = NameBook().taken_in(names)
+    runs = profiled.profile.runs
+    under = joined([replace(profiled.profile, names=names, runs=None)])
     return Profiled(
-        joined([replace(profiled.profile, names=names)]),
+        under if runs is None else replace(under, runs=runs.renumbered(codes.site, codes.shape)),
         tuple(_renumbered(pattern, codes) for pattern in profiled.patterns),
     )
 

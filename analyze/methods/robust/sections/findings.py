@@ -27,10 +27,12 @@ from analyze.report.blocks import (
     code,
     dim,
     joined,
+    request_link,
     strong,
     tag,
 )
 from analyze.report.drawing.charts import histogram
+from analyze.report.drawing.schedule import schedule_blocks
 from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
 from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
@@ -43,8 +45,9 @@ from schemas.report.findings import (
     Finding,
     FindingsSection,
     FurtherView,
+    Instant,
     Site,
-    Unexplained,
+    When,
 )
 from schemas.report.report_tables import EVIDENCE, EvidenceRow
 
@@ -54,7 +57,6 @@ PRINTED: Final = 5
 """Findings on a terminal."""
 CHAIN: Final = 2
 """Consequences in a line."""
-ID_CHARACTERS: Final = 64
 _MOST_Q: Final = 1e-12
 """A q-value below this is not told apart from others."""
 
@@ -100,7 +102,9 @@ _ATTRIBUTES: Final = (
 
 def findings_blocks(section: FindingsSection) -> Blocks:
     """An index where there are many, the cards, and what made no finding."""
-    found, total = section.findings, section.findings_total
+    found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
+    better = len(section.findings) - len(found)
+    total = section.findings_total - better
     note = "each cause once, most important first" if found else ""
     if len(found) < total:
         note += f"; {count(len(found))} of {count(total)}, the table findings beside this page has all"
@@ -108,7 +112,7 @@ def findings_blocks(section: FindingsSection) -> Blocks:
         [(Styled(f.title, href=f"#f{f.rank}"), " ", dim(part_sentence(f))) for f in found], ordered=True
     )
     cards = [_card(finding) for finding in found]
-    rest = rest_sentence(section.rest)
+    rest = better_sentence(better)
     more = total - min(len(found), PRINTED)
     return (
         Only(
@@ -197,8 +201,8 @@ def _printed(finding: Finding) -> Iterator[Block]:
     """The numbers on a terminal."""
     yield Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
     after = counted(finding.affected1, "request")
-    told = f"{count(finding.affected0)} → {after} ({percent(finding.share1)} of all)"
-    yield Text(f"{told}, {sureness(finding)}", "dim")
+    told = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
+    yield Text(f"{told}; how sure: {sureness(finding)}", "dim")
 
 
 def _facts(finding: Finding) -> Iterator[Fact]:
@@ -213,10 +217,23 @@ def _facts(finding: Finding) -> Iterator[Fact]:
         told = "; ".join(step.rstrip(".") for step in f.chain[:CHAIN])
         left = len(f.chain) - CHAIN
         yield Fact("then", told + (f"; and {count(left)} more" if left > 0 else ""))
+    if f.when is not None:
+        yield Fact("when", when_words(f.when))
     look: list[Words] = [strong(f.suspect)] if f.suspect else []
-    look += [_example(e) for e in f.examples if e.sample == "problem"][:1]
+    look += [("request ", _example(e)) for e in f.examples if e.sample == "problem"][:1]
     if look:
-        yield Fact("look at", joined(look))
+        yield Fact("look first at", joined(look))
+
+
+def when_words(when: When) -> str:
+    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until …`."""
+    began = "from the start" if when.began is None else f"from {_instant(when.began)}"
+    return f"{began}, " + ("still so at the end" if when.ended is None else f"until {_instant(when.ended)}")
+
+
+def _instant(of: Instant) -> str:
+    at, low, high = (datetime.fromtimestamp(ns / 1e9, UTC) for ns in (of.at_ns, of.low_ns, of.high_ns))
+    return f"{at:%Y-%m-%d %H:%M:%S}Z ({low:%H:%M:%S} to {high:%H:%M:%S})"
 
 
 def _more_facts(finding: Finding) -> Iterator[Fact]:
@@ -230,14 +247,20 @@ def _more_facts(finding: Finding) -> Iterator[Fact]:
         yield Fact("changed with it", (strong(one.key), f" of {one.where}, ", *values))
     if f.saves_us is not None and f.saves_us > 0:
         yield Fact("would save", f"{duration(f.saves_us)} a request, if it were as before")
-    if f.first_window_ns is not None:
+    if f.when is None and f.first_window_ns is not None:
         began = datetime.fromtimestamp(f.first_window_ns / 1e9, UTC)
         yield Fact("first seen", f"{began:%Y-%m-%d %H:%MZ}")
 
 
 def _example(example: Example) -> Words:
     told = f" ({example.what}, {duration(example.response_us)})"
-    return (code(clip(example.request_id, ID_CHARACTERS)), dim(told))
+    return (request_link(example.request_id), dim(told))
+
+
+def _drawn(example: Example, rank: int) -> Iterator[Block]:
+    if example.schedule is not None:
+        yield Text((f"{example.sample.capitalize()}: ", _example(example)))
+        yield from schedule_blocks(example.schedule, f"Request of finding {rank}, {example.sample}")
 
 
 def _details(finding: Finding) -> Iterator[Block]:
@@ -250,6 +273,8 @@ def _details(finding: Finding) -> Iterator[Block]:
     if f.account is not None:
         steps = steps_blocks(f.account, f"Steps of finding {f.rank}", names=False)
         yield Details("Where the time went, on a typical path", steps, open=f.rank == 1)
+    if drawn := [part for example in f.examples for part in _drawn(example, f.rank)]:
+        yield Details("Its example requests, drawn: who worked when, and what the response waited for", drawn)
     if f.explanation is not None and (f.explanation.rules or f.explanation.attributes):
         yield Details("What tells affected requests from others", tuple(_explained(f.explanation)))
     if f.evidence:
@@ -271,7 +296,7 @@ def _explained(found: Explanation) -> Iterator[Block]:
     if found.rules:
         of = found.contrast
         told = f"{count(of.n_affected)} {of.affected}, {count(of.n_others)} {of.others}"
-        told += "" if found.auc is None else f"; AUC {significant(found.auc, 2)}"
+        told += "" if found.auc is None else f"; AUC {significant(found.auc, 2)} (0.5: chance, 1: all right)"
         if found.root_stability is not None:
             told += f", the first split in {percent(found.root_stability)} of repeated trees"
         yield Part("Rules", (Items([_rule(rule) for rule in found.rules]),), note=told)
@@ -330,16 +355,20 @@ def interval(thing: Finding | Evidence) -> str:
 
 
 def amount(finding: Finding) -> str:
-    """What it adds to the mean, or takes away: `+99.2 ms a request`."""
-    return f"{measures.shift('us', finding.contribution_us)} a request"
+    """What it adds to the mean, or takes away: `+99.2 ms on the mean`."""
+    return f"{measures.shift('us', finding.contribution_us)} on the mean"
 
 
 def share_sentence(finding: Finding) -> str:
-    """`78 to 86 % of all added time`; empty where the mean did not change, or the other way."""
-    if finding.share_of_change is None or not finding.contribution_us:
+    """`82 % (78 to 86 %) of all added time`; empty where the mean did not change, or the other way, and where
+    requests end early as they fail: that saves nothing."""
+    fails_early = finding.kind is ChangeKind.ERRORS and finding.contribution_us < 0
+    if finding.share_of_change is None or not finding.contribution_us or fails_early:
         return ""
     whole = "all added time" if finding.contribution_us > 0 else "all saved time"
-    return f"{measures.share_span(finding.share_of_change)} of {whole}"
+    span, estimate = measures.share_span(finding.share_of_change), percent(finding.share_estimate)
+    known = "" if finding.share_estimate is None or estimate == span else f"{estimate} ("
+    return f"{known}{span}{')' if known else ''} of {whole}"
 
 
 def part_sentence(finding: Finding) -> str:
@@ -362,8 +391,9 @@ def factor_sentence(found: Factor) -> str:
 
 
 def differs(explanation: Explanation) -> str:
-    """What tells affected requests apart, where that can be relied on; else why nothing does."""
-    if explanation.reliable:
+    """What tells affected requests apart, where that can be relied on, or changed with the period; else why
+    nothing does."""
+    if explanation.reliable or explanation.identifiers:
         sentence = explanation.sentence.strip()
         return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."
     return {
@@ -381,14 +411,10 @@ def further(views: Sequence[FurtherView]) -> str:
     return f"More: {views[0].command}" + (f"  # also on the page: {others}" if others else "")
 
 
-def rest_sentence(rest: Unexplained) -> str:
-    """What changed significantly and made no finding; empty where nothing did.
-
-    Without an amount: their parts lie within each other, and are part of what findings account for.
-    """
-    if not rest.evidence:
-        return rest.text
-    return f"{counted(rest.evidence, 'other significant change')}. {rest.text}".strip()
+def better_sentence(better: int) -> str:
+    """How many findings are not shown, as asked; empty for none."""
+    verb = "is" if better == 1 else "are"
+    return f"{counted(better, 'finding')} for the better {verb} not shown, as asked." if better else ""
 
 
 FINDINGS: Final = SectionView(FindingsSection, findings_blocks)

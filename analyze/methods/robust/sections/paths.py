@@ -95,7 +95,7 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         ("Other root types arrive", change(whole.mix_us)),
         ("Requests took another path", change(whole.structure_us)),
         ("The same path took another time", change(whole.timing_us)),
-        ("Not attributed by test", change(whole.rest_us)),
+        ("Not significant path by path", change(whole.rest_us)),
     )
     yield Table("Breakdown over whole paths", _BREAKDOWN, rows)
     yield from map(_group, s.groups)
@@ -103,8 +103,8 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         yield Text(f"Shown: {count(len(s.groups))} of {count(s.groups_total)} groups.", "dim")
     if s.moves_not_compared:
         yield Text(
-            f"{count(s.moves_not_compared)} smaller moves ({change(s.not_compared_us)}) are in the breakdown "
-            "but were not compared step by step.",
+            f"In the breakdown, but not compared step by step: "
+            f"{counted(s.moves_not_compared, 'smaller move')} ({change(s.not_compared_us)}).",
             "dim",
         )
     if s.repeats:
@@ -137,7 +137,7 @@ def _end(end: PathEnd | None, nobody: str) -> Words:
     means = moved_duration(end.mean0_us, end.mean1_us)
     moved = f"{count(end.requests0)} → {count(end.requests1)} requests, {means}"
     shares = f" {percent(end.share0)} → {percent(end.share1)} "
-    return (code(short(end.category), end.category), shares, dim(f"({moved})"))
+    return ("path ", code(short(end.category), end.category), shares, dim(f"({moved})"))
 
 
 def _difference(row: DifferenceRow) -> Words:
@@ -162,7 +162,7 @@ def _step(name: NodeName) -> Words:
 def _repeats(row: RepeatsRow) -> Words:
     told = (
         _roots(row.roots, row.roots_total, "more"),
-        f", {count(row.categories)} paths, p {p_value(row.p)}",
+        f", {counted(row.categories, 'path')}, p {p_value(row.p)}",
     )
     return (repeats_title(row), " (", *told, f"), about {change(row.contribution_us)} on the mean")
 
@@ -171,7 +171,7 @@ def _rare(row: RarePathsRow) -> Words:
     return (
         code(row.root),
         f": {significant(row.seen)} requests on rare paths where {significant(row.expected)} were expected, "
-        f"{count(row.new_kinds)} kinds never seen before (p {p_value(row.p)})",
+        f"{counted(row.new_kinds, 'kind')} never seen before (p {p_value(row.p)})",
     )
 
 

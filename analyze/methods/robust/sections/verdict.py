@@ -20,7 +20,7 @@ from analyze.report.blocks import (
     tag,
 )
 from analyze.report.section_view import SectionView
-from analyze.report.wording import counted, percent
+from analyze.report.wording import count, counted, percent
 from schemas.periods import Period
 from schemas.report.accounts import VerdictSection
 
@@ -33,11 +33,15 @@ OUTCOME: Final = {
 }
 _MEANS: Final = {
     "unchanged": "Nothing changed significantly, and a change large enough to matter would have been seen.",
-    "changed": "The findings explain most of the change.",
-    "partly-explained": "Something changed; the findings explain a part of it.",
+    "changed": "The findings say what changed.",
+    "partly-explained": "Something changed; the findings do not explain all of it.",
     "not-explained": "Something changed significantly, and no finding says what.",
     "cannot-tell": "Too little was recorded to decide.",
 }
+WORTH: Final = 0.05
+"""Share of the time in root types that is worth a sentence."""
+UNSEEN: Final = "went unseen"
+"""Words of the reason that bounds what may have changed."""
 _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
 """Outcomes that raise the question what would have been seen."""
 
@@ -62,14 +66,14 @@ def verdict_blocks(section: VerdictSection) -> Blocks:
     is_open = section.outcome in _OPEN
     reasons: list[Words] = [*section.reasons, *map(dim, gaps(section))]
     same = equivalent(section)
-    told = (equivalent(section), visible_sentence(section)) if is_open else ()
+    told = (equivalent(section), visible_sentence(section), what_helps(section)) if is_open else ()
     title = Styled(outcome(section), "strong", f"outcome {section.outcome}")
     return (
         Part(
             title,
             (
                 Items(reasons),
-                *((Only("page", (Text(same, "dim"),)),) if same else ()),
+                *(Only("page", (Text(text, "dim"),)) for text in (same, what_helps(section)) if text),
                 Only("terminal", tuple(Text(text, "dim") for text in (*told, section.calibration) if text)),
                 Details(
                     "How sure: the data, and the smallest change that would have been seen",
@@ -114,7 +118,7 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
     """What is missing, unless a reason tells it, and what was not tested."""
     told = []
     missing = section.missing_requests
-    if missing is not None and not any(str(missing) in reason for reason in section.reasons):
+    if missing is not None and not any(count(missing) in reason for reason in section.reasons):
         told.append(f"About {counted(missing, 'more request')} would have been needed.")
     if section.untested_requests:
         verb = "was" if section.untested_requests == 1 else "were"
@@ -149,16 +153,25 @@ def held_back(section: VerdictSection) -> str:
 
 
 def equivalent(section: VerdictSection) -> str:
-    """What is shown to be the same; empty where nothing is."""
-    if not section.equivalent_share:
+    """What is shown to be the same; empty where little is."""
+    if section.equivalent_share is None or section.equivalent_share < WORTH:
         return ""
     return (
         f"Root types with {percent(section.equivalent_share)} of the time are shown to be as fast as before."
     )
 
 
+def what_helps(section: VerdictSection) -> str:
+    """What to do where it cannot be told; empty elsewhere."""
+    if section.outcome != "cannot-tell":
+        return ""
+    return "What helps: longer periods, and ordinary times as --history."
+
+
 def visible_sentence(section: VerdictSection) -> str:
     """What would have been seen at the best tested root type; empty where none was tested."""
+    if any(UNSEEN in reason for reason in section.reasons):
+        return ""  # what may have gone unseen says more
     ratios = [row.ratio for row in section.visible if row.ratio is not None]
     shares = [row.share for row in section.visible if row.share is not None]
     told = []

@@ -1,4 +1,4 @@
-"""Assert in every report that the verdict does not contradict the breakdown beside it (L.10, point 2).
+"""Assert in every report that verdict, breakdown, findings and titles do not contradict each other.
 
 A contradiction is a defect of ours: it is a warning, which tests turn into an error. A person still gets a
 report, and no gate passes on it.
@@ -7,21 +7,27 @@ report, and no gate passes on it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from analyze.methods.robust.verdict.outcome import INSIGNIFICANT, MORE_REQUESTS, NAMES
 from schemas.report.accounts import Account, VerdictSection
+from schemas.report.findings import Finding
+
+_SAME: Final = 1e-6
+"""Of all that moved: residues of sums in another order."""
 
 
 class ContradictionWarning(UserWarning):
     """A report contradicts itself."""
 
 
-def checked(section: VerdictSection, accounts: Sequence[Account]) -> VerdictSection:
+def checked(
+    section: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding] = ()
+) -> VerdictSection:
     """Give the section; "not explained" where "unchanged" stands beside a significant row."""
     found = list(contradictions(section, accounts))
-    for text in found:
-        warnings.warn(text, ContradictionWarning, stacklevel=2)
+    warn((*found, *unsupported(findings)))
     significant = _significant(accounts)
     if section.outcome != "unchanged" or not significant:
         return section
@@ -46,6 +52,33 @@ def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iter
     told = [reason for reason in section.reasons if MORE_REQUESTS in reason]
     if len(told) > 1 or bool(told) != (section.missing_requests is not None):
         yield "How many requests are missing is not one number."
+
+
+def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
+    """Find titles that no test supports: the interval of what they say holds 0, or lies on the other side."""
+    for finding in findings:
+        low, high = finding.change.low, finding.change.high
+        if not (low > 0 if finding.after > finding.before else high < 0):
+            yield f"No test supports the title '{finding.title}': its interval is {low:.6g} to {high:.6g}."
+
+
+def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Iterator[str]:
+    """Find where findings and breakdown are not one sum, or a row names a finding that is not there.
+
+    left_us: what no finding accounts for, the mix with it.
+    """
+    change, gross = mean.after - mean.before, mean.gross_up - mean.gross_down
+    told = sum(finding.contribution_us for finding in findings)
+    if abs(told + left_us - change) > _SAME * max(gross, abs(change)):
+        yield f"Findings ({told:.6g} µs) and what is left ({left_us:.6g} µs) are not the {change:.6g} µs."
+    if any(row.finding is not None and not 1 <= row.finding <= len(findings) for row in mean.rows):
+        yield "A row of the breakdown names a finding that is not there."
+
+
+def warn(texts: Iterable[str]) -> None:
+    """Warn of each, which tests turn into an error."""
+    for text in texts:
+        warnings.warn(text, ContradictionWarning, stacklevel=2)
 
 
 def _significant(accounts: Sequence[Account]) -> list[str]:

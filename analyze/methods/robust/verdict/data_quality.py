@@ -1,4 +1,4 @@
-"""Say what a reader must know about the data first: one row each, severe ones first (L.8, A.7)."""
+"""Say what a reader must know about the data first: one row each, severe ones first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from analyze.methods.robust.verdict.label_hygiene import Hygiene, label_hygiene
 from analyze.methods.robust.verdict.load import MixChange, RateChange, rate_changes
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.verdict.settings import VerdictSettings
-from analyze.population import Population, Sample
+from analyze.population import FoldedNames, Population, Sample
+from analyze.refine.name_folding import LEADING_WORD, MARK, NOTHING, PARTS
 from analyze.report.wording import counted, duration, percent
 from analyze.stats.estimate import share_change
 from analyze.stats.noise import LEAST_FOR_ENVELOPE, LogMedians, window_noise
@@ -25,6 +26,8 @@ from schemas.windows import NS_PER_SECOND
 
 _LEAST_SPREAD: Final = 0.05
 """Standard deviation of the log of ordinary means is taken to be this at least."""
+_MOST_FOLDED: Final = 5
+"""Components whose folded names are told."""
 _MOST_ROOTS: Final = 3
 """Root types that a sentence names."""
 
@@ -44,12 +47,14 @@ def quality_rows(
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     rows = [
         *label_rows(population),
+        *folded_rows(population.folded),
         *sampling_rows(weights[0], weights[1], population.weight_known, settings),
         *excluded_rows(population.excluded, kept, settings),
         *load_rows(rate_changes(before, after, roots, settings, tau=tau_rate), settings),
         *mix_rows(mix, roots, settings),
         *history_rows(before, after, history, settings),
         *(QualityRow(kind="skew", severe=False, text=note) for note in population.skew_notes),
+        *(QualityRow(kind="asynchrony", severe=False, text=note) for note in population.asynchrony_notes),
     ]
     return tuple(sorted(rows, key=lambda row: not row.severe))
 
@@ -79,10 +84,35 @@ def _label_text(noun: str, found: Hygiene) -> str:
     )
 
 
+def folded_rows(folded: Sequence[FoldedNames]) -> Iterator[QualityRow]:
+    """Names that were too many and were folded before anything was compared, the coarsest first."""
+    for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
+        whose = "Components" if fold.component is None else f"Operations of {fold.component}"
+        how = (
+            "all are compared as one"
+            if fold.level >= NOTHING
+            else "they are compared by their first word"
+            if fold.level == LEADING_WORD
+            else f"{' and '.join(part.what for part in PARTS[: fold.level])} in them are read as {MARK}"
+        )
+        yield QualityRow(
+            kind="labels",
+            severe=fold.level >= LEADING_WORD,
+            text=f"{whose} have more names than can be compared one by one: {how} ({fold.example[0]} as "
+            f"{fold.example[1]}), which leaves {fold.left:,}.",
+        )
+    if len(folded) > _MOST_FOLDED:
+        yield QualityRow(
+            kind="labels",
+            severe=False,
+            text=f"Operations of {len(folded) - _MOST_FOLDED:,} more components were folded like these.",
+        )
+
+
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Sampling that differs between the periods, or that nobody told (A.7). mean0, mean1: mean weights."""
+    """Sampling that differs between the periods, or that nobody told. mean0, mean1: mean weights."""
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
@@ -182,7 +212,7 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """A reference that is itself far off what is ordinary (L.9), and whether the problem is like it (L.10).
+    """A reference that is itself far off what is ordinary, and whether the problem is like it.
 
     Outside of all windows of the history, five at least, and far: by standard errors, the noise between
     windows included, or by an exact test.

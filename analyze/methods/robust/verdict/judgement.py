@@ -1,4 +1,4 @@
-"""Judge two periods as wholes, and look at the data: what the verdict is made of (ALGORITHMS L.6, H)."""
+"""Judge two periods as wholes, and look at the data: what the verdict is made of."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from analyze.methods.robust.verdict.load import (
     mix_change,
     requests_of,
 )
-from analyze.methods.robust.verdict.outcome import Evidence, Explained, Outcome, outcome
+from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
 from analyze.methods.robust.verdict.period_blocks import (
     PeriodBlocks,
     each_slot,
     profile_blocks,
     slow_thresholds,
 )
-from analyze.methods.robust.verdict.places import Places, places_of
+from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Noise, Whole, rate_tau, whole_change, window_tau
 from analyze.profile.stored import slot_traffic
@@ -69,14 +69,14 @@ class Judgement:
         return low, high, found.changed or (failed is not None and failed.changed)
 
     def outcome(
-        self, findings: int, explained: Explained | None, *, by_load: str = "", torn: str = ""
-    ) -> Outcome:
+        self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", torn: str = ""
+    ) -> VerdictReached:
         """Decide, see `outcome.Evidence`."""
         largest = self.sizes.largest()
         told = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
         missing = None if told or largest.within(self.settings) else self.sizes.missing(self.n1)
         return outcome(
-            Evidence(
+            VerdictBasis(
                 findings=findings,
                 measures=self.whole.measures,
                 mix_changed=self.mix.changed,
@@ -105,7 +105,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     noise = Noise(tau, freedom, settings.cold_phi if roles.cold else 1.0, _lengths(ordinary, before, after))
     whole = whole_change(before, after, blocks, noise, verdict)
     mix = mix_change(before, after, verdict)
-    places = places_of(run.tested.view)
+    places = run.tested.seen.places
     hidden = run.confounded.hidden_paths
     history = _history(run)
     if history is not None and not any(

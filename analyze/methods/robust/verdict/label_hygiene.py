@@ -1,9 +1,8 @@
-"""Names with ids in them: root types or components nearly as many as traces (ALGORITHMS L.8).
+"""Names with ids in them: root types or components nearly as many as traces.
 
 `User: fs -mkdir dir_17` is another root type for every directory, and nothing can be compared. This finds the
 parts that differ (quoted words, UUIDs, hexadecimal and long mixed ids, numbers), says how many names would be
-left without them, and gives a rule that a collector can apply. Patterns have no nested repetition: linear in
-a name's length, whatever the name.
+left without them, and gives a rule that a collector can apply.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-MARK: Final = "#"
+from analyze.refine.name_folding import MARK, PARTS, IdKind
+
 MANY_SHARE: Final = 0.5
 """Names per trace from which names are nearly as many as traces."""
 LEAST_NAMES: Final = 20
@@ -25,25 +25,6 @@ MOST_NAMES: Final = 20_000
 MOST_CHARACTERS: Final = 256
 _NEARLY: Final = 1.1
 """A pattern with fewer parts is taken if it leaves at most so many times the names that all parts leave."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    what: str
-    pattern: str
-
-
-_PARTS: Final = (
-    _Part("quoted words", r'"[^"]*"|\'[^\']*\''),
-    _Part("UUIDs", r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"),
-    _Part(
-        "hexadecimal ids",
-        r"(?<![0-9A-Za-z])(?:0[xX])?(?=[A-Fa-f]{0,64}[0-9])[0-9A-Fa-f]{6,64}(?![0-9A-Za-z])",
-    ),
-    _Part("mixed ids", r"(?<![0-9A-Za-z])(?=[A-Za-z]{0,64}[0-9])[0-9A-Za-z]{16,64}(?![0-9A-Za-z])"),
-    _Part("numbers", r"[0-9]+"),
-)
-"""From the most to the least special: what an earlier part takes is not cut to pieces by a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +82,11 @@ def propose_cleaning(names: Sequence[str]) -> Cleaning | None:
     distinct = sorted(set(names))
     chosen = distinct[:: -(-len(distinct) // MOST_NAMES) or 1]
     cut = [name[:MOST_CHARACTERS] for name in chosen]
-    parts = list(_PARTS)
+    parts = list(PARTS)
     left = _left(cut, parts)
     if not cut or left > WORTH_SHARE * len(cut):
         return None
-    for part in _PARTS:  # drop what is not needed, the most special first
+    for part in PARTS:  # drop what is not needed, the most special first
         fewer = [other for other in parts if other is not part]
         if fewer and _left(cut, fewer) <= _NEARLY * left:
             parts = fewer
@@ -121,11 +102,11 @@ def propose_cleaning(names: Sequence[str]) -> Cleaning | None:
     )
 
 
-def _joined(parts: Sequence[_Part]) -> str:
+def _joined(parts: Sequence[IdKind]) -> str:
     return "|".join(part.pattern for part in parts)
 
 
-def _left(names: Sequence[str], parts: Sequence[_Part]) -> int:
+def _left(names: Sequence[str], parts: Sequence[IdKind]) -> int:
     """Number of different names after cleaning."""
     pattern = re.compile(_joined(parts))
     return len({pattern.sub(MARK, name) for name in names})

@@ -1,6 +1,6 @@
 """Compare load and workload mix, and say whether clients sent less to a service that answered as before.
 
-Load is no fault and no finding of a service, but response times depend on it (ALGORITHMS J.2, C.2, H.4).
+Load is no fault and no finding of a service, but response times depend on it.
 Throughput that fell while response times stayed, with longer gaps between requests and no more in flight, has
 its cause before the service. Where the mean is known too badly to say that it stayed, it is enough that no
 rise that is possible makes clients that wait for their answers send so much less: N clients that wait or
@@ -21,7 +21,7 @@ from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.population import Population
 from analyze.report.wording import percent
-from analyze.stats.block_means import mean_change
+from analyze.stats.time_blocks import mean_change
 from schemas.arrays import B1, F8, I8
 from schemas.messages import is_message
 
@@ -147,14 +147,14 @@ def _chi2(table: F8) -> tuple[float, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class RequestTimes:
     """When requests of a period began and how long they took; arrays are [requests]."""
 
     start_ns: I8
     response_us: F8
 
 
-def requests_of(population: Population, sample: int, *, asked: bool = False) -> Requests:
+def requests_of(population: Population, sample: int, *, asked: bool = False) -> RequestTimes:
     """Give the requests of a sample; `asked`: without what messages started, as nobody waits for it."""
     parts = [
         (category, category.rows(sample))
@@ -163,10 +163,10 @@ def requests_of(population: Population, sample: int, *, asked: bool = False) -> 
     ]
     start = np.concatenate([np.zeros(0, np.int64), *(c.start_ns[rows] for c, rows in parts)])
     response = np.concatenate([np.zeros(0, np.int64), *(c.response_ns[rows] for c, rows in parts)])
-    return Requests(start, response / 1e3)
+    return RequestTimes(start, response / 1e3)
 
 
-def mean_gap_us(requests: Requests) -> float | None:
+def mean_gap_us(requests: RequestTimes) -> float | None:
     """Give the mean time from the end of everything before to the next start, 0 where requests overlap, µs.
 
     None for fewer than two requests. Of sampled requests it is the gap between those kept. O(requests log
@@ -181,7 +181,7 @@ def mean_gap_us(requests: Requests) -> float | None:
     return float(gaps.mean()) / 1e3
 
 
-def least_clients(requests: Requests, blocks: int = CLIENT_BLOCKS) -> float:
+def least_clients(requests: RequestTimes, blocks: int = CLIENT_BLOCKS) -> float:
     """Count how many clients there are at least, if each waits for its answer before it asks again.
 
     The median over blocks of time, of which each says: as many as were in flight at once, and no more than

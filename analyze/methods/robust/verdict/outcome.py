@@ -1,4 +1,4 @@
-"""Decide the outcome of a comparison, one of five (ALGORITHMS L.6), and say why.
+"""Decide the outcome of a comparison, one of five, and say why.
 
 Nothing passes for want of evidence: "unchanged" needs that no measure of the whole period is significant and
 that no change that matters (by the user's bounds) is possible. Else nothing found is "cannot tell", with the
@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.sizes import LargestChange
-from analyze.methods.robust.verdict.whole import Measure
+from analyze.methods.robust.verdict.whole import PeriodMeasure
 from analyze.report.wording import change, counted, duration, percent
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
@@ -32,7 +32,7 @@ MORE_REQUESTS: Final = "would tell"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class VerdictReached:
     """See `VerdictSection` for the fields of the same names."""
 
     outcome: Word
@@ -44,7 +44,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedShare:
     """What findings add to the mean together, and by how much it changed, with its interval; µs."""
 
     found_us: float
@@ -66,6 +66,9 @@ class Explained:
         amounts = f"({change(self.found_us)} of {change(self.change_us)})"
         verb = "explains" if one else "explain"
         low, high = self.interval
+        if self.found_us / self.change_us < 0:
+            goes = "goes" if one else "go"
+            return f"{said} {goes} the other way than the mean {amounts}: what moved it is not explained."
         more = self.found_us / self.change_us > 1 and change(self.found_us) != change(self.change_us)
         if more and low <= self.found_us <= high:
             within = f"{change(self.found_us)}, where {change(low)} to {change(high)} are possible"
@@ -77,17 +80,17 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class VerdictBasis:
     """Everything that the outcome is decided by."""
 
     findings: int
-    measures: tuple[Measure, ...]
+    measures: tuple[PeriodMeasure, ...]
     """None: a period has no request."""
     mix_changed: bool
     largest: LargestChange
     missing: int | None
     """Problem requests that lack where it cannot be told."""
-    explained: Explained | None = None
+    explained: ExplainedShare | None = None
     """What findings explain of the change of the mean; None where the mean did not change by test."""
     external: str = ""
     """That clients sent less to a service that answered as before, a sentence; so are the others."""
@@ -99,11 +102,11 @@ class Evidence:
     """That nothing was recorded where requests were expected: what happened meanwhile is a change."""
 
 
-def outcome(evidence: Evidence, settings: RobustSettings) -> Outcome:
+def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     """Decide."""
     found = _decided(evidence, settings)
     size = evidence.largest.text() if found.outcome in ("unchanged", "cannot-tell") or evidence.silent else ""
-    return Outcome(
+    return VerdictReached(
         found.outcome,
         tuple(filter(None, (*found.reasons, *_insignificant(evidence.measures, settings), size))),
         found.external,
@@ -112,22 +115,24 @@ def outcome(evidence: Evidence, settings: RobustSettings) -> Outcome:
     )
 
 
-def _decided(evidence: Evidence, settings: RobustSettings) -> Outcome:
+def _decided(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     changed = _once([(test.name, _changed_text(test)) for test in evidence.measures if test.changed])
     if evidence.mix_changed:
         changed.append("Another mix of request types arrived.")
     if evidence.findings:
         return _with_findings(evidence, changed, settings)
     if evidence.torn and (changed or evidence.by_load):
-        return Outcome("cannot-tell", (evidence.torn, *changed, "What is missing may be what changed."))
+        return VerdictReached(
+            "cannot-tell", (evidence.torn, *changed, "What is missing may be what changed.")
+        )
     if evidence.by_load:
-        return Outcome("not-explained", (evidence.by_load, *changed), by_load=True)
+        return VerdictReached("not-explained", (evidence.by_load, *changed), by_load=True)
     if changed:
-        return Outcome("not-explained", (*changed, "No finding accounts for it."))
+        return VerdictReached("not-explained", (*changed, "No finding accounts for it."))
     if not evidence.measures:
-        return Outcome("cannot-tell", ("A period has no request that tests may use.",))
+        return VerdictReached("cannot-tell", ("A period has no request that tests may use.",))
     if not evidence.largest.within(settings):
-        return Outcome(
+        return VerdictReached(
             "cannot-tell",
             (evidence.silent, evidence.torn, _too_few(evidence.largest, evidence.missing, settings)),
             missing_requests=evidence.missing,
@@ -137,17 +142,21 @@ def _decided(evidence: Evidence, settings: RobustSettings) -> Outcome:
         f"{100 * settings.matters_share:g} points of requests) is possible."
     )
     if evidence.silent:
-        return Outcome("not-explained", (evidence.silent, f"Beside it: {why}"))
-    return Outcome("unchanged", (evidence.external, why), external=bool(evidence.external))
+        return VerdictReached("not-explained", (evidence.silent, f"Beside it: {why}"))
+    return VerdictReached("unchanged", (evidence.external, why), external=bool(evidence.external))
 
 
-def _with_findings(evidence: Evidence, changed: Sequence[str], settings: RobustSettings) -> Outcome:
+def _with_findings(
+    evidence: VerdictBasis, changed: Sequence[str], settings: RobustSettings
+) -> VerdictReached:
     said = counted(evidence.findings, "finding")
     explained = evidence.explained
     if explained is None:
-        return Outcome("changed", (*changed, f"{said}; the mean did not change by test."))
+        return VerdictReached(
+            "changed", (*changed, f"{said}; the mean response time did not change significantly.")
+        )
     word: Word = "changed" if explained.share >= settings.verdict.explained else "partly-explained"
-    return Outcome(word, (*changed, explained.text(said, evidence.findings == 1)))
+    return VerdictReached(word, (*changed, explained.text(said, evidence.findings == 1)))
 
 
 def _once(said: Sequence[tuple[str, str]]) -> list[str]:
@@ -158,13 +167,14 @@ def _once(said: Sequence[tuple[str, str]]) -> list[str]:
     return list(first.values())
 
 
-def _changed_text(test: Measure) -> str:
+def _changed_text(test: PeriodMeasure) -> str:
     return (
-        f"The {NAMES[test.name]} changed by test: {_value(test, test.before)} → {_value(test, test.after)}."
+        f"The {NAMES[test.name]} changed significantly: {_value(test, test.before)} → "
+        f"{_value(test, test.after)}."
     )
 
 
-def _insignificant(measures: Sequence[Measure], settings: RobustSettings) -> list[str]:
+def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[str]:
     """Why a change whose interval excludes 0 is not significant."""
     said = []
     for test in measures:
@@ -174,7 +184,8 @@ def _insignificant(measures: Sequence[Measure], settings: RobustSettings) -> lis
         chance, asked = (f"once in {round(1 / max(p, 1e-9)):,} times" for p in (test.p, test.alpha))
         why = f"chance alone does as much {chance}, and {asked} is asked for"
         if abs(float(test.estimate.change[0])) <= test.floor:
-            why = f"under the {percent(test.floor)} that count"
+            points = percent(test.floor) if test.name == "mean" else f"{percent(test.floor)[:-1]}points"
+            why = f"less than {points} does not count"
         elif test.p < test.alpha:
             why = "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
@@ -203,5 +214,5 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
     return f"Too few requests to tell a change from chance: {about}{more}."
 
 
-def _value(test: Measure, value: float) -> str:
+def _value(test: PeriodMeasure, value: float) -> str:
     return duration(value) if test.name == "mean" else percent(value)

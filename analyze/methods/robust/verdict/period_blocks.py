@@ -1,4 +1,4 @@
-"""Cut a period into blocks of time, as sums: what every question about a whole period is asked of (L.5).
+"""Cut a period into blocks of time, as sums: what every question about a whole period is asked of.
 
 Requests near each other in time are alike, so a period's mean is known as well as its blocks agree, not as
 well as its number of requests says. Blocks are slots of a profile, or ordinary windows of several slots each.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from analyze.profile.profile import Profile
-from analyze.stats.block_means import BlockSums
-from analyze.stats.log_bins import value_of
+from analyze.stats.histograms import value_of
+from analyze.stats.time_blocks import BlockSums
 from schemas.arrays import B1, F8, I8
 
 _US = 1e-3

@@ -3,15 +3,16 @@
 Root types mix paths: hits beside misses, a hundredfold apart, in runs of either. Their means differ between
 blocks although no step of theirs does, and thousands of requests do not show that nothing changed. Given
 the call site and its pattern they do: two one-sided tests of the mean logarithm of the own time, blocks of
-time as observations (H.4, H.6). What share of the calls takes which path is a question of its own.
+time as observations. What share of the calls takes which path is a question of its own.
 
-How much slower a call site may be two intervals say, and either may (B.12, L.6): of its typical time, and of
+How much slower a call site may be two intervals say, and either may: of its typical time, and of
 what it takes of a visit on average. The first is blind where times have two modes (a wait that is met or
 not): the median jumps from one to the other. The second is blind where a few calls take most of the time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +20,11 @@ import numpy as np
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.view import View, values_of
 from analyze.profile.profile import OWN_TIME
-from analyze.stats.block_means import BlockSums, level_estimate, mean_change
-from analyze.stats.estimate import Estimate
-from analyze.stats.histograms import Histograms
-from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.estimate import Estimate, joined_estimates
+from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.sums import totals
+from analyze.stats.time_blocks import BlockSums, level_estimate, mean_change
 from schemas.arrays import B1, F8, I8
 
 
@@ -44,8 +44,14 @@ class Places:
     """Part of the response time of requests that pass."""
     passing: F8
     """Share of the requests that pass, of the period with more."""
-    time_share: F8
-    """Of the time on critical paths, each period counting the same."""
+    time_ns: F8
+    """[sites, 2] on critical paths, reference and problem."""
+
+    @property
+    def time_share(self) -> F8:
+        """Share of the time on critical paths, each period counting the same."""
+        shares: F8 = (self.time_ns / np.maximum(self.time_ns.sum(axis=0), 1e-300)).mean(axis=1)
+        return shares
 
     def as_fast(self, band: float) -> float:
         """Give the share of the time at call sites shown to be as fast as before, ± band (relative)."""
@@ -91,7 +97,30 @@ def places_of(view: View) -> Places:
         _visit(view),
         (before.critical_ns + after.critical_ns) / np.maximum(before.response_ns + after.response_ns, 1e-300),
         passing,
-        np.mean([_time_share(view, slots) for slots in sides], axis=0),
+        np.stack([_time_ns(view, slots) for slots in sides], axis=1),
+    )
+
+
+def joined_places(parts: Sequence[Places], order: I8) -> Places:
+    """Put call sites of several sets together; order: of all of them, one set behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def estimate(name: str) -> Estimate:
+        return joined_estimates([getattr(part, name) for part in parts]).take(order)
+
+    def column(name: str) -> F8:
+        found: F8 = np.concatenate([getattr(part, name) for part in parts])[order]
+        return found
+
+    return Places(
+        same=estimate("same"),
+        known=column("known"),
+        typical=estimate("typical"),
+        visit=estimate("visit"),
+        part=column("part"),
+        passing=column("passing"),
+        time_ns=column("time_ns"),
     )
 
 
@@ -142,8 +171,7 @@ def _visit(view: View) -> Estimate:
     )
 
 
-def _time_share(view: View, slots: B1) -> F8:
+def _time_ns(view: View, slots: B1) -> F8:
     visits = view.profile.visits
     mine = slots[visits["slot"].to_numpy()]
-    ns = totals(visits["site"].to_numpy()[mine], visits["critical_ns"].to_numpy()[mine], view.n_sites)
-    return ns / max(float(ns.sum()), 1e-300)
+    return totals(visits["site"].to_numpy()[mine], visits["critical_ns"].to_numpy()[mine], view.n_sites)

@@ -3,7 +3,7 @@
 To show that nothing changed by a few percent takes more requests than most minutes have, and a tool that
 cannot tell on every quiet minute is not asked again. So the user says which changes matter, and the question
 is whether such a change is still possible: it is not where the interval, which contains what the system does
-on its own, ends before it (B.12, H.6, L.6). Every number is one that the tests use: floors, levels and
+on its own, ends before it. Every number is one that the tests use: floors, levels and
 standard errors are those of the settings, so nothing is excluded that would not have been found.
 """
 
@@ -20,10 +20,10 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.whole import Whole
-from analyze.report.wording import percent
-from analyze.stats.block_means import mean_change
+from analyze.report.wording import counted, percent
 from analyze.stats.estimate import Estimate
 from analyze.stats.proportions import smallest_new_share
+from analyze.stats.time_blocks import mean_change
 from schemas.arrays import F8
 from schemas.report.accounts import VisibleRow
 
@@ -103,21 +103,21 @@ class LargestChange:
     def text(self) -> str:
         """One sentence; empty where any change is possible."""
         shown = [
-            f"{percent(size)} {what}"
-            for what, size in (("of the mean", self.mean), ("of requests that pass one place", self.place))
+            f"{what} by {percent(size)}"
+            for what, size in (("the mean", self.mean), ("the time at a call site", self.place))
             if np.isfinite(size)
         ]
         shown += [
-            f"{percent(size).removesuffix('%')}points {what}"
+            f"{what} by {percent(size).removesuffix('%')}points"
             for what, size in (
-                ("more slow requests", self.slow),
-                ("more failing ones", self.errors),
-                ("on another path", self.path),
+                ("slow requests", self.slow),
+                ("failing ones", self.errors),
+                ("those on another path", self.path),
             )
             if size is not None and np.isfinite(size)
         ]
-        against = f", against {self.windows} ordinary windows" if self.windows else ""
-        return f"Larger changes are excluded than {', '.join(shown)}{against}." if shown else ""
+        against = f" (against {counted(self.windows, 'ordinary window')})" if self.windows else ""
+        return f"At most this went unseen{against}: {', '.join(shown)}." if shown else ""
 
 
 @dataclass(frozen=True, slots=True)

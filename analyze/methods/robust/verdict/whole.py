@@ -1,6 +1,6 @@
 """Estimate what changed of whole periods: mean response time, slow, failed and failing requests, root types.
 
-A gate rests on these (ALGORITHMS L.6): no comparison passes while one of them is significant, however small
+A gate rests on these: no comparison passes while one of them is significant, however small
 its categories are. "Significant" counts what ordinary windows differ by in the error; "as before" counts it
 in the margin, and in the error only what is inside of the periods: counted twice, nothing is ever the same.
 """
@@ -17,9 +17,9 @@ from scipy.special import ndtri
 
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.verdict.settings import VerdictSettings
-from analyze.stats.block_means import mean_change
 from analyze.stats.estimate import Estimate, share_change
 from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, window_noise
+from analyze.stats.time_blocks import mean_change
 from schemas.arrays import F8
 
 Name = Literal["mean", "tail", "errors", "failing"]
@@ -44,7 +44,7 @@ class Noise:
         return self.tau**2 * (1 / max(self.windows[0], 1) + 1 / max(self.windows[1], 1))
 
     def band(self, settings: VerdictSettings) -> float:
-        """Give the relative change of a mean that ordinary periods may have (B.4, H.6).
+        """Give the relative change of a mean that ordinary periods may have.
 
         Bounded where one window stands for all before: many windows are no guess.
         """
@@ -81,7 +81,7 @@ def rate_tau(windows: PeriodBlocks | None) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class PeriodMeasure:
     """One measure of the whole period, before and after."""
 
     name: Name
@@ -153,7 +153,7 @@ class Measure:
 class Whole:
     """Two periods as wholes."""
 
-    measures: tuple[Measure, ...]
+    measures: tuple[PeriodMeasure, ...]
     """The mean, slow requests at each threshold, failed and failing ones; none where a period is empty."""
     responses: Estimate
     """Mean response times, logarithms: of all requests, then of each root type."""
@@ -162,12 +162,12 @@ class Whole:
     time_share: F8
     """[roots] of the time, each period counting the same."""
 
-    def of(self, name: Name) -> Measure | None:
+    def of(self, name: Name) -> PeriodMeasure | None:
         """Find the first measure of a name."""
         return next((measure for measure in self.measures if measure.name == name), None)
 
     @property
-    def changed(self) -> tuple[Measure, ...]:
+    def changed(self) -> tuple[PeriodMeasure, ...]:
         """The measures that changed by test."""
         return tuple(measure for measure in self.measures if measure.changed)
 
@@ -179,7 +179,7 @@ class Whole:
 
     @cached_property
     def equivalent_share(self) -> float:
-        """Share of the time in root types whose mean is shown to be the same (TOST; H.6)."""
+        """Share of the time in root types whose mean is shown to be the same (TOST)."""
         return float(self.time_share @ self.responses.within().equivalent(float(np.log1p(self.band)))[1:])
 
 
@@ -196,11 +196,11 @@ def whole_change(
         before.response_times(), after.response_times(), tau2=noise.tau2, tau_freedom=noise.freedom
     )
     time = np.stack([side.time_us.sum(axis=0) / max(side.time_us.sum(), 1e-300) for side in (before, after)])
-    measures: list[Measure] = []
+    measures: list[PeriodMeasure] = []
     if before.n_requests and after.n_requests:
         floor, margin = float(np.log1p(settings.mean_floor)), float(np.log1p(band))
         measures = [
-            Measure("mean", responses.take(np.array([0])), settings.alpha, floor, margin),
+            PeriodMeasure("mean", responses.take(np.array([0])), settings.alpha, floor, margin),
             *_shares(before, after, windows, noise, settings),
         ]
     return Whole(tuple(measures), responses, noise, band, time.mean(axis=0))
@@ -212,7 +212,7 @@ def _shares(
     windows: PeriodBlocks | None,
     noise: Noise,
     settings: VerdictSettings,
-) -> list[Measure]:
+) -> list[PeriodMeasure]:
     """Slow requests at each threshold, failed ones, and those with a failing call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
     held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]
@@ -226,7 +226,7 @@ def _shares(
         ("failing", settings.alpha, failed, None),
     ]
     return [
-        Measure(
+        PeriodMeasure(
             name,
             found.take(np.array([at])),
             alpha,

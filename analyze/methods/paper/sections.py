@@ -1,0 +1,569 @@
+"""Sections of paper mode: mutations as ranked lists and cards, in words; root types, categories, sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from analyze.report import wording
+from analyze.report.bars import Axis
+from analyze.report.blocks import (
+    Bar,
+    Beside,
+    Block,
+    Blocks,
+    Column,
+    Details,
+    Drawing,
+    Fact,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Styled,
+    Table,
+    Text,
+    Words,
+    code,
+    dim,
+    joined,
+    tag,
+)
+from analyze.report.drawing.charts import histogram
+from analyze.report.drawing.graph import EdgeMark, Heat, Marks, draw_graph
+from analyze.report.section_view import SectionView
+from analyze.report.steps import steps_blocks
+from analyze.report.wording import (
+    change,
+    clip,
+    count,
+    counted,
+    duration,
+    durations,
+    moved_duration,
+    moves,
+    p_value,
+    percent,
+    short,
+)
+from schemas.report.mutations import (
+    CategoriesSection,
+    Direction,
+    EdgeRow,
+    Mutation,
+    MutationKind,
+    MutationsSection,
+    PrecursorRow,
+    RankedList,
+    RootsSection,
+    SumsSection,
+)
+from schemas.report.parts import GraphView, NodeName
+
+LEAST_PART: Final = 0.1
+"""A changed edge with less than this of the change of the mean, or with the other sign, is no reason."""
+
+
+ROUNDS_TO_WHOLE: Final = 1.005
+"""A share below this is at most 100 % as it is printed."""
+MOST_NAMES: Final = 3
+"""Names that a sentence lists of what two structures do not share."""
+Graphs = Mapping[str, GraphView]
+"""Those of the section, by category: names come from them."""
+
+
+def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
+    """The mutations to look at first: by rank, of one signed list by size; those that cost nothing last."""
+    signed = any(listed.direction is None for listed in section.lists)
+
+    def order(mutation: Mutation) -> tuple[bool, float]:
+        return not moves(mutation.contribution_us), -abs(mutation.contribution_us) if signed else 0.0
+
+    return tuple(sorted(section.mutations, key=order)[:most])
+
+
+def list_title(listed: RankedList) -> tuple[str, str]:
+    """Heading of a list, and what it means."""
+    if listed.direction is Direction.INCREASE:
+        return "Takes more time", "summed response time went up"
+    if listed.direction is Direction.DECREASE:
+        return "Takes less time", "summed response time went down"
+    return "All mutations", "most time added first, most time saved last"
+
+
+def explain(mutation: Mutation, graphs: Graphs) -> str:
+    """One or two sentences about a mutation: what, where, how much."""
+    if mutation.kind is MutationKind.RESPONSE_TIME:
+        return _explain_timing(mutation, graphs.get(mutation.category))
+    return _explain_structure(mutation) + _unlike(mutation, graphs)
+
+
+def _explain_structure(mutation: Mutation) -> str:
+    gained = mutation.after.count - mutation.before.count
+    took = (
+        f"{count(gained)} more requests took this {count(mutation.n_nodes)}-node structure "
+        f"({count(mutation.before.count)} → {count(mutation.after.count)}), at "
+        f"{duration(mutation.after.mean_us)} on average"
+    )
+    baseline = mutation.baseline_mean_us
+    if mutation.no_precursor:
+        against = (
+            "" if baseline is None else f"; held against {duration(baseline)}, the mean of its root type"
+        )
+        return f"{took}; no category of its root lost enough requests to be their precursor{against}."
+    best = mutation.precursors[0]
+    if mutation.one_to_n_relaxed:
+        rest = mutation.precursors_total - 1
+        other = f" and {counted(rest, 'other category', 'other categories')}" if rest else ""
+        source = f"no single category lost as many; they may have come from {_candidate(best)}{other}"
+    else:
+        source = f"most likely they used to take {_candidate(best)}"
+    if baseline is None:
+        return f"{took}; {source}."
+    if mutation.precursors_total == 1:
+        takes = "takes" if best.after.count else "took"
+        return f"{took}; {source}, which {takes} {duration(baseline)} on average."
+    candidates = counted(mutation.precursors_total, "candidate")
+    return (
+        f"{took}; {source}. Held against {duration(baseline)}, the mean of {candidates} weighted by likeness."
+    )
+
+
+def _unlike(mutation: Mutation, graphs: Graphs) -> str:
+    """What the most likely precursor has and the mutation lacks, and the other way, by name."""
+    difference, here = mutation.difference, graphs.get(mutation.category)
+    there = graphs.get(difference.precursor) if difference is not None else None
+    if difference is None or here is None or there is None or _is_cut(here) or _is_cut(there):
+        return ""
+    lacks, adds = (
+        _beyond(_places(there), _places(here)),
+        _beyond(_places(here), _places(there)),
+    )
+    unit = ""
+    if not lacks and not adds:
+        only_there = [there.nodes[position] for position in difference.only_precursor]
+        only_here = [here.nodes[position] for position in difference.only_mutation]
+        old, new = _operations(only_there), _operations(only_here)
+        if old == new:
+            return " Both do the same work in another order." if old else ""
+        if len(old - new) > MOST_NAMES or len(new - old) > MOST_NAMES:  # too many to name: where they are
+            before, after = _by_place(only_there), _by_place(only_here)
+            if before != after:
+                old, new, unit = before, after, "step"
+        lacks, adds = old - new, new - old
+    told = [f"{word} {_named(names, unit)}" for word, names in (("lacks", lacks), ("adds", adds)) if names]
+    return f" Compared with {short(difference.precursor)} it {' and '.join(told)}."
+
+
+def _is_cut(view: GraphView) -> bool:
+    return len(view.nodes) < view.nodes_total
+
+
+def _places(view: GraphView) -> Counter[str]:
+    """Components, with the host where it is part of the structure."""
+    return Counter(node.where for node in view.nodes)
+
+
+def _beyond(these: Counter[str], those: Counter[str]) -> Counter[str]:
+    """Those of `these` that `those` has none of, each once."""
+    return Counter(name for name in these if name not in those)
+
+
+def _operations(nodes: Iterable[NodeName]) -> Counter[str]:
+    """How often each piece of work begins."""
+    return Counter(node.text for node in nodes if node.side != "end")
+
+
+def _by_place(nodes: Iterable[NodeName]) -> Counter[str]:
+    """How many pieces of work begin in each place."""
+    return Counter(node.where for node in nodes if node.side != "end")
+
+
+def _named(names: Counter[str], unit: str) -> str:
+    """`a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`: the most frequent first, ties by name."""
+    order = sorted(names, key=lambda name: (-names[name], name))
+    told = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
+    more = len(order) - MOST_NAMES
+    return _listed([*told, f"{count(more)} more"] if more > 0 else told)
+
+
+def _times(number: int, name: str, unit: str) -> str:
+    if unit:
+        return f"{counted(number, unit)} in {name}"
+    return name if number == 1 else f"{count(number)} × {name}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _candidate(row: PrecursorRow) -> str:
+    counts = f"{count(row.before.count)} → {count(row.after.count)}"
+    return f"{short(row.category)} ({counted(row.n_nodes, 'node')}, {counts})"
+
+
+def _explain_timing(mutation: Mutation, view: GraphView | None) -> str:
+    before, after = mutation.before.mean_us, mutation.after.mean_us
+    assert before is not None
+    assert after is not None
+    delta = after - before
+    told = durations(before, after)
+    requests = f"{count(mutation.before.count)} requests before"
+    if told[0] == told[1]:
+        return (
+            f"Same structure and the same mean ({told[0]}, {requests}); the response times are distributed "
+            "in another way."
+        )
+    word = "slower" if delta > 0 else "faster"
+    text = f"Same structure, {duration(abs(delta))} {word} on average ({told[0]} → {told[1]}, {requests})"
+    if not any(edge.changed for edge in mutation.edges):
+        return text + "; no single edge on its critical path changed significantly."
+    reason = reason_of(mutation, delta)
+    if reason is None:
+        return text + "; no single changed edge on its critical path accounts for it."
+    which = "reddest edge:" if delta > 0 else "the edge that changed most:"
+    return f"{text}; {which} {_edge_said(reason, view)}, {part_of(reason.attribution_us, delta)}."
+
+
+def _edge_said(row: EdgeRow, view: GraphView | None) -> str:
+    """From where to where an edge leads, in words where the graph is at hand."""
+    if view is None or row.dst >= len(view.nodes):
+        return f"{row.src_label} → {row.dst_label}"
+    ends = (view.nodes[position] for position in (row.src, row.dst))
+    return " → ".join(f"{node.side} of {node.text}" if node.side else node.text for node in ends)
+
+
+def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
+    """The changed edge with the largest part of the change of the mean, where that is no negligible one."""
+    parts = [(edge.attribution_us / delta_us, edge) for edge in mutation.edges if edge.changed]
+    share, edge = max(parts, key=lambda part: part[0])
+    return edge if share >= LEAST_PART else None
+
+
+def part_of(us: float, whole_us: float) -> str:
+    """`34 % of it`; where that is no share of it, the amount: `+3.2 ms by itself`."""
+    if whole_us and 0 <= us / whole_us < ROUNDS_TO_WHOLE and moves(us):
+        return f"{percent(us / whole_us)} of it"
+    return f"{change(us)} by itself"
+
+
+TOP: Final = 3
+"""Mutations to look at first: their details are open, and print shows what is open."""
+PRINTED: Final = 15
+"""Rows of a list on a terminal."""
+STORED: Final = 3
+"""Stored categories in sight; the rest is with the canonical text."""
+MINOR_SHARE: Final = 0.1
+"""A changed edge with less than this of the largest changed edge's part (A_e) is drawn thin."""
+
+_MEANS: Final = (
+    Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
+    Column("", "Mean response time", "us", lambda row: (row.before.mean_us, row.after.mean_us), far=1),
+)
+_EDGES: Final = (
+    Column("", "Edge", "text", lambda edge: _edge(edge)),
+    Column("mean{}_us", "Latency where critical", "us"),
+    Column("criticality{}", "On the critical path", "share", far=1),
+    Column("", "KS p", "p", lambda edge: edge.ks.p, far=1),
+    Column("attribution_us", "Contribution", "change", about="A_e: exact part of the change of the mean"),
+)
+_PRECURSORS: Final = (
+    Column("", "Category", "text", lambda row: _category(row)),
+    Column("", "In the lake as", "text", lambda row: stored_keys(row), far=1),
+    Column("n_nodes", "Nodes", "count", far=1),
+    *_MEANS,
+    Column("edits", "Edits", "count", far=2),
+    Column("distance", "Distance", "number", far=2),
+    Column("share", "Weight", "share"),
+)
+
+
+def mutations_blocks(section: MutationsSection) -> Blocks:
+    """What to look at first, the ranked lists, the cards."""
+    s = section
+    top = look_first(s, TOP)
+    detailed = [mutation for mutation in s.mutations if mutation.category in s.graphs]
+    lists: list[Block] = [_list(listed, s) for listed in s.lists]
+    blocks: list[Block] = []
+    if top:
+        links = [(_link(m, s), " ", _tag(m), Styled(explain(m, s.graphs), "span")) for m in top]
+        page = Part("What to look at first", (Items(links, ordered=True),), anchor="look")
+        blocks.append(Only("page", (page,)))
+    if len(s.mutations) < s.mutations_total:
+        shown = f"Shown: {count(len(s.mutations))} of {count(s.mutations_total)}"
+        cut = Only("page", (Text(f"{shown}; the table mutations beside this page has all.", "dim"),))
+        lists.insert(0, cut)
+    note = "by contribution" if s.mutations else ""
+    blocks.append(
+        Part("Mutations", tuple(lists) or (Only("page", (Text("None."),)),), note=note, anchor="ranked")
+    )
+    if top:
+        told = [(f"{m.root} (stored as ", stored_keys(m), f") {explain(m, s.graphs)}") for m in top]
+        first = Part("Look first at", (Items(told, ordered=True),))
+        blocks.append(Only("terminal", (first,)))
+    opened = {mutation.rank for mutation in top}
+    blocks.append(Only("page", tuple(_card(m, s, m.rank in opened) for m in detailed)))
+    return blocks
+
+
+def _link(mutation: Mutation, s: MutationsSection) -> Styled:
+    root = clip(mutation.root, 60)
+    return Styled(root, href=f"#m{mutation.rank}") if mutation.category in s.graphs else Styled(root)
+
+
+def _tag(mutation: Mutation) -> Styled:
+    is_timing = mutation.kind is MutationKind.RESPONSE_TIME
+    return tag("timing" if is_timing else "structure", "worse" if is_timing else "better")
+
+
+def _list(listed: RankedList, s: MutationsSection) -> Part:
+    title, meaning = list_title(listed)
+    by_rank = {mutation.rank: mutation for mutation in s.mutations}
+    widest = max((mutation.share_of_listed for mutation in s.mutations), default=1.0)
+    axis = Axis(0.0, widest)
+
+    def bar(mutation: Mutation) -> Bar:
+        kind = "up" if mutation.direction is Direction.INCREASE else "down"
+        told = f"{percent(mutation.share_of_listed)} of all contributions"
+        return Bar((axis.stretch(kind, 0.0, mutation.share_of_listed),), told)
+
+    columns = (
+        Column("rank", "#", "count"),
+        Column("", "Kind", "text", _tag),
+        Column("", "Root type", "name", lambda m: m.root),
+        Column("", "Category", "text", _category),
+        Column("n_nodes", "Nodes", "count", far=2),
+        *_MEANS,
+        Column("contribution_us", "Contribution", "change"),
+        Column("", "", "bar", bar, far=1),
+        Column("share_of_listed", "Share", "share", far=2),
+    )
+    rows = [by_rank[rank] for rank in listed.ranks]
+    table = Table(title, columns, rows, printed=PRINTED, tone=_tone)
+    return Part(title, (table,), note=meaning)
+
+
+def _tone(mutation: Mutation) -> str:
+    if not wording.moves(mutation.contribution_us):
+        return ""
+    return "up" if mutation.direction is Direction.INCREASE else "down"
+
+
+def _category(row: Mutation | PrecursorRow) -> Styled:
+    return code(short(row.category), clip(row.canonical, 600))
+
+
+def stored_keys(row: Mutation | PrecursorRow, most: int = STORED) -> Words:
+    """The lake's categories of a mutation, shortened, as `flowdiff categories` lists them."""
+    keys = row.stored[:most]
+    more = row.stored_total - len(keys)
+    return (joined(code(short(key), key) for key in keys), f" and {count(more)} more" if more > 0 else "")
+
+
+def _card(mutation: Mutation, s: MutationsSection, is_open: bool) -> Part:
+    m = mutation
+    return Part(
+        (f"{m.rank}. {m.root} ", _tag(m), " ", code(short(m.category))),
+        tuple(_inside(m, s)),
+        note=explain(m, s.graphs),
+        anchor=f"m{m.rank}",
+        look="card",
+        open=is_open,
+    )
+
+
+def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
+    m = mutation
+    yield Facts(list(_facts(m)), "lines")
+    if m.virtual:
+        yield Text(f"Virtual category: {m.virtual}.", "dim")
+    if m.one_to_n_relaxed:
+        yield Text(
+            "No single category lost as many requests as this one gained (the papers' 1:N heuristic). The "
+            "candidates below are without that rule: several may have given requests together.",
+            "dim",
+        )
+    if m.account is not None:
+        yield from steps_blocks(m.account, f"Steps of mutation {m.rank}")
+    if m.histograms:
+        yield Beside([histogram(found) for found in m.histograms])
+    if m.edges:
+        table = Table(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
+        told = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"
+        displaced = "Displaced on the critical path, by edges that did not change significantly: "
+        more = () if m.displaced_us is None else (Text(f"{displaced}{change(m.displaced_us)}.", "dim"),)
+        yield Details(told, (table, *more))
+    graphs = _graphs(m, s)
+    yield Details("Graph" if len(graphs) == 1 else "Both graphs", (Beside(graphs),), open=m.account is None)
+    if m.precursors:
+        rows = m.precursors, m.precursors_total
+        table = Table(f"Precursors of mutation {m.rank}", _PRECURSORS, *rows, "precursors")
+        yield Part("Candidate precursors", (table,), note="most likely first")
+    kept = "category" if m.stored_total == 1 else "the categories"
+    every = joined(map(code, m.stored))
+    left = m.stored_total - len(m.stored)
+    yield Details(
+        f"Canonical text, {count(m.n_nodes)} nodes, category {m.category}",
+        (
+            Text(m.canonical, "pre"),
+            Text(
+                (
+                    f"These requests lie in the lake under {kept} ",
+                    every,
+                    f" and {count(left)} more" if left > 0 else "",
+                    ": the comparison splits and joins categories by hosts, siblings, deferred work.",
+                ),
+                "dim",
+            ),
+        ),
+    )
+
+
+def _facts(m: Mutation) -> Iterator[Fact]:
+    yield Fact("requests", f"{count(m.before.count)} → {count(m.after.count)}")
+    yield Fact("mean", moved_duration(m.before.mean_us, m.after.mean_us))
+    yield Fact("contribution", change(m.contribution_us))
+    if m.recoverable_us is not None and m.recoverable_us > 0 and m.direction is Direction.INCREASE:
+        about = "If the changed edges had their reference latencies: mean response time that would be saved"
+        yield Fact("would save", Styled(f"{duration(m.recoverable_us)} a request", title=about))
+    yield Fact("in the lake as", stored_keys(m))
+    tested = "not run" if m.ks.d is None else f"D = {wording.significant(m.ks.d)}, p = {p_value(m.ks.p)}"
+    yield Fact("KS on response time", tested)
+    if m.after.c2 is not None:
+        yield Fact("C² after", wording.significant(m.after.c2))
+
+
+def _edge(edge: EdgeRow) -> Words:
+    skewed: Words = (" ", tag("clock-corrected")) if edge.skewed else ""
+    ends = f"{clip(edge.src_label, 48)} → {clip(edge.dst_label, 48)} "
+    return (ends, dim(f"{edge.src}→{edge.dst}"), skewed)
+
+
+def _edge_tone(edge: EdgeRow) -> str:
+    heat = _heat(edge)
+    return "" if heat is Heat.QUIET else heat.value
+
+
+def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[Drawing]:
+    """Graphs of a detailed mutation with their captions: its own, and its precursor's."""
+    view, name = section.graphs[mutation.category], short(mutation.category)
+    if mutation.kind is MutationKind.RESPONSE_TIME:
+        largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
+        edges = {(row.src, row.dst): _timing_mark(row, largest) for row in mutation.edges}
+        caption = "Latency on the critical path, before → after"
+        return [_drawn(view, Marks(edges=edges), f"Graph of {name}", caption)]
+    difference = mutation.difference
+    only = frozenset(difference.only_mutation) if difference is not None else frozenset()
+    marks = Marks(only, "+", _mean_marks(view, problem=True))
+    after = f"Mutation {name}, mean latencies after"
+    drawn = [_drawn(view, marks, f"Graph of mutation {name}", after)]
+    if difference is not None:
+        other, name = section.graphs[difference.precursor], short(difference.precursor)
+        marks = Marks(frozenset(difference.only_precursor), "−", _mean_marks(other, problem=False))
+        before = f"Precursor {name}, mean latencies before"
+        drawn.append(_drawn(other, marks, f"Graph of precursor {name}", before))
+    return drawn
+
+
+def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> Drawing:
+    return Drawing(draw_graph(view, marks, title), caption, wide=caption)
+
+
+def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
+    """Latency before → after on the critical path; minor beside the largest |A_e| of a changed edge."""
+    if row.mean0_us is None and row.mean1_us is None:
+        return EdgeMark("never critical")
+    text = moved_duration(row.mean0_us, row.mean1_us)
+    minor = row.changed and abs(row.attribution_us) < MINOR_SHARE * largest_us
+    return EdgeMark(text, _heat(row), minor)
+
+
+def _heat(row: EdgeRow) -> Heat:
+    """Colour of an edge; a changed edge of equal means counts as slower."""
+    if not row.changed:
+        return Heat.QUIET
+    return Heat.SLOWER if (row.mean1_us or 0.0) >= (row.mean0_us or 0.0) else Heat.FASTER
+
+
+def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
+    """Mean latencies of one period; of the other where this one has no request."""
+    marks = {}
+    for edge in view.edges:
+        first, second = (edge.mean1_us, edge.mean0_us) if problem else (edge.mean0_us, edge.mean1_us)
+        marks[edge.src, edge.dst] = EdgeMark(duration(first if first is not None else second))
+    return marks
+
+
+MUTATIONS: Final = SectionView(MutationsSection, mutations_blocks)
+
+
+_BOTH: Final = (
+    Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
+    Column("", "Mean response time", "us", lambda row: (row.before.mean_us, row.after.mean_us)),
+)
+_ROOTS: Final = (Column("root", "Root type", "name"), *_BOTH)
+_CATEGORIES: Final = (
+    Column("", "Category", "text", lambda row: code(short(row.category), clip(row.canonical, 600))),
+    Column("root", "Root type", "name"),
+    Column("n_nodes", "Nodes", "count", far=1),
+    *_BOTH,
+    Column("", "C²", "number", lambda row: (row.before.c2, row.after.c2), far=1),
+    Column("", "KS p", "p", lambda row: row.ks.p, far=1),
+    Column("change_us", "Change of the sum", "change"),
+    Column("", "Is", "text", lambda row: ", ".join(row.roles), far=1),
+)
+
+
+def roots_blocks(section: RootsSection) -> Blocks:
+    """Root types, busiest first."""
+    return _folded("Root types", Table("Root types", _ROOTS, section.roots, section.roots_total))
+
+
+def categories_blocks(section: CategoriesSection) -> Blocks:
+    """Every category, the most changed first."""
+    rows, total = section.categories, section.categories_total
+    return _folded("Categories", Table("Categories", _CATEGORIES, rows, total, "categories"))
+
+
+def _folded(name: str, table: Table) -> Blocks:
+    return (Details(f"{name} ({len(table.rows) if table.total is None else table.total})", (table,)),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    what: str
+    estimate: float | None
+    exact: float
+    error: float | None
+
+
+_SUMS: Final = (
+    Column("what", "", "text"),
+    Column("estimate", "Sum of contributions", "change"),
+    Column("exact", "Exact", "change"),
+    Column("error", "Relative error", "gain"),
+)
+
+
+def sums_blocks(section: SumsSection) -> Blocks:
+    """Estimates beside what they should add up to."""
+    s = section
+    structure = _Sum(
+        "Structure: Σ mean·Δn", s.structural_estimate_us, s.structural_exact_us, s.structural_error
+    )
+    timing = _Sum(
+        "Timing: Σ n·Δmean", s.response_time_estimate_us, s.response_time_exact_us, s.response_time_error
+    )
+    text = Text(
+        "The papers' contributions are estimates and need not add up. The exact rows do: structure and "
+        "timing together are the change of the summed response time."
+    )
+    table = Table("Sums", _SUMS, (structure, timing, _Sum("Total", None, s.total_change_us, None)))
+    return (Details("What the contributions add up to", (text, table)),)
+
+
+ROOTS: Final = SectionView(RootsSection, roots_blocks, aside=True)
+CATEGORIES: Final = SectionView(CategoriesSection, categories_blocks, aside=True)
+SUMS: Final = SectionView(SumsSection, sums_blocks, aside=True)

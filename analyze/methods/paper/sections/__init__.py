@@ -1,1 +1,0 @@
-"""Sections of paper mode: what each says, as blocks."""

@@ -1,0 +1,68 @@
+"""Explain paths that are taken as before within every root type: other requests came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from schemas.arrays import F8
+from schemas.report.findings import ChangeKind
+
+
+class RootMix(Unadjusted):
+    """Explains changes between known paths of call sites that several root types share."""
+
+    name = "root-mix"
+    doc = "Fewer requests of one type pass a shared point: no request takes another path."
+    case = "tests/unit/test_root_mix.py"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes of shares that are gone, or less than half as large, within root types."""
+        floor = comparison.settings.shape_floor
+        found = []
+        for change in changes:
+            if change.kind is ChangeKind.PATH:
+                whole, within = _moved(change, comparison)
+                if abs(within) < min(floor, abs(whole) / 2) and whole * (change.after - change.before) > 0:
+                    found.append(change)
+        if not found:
+            return None
+        names = comparison.profiled.profile.names
+        first = names.operation(max(found, key=lambda change: abs(change.z)).site)
+        return Explained(
+            "load",
+            f"Other types of requests came: they explain {counted_changes(found)} (first "
+            f"{first.component}/{first.point}), whose paths requests of each type take as before.",
+            tuple(found),
+        )
+
+
+def _moved(change: Change, comparison: Comparison) -> tuple[float, float]:
+    """Give the change of a share from reference to problem: (of all requests, within root types)."""
+    roles, population = comparison.roles, comparison.population
+    touching: dict[str, F8] = {}
+    taking: dict[str, F8] = {}
+    for pattern in comparison.profiled.patterns:
+        here = pattern.sites.shape_of[pattern.sites.shape_site == change.site]
+        if not len(here):
+            continue
+        category = population.categories[pattern.category]
+        part = float(np.isin(here, change.every_shape).mean())
+        weight = category.weight[pattern.rows]
+        sides = np.array([weight[side[pattern.slot]].sum() for side in (roles.reference, roles.problem)])
+        root = category.graph.root
+        touching[root] = touching.get(root, np.zeros(2)) + sides
+        taking[root] = taking.get(root, np.zeros(2)) + part * sides
+    if len(touching) < 2:
+        return 0.0, np.inf
+    n, x = np.array(list(touching.values())), np.array(list(taking.values()))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole = np.subtract(*(x.sum(axis=0) / n.sum(axis=0))[::-1])
+        both = (n > 0).all(axis=1)
+        shares = (x / n)[both]
+        counts = (n.prod(axis=1) / n.sum(axis=1))[both]
+        within = (counts * (shares[:, 1] - shares[:, 0])).sum() / counts.sum()
+    return float(whole), float(within) if both.any() else np.inf

@@ -1,0 +1,43 @@
+"""Say what happened in the title of a report: nothing that no test supports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from analyze.report import wording
+from schemas.report.accounts import Account, VerdictSection
+from schemas.report.findings import Finding
+
+_SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing call"}
+
+
+def headline_of(verdict: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding]) -> str:
+    """Name what changed significantly: more failures, then the mean, else the first finding; else what was
+    measured."""
+    mean = accounts[0]
+    shares = [
+        wording.moved_sentence(
+            _SHARES[a.measure], wording.percent(a.before), wording.percent(a.after), up=a.after > a.before
+        )
+        for a in accounts[1:]
+        if a.changed
+    ]
+    if mean.changed:
+        said = [wording.mean_sentence(mean.before, mean.after), *shares[-1:]]
+        if any(a.changed and a.measure == "errors" and a.after > a.before for a in accounts):
+            said.reverse()
+        return f"{'; '.join([said[0], *(one[:1].lower() + one[1:] for one in said[1:])])}."
+    if findings:
+        more = len(findings) - 1
+        return findings[0].title + (f"; and {wording.counted(more, 'more finding')}" if more else "") + "."
+    if shares:
+        return f"{shares[-1]}."
+    if verdict.outcome == "not-explained" or not mean.before or not mean.after:
+        return ""
+    nothing = (
+        "Nothing changed significantly"
+        if verdict.outcome == "unchanged"
+        else "No significant change was found"
+    )
+    return f"{nothing}: mean response time {wording.moved_duration(mean.before, mean.after)}."

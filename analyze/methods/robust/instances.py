@@ -1,0 +1,516 @@
+"""Compare each instance of a component, and each version or zone, with its siblings now.
+
+An instance that is slower than it was, relative to its siblings within the problem period, is slower whatever
+the weather; one that always was slower is none. Own times are taken relative to the reference's median of
+their call site and pattern, so those of a whole component can be put together. One request has one say.
+Resource attributes are those of the instance that recorded a call: they are read for a few of its requests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy.special import betainc
+
+from analyze.explain.chosen_requests import chosen_rows
+from analyze.explain.parameters import parameter_words
+from analyze.methods.robust.changes import Instance
+from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import RobustSettings
+from analyze.population import Population
+from analyze.profile.build import Pattern
+from analyze.profile.names import Names
+from analyze.profile.times import own_time_ns
+from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_change
+from analyze.stats.histograms import BIN_LOG, Histograms, bin_of
+from analyze.stats.noise import LogMedians
+from analyze.stats.sums import numbered, totals
+from schemas.arrays import B1, F8, I8
+
+HOST: Final = "host"
+_MIDDLE: Final = 4096
+"""Bin of a call that takes what is usual."""
+_ASKED_OF_A_HOST: Final = 3
+"""Requests of an instance whose resource attributes are read."""
+_MEDIAN_OF_MEAN: Final = 1.57
+"""Variance of a weighted median over that of the mean."""
+
+
+class _Level(NamedTuple):
+    """Instances of a component that have one value of an attribute."""
+
+    attribute: str
+    value: str
+    hosts: tuple[int, ...]
+    siblings: tuple[tuple[int, ...], ...]
+    """Hosts of every other value of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls of components that have several instances, added up; arrays are [rows]."""
+
+    component: I8
+    site: I8
+    pattern: I8
+    host: I8
+    late: I8
+    """1 in the problem, 0 in the reference."""
+    bin: I8
+    """Of the own time of a call."""
+    n: F8
+    """A request counts once at a site, once at a component."""
+    of_component: F8
+    failing: F8
+    """As `n`, of calls that fail."""
+    count: F8
+    own_ns: F8
+    """Of all that were recorded or not: by the weight of the requests."""
+
+    def where(self, keep: B1) -> Calls:
+        """Keep some of the rows."""
+        return Calls(*(getattr(self, name)[keep] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class ByInstance:
+    """What the calls at hand say of single instances."""
+
+    calls: Calls
+    levels: Mapping[int, tuple[_Level, ...]]
+    """By component."""
+
+    @staticmethod
+    def of(
+        population: Population,
+        patterns: Sequence[Pattern],
+        names: Names,
+        roles: Roles,
+        settings: RobustSettings,
+    ) -> ByInstance | None:
+        """Add up the calls of components with two instances or more; None where there is none."""
+        components = sorted({operation.component for operation in names.operations})
+        number = {component: at for at, component in enumerate(components)}
+        of_site = np.array(
+            [number[names.operations[s.operation].component] for s in names.sites], dtype=np.int64
+        )
+        spans = [
+            p for p in patterns if p.sites.are_calls and population.categories[p.category].host is not None
+        ]
+        hosts = _hosts_of(population, spans, of_site, roles)
+        several = {at for at, mine in hosts.items() if 1 < len(mine) <= settings.most_instances}
+        if not several:
+            return None
+        calls = _calls_of(population, spans, of_site, several, roles)
+        values = _attributes_of(population, spans, of_site, components, several, settings)
+        return ByInstance(calls, {at: tuple(_levels_of(hosts[at], at, population, values)) for at in several})
+
+
+def _hosts_of(
+    population: Population, patterns: Sequence[Pattern], of_site: I8, roles: Roles
+) -> dict[int, list[int]]:
+    """Component -> hosts that its calls in the problem ran on, ascending."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for pattern in patterns:
+        host = population.categories[pattern.category].host
+        assert host is not None
+        rows = pattern.rows[roles.problem[pattern.slot]]
+        for component, start in zip(of_site[pattern.sites.site].tolist(), pattern.sites.start, strict=True):
+            found[component].update(np.unique(host[start, rows]).tolist())
+    return {component: sorted(mine - {-1}) for component, mine in found.items()}
+
+
+def _calls_of(
+    population: Population, patterns: Sequence[Pattern], of_site: I8, several: set[int], roles: Roles
+) -> Calls:
+    parts: list[Calls] = []
+    for pattern in patterns:
+        category, sites = population.categories[pattern.category], pattern.sites
+        side = np.where(roles.problem[pattern.slot], 1, np.where(roles.reference[pattern.slot], 0, -1))
+        component = of_site[sites.site]
+        units = np.flatnonzero(np.isin(component, list(several)))
+        rows, late = pattern.rows[side >= 0], side[side >= 0]
+        if not len(units) or not len(rows):
+            continue
+        assert category.host is not None
+        start = sites.start[units]
+        own = own_time_ns(np.ascontiguousarray(category.node_ns[:, rows]), sites, units)
+        failed = np.zeros((category.graph.n_nodes, category.n_requests), dtype=np.bool_)
+        failed[category.failures.position, category.failures.row] = True
+        shape = own.shape
+        host = np.asarray(category.host[np.ix_(start, rows)], dtype=np.int64)
+        one, of = np.ones(shape), np.bincount(component)
+        of_a_site = one / np.bincount(sites.site)[sites.site[units]][:, None]
+
+        def spread(values: I8, shape: tuple[int, ...] = shape) -> I8:
+            return np.broadcast_to(values[:, None], shape).ravel()
+
+        whole = Calls(
+            spread(component[units]),
+            spread(sites.site[units]),
+            spread(sites.shape[units]),
+            host.ravel(),
+            np.broadcast_to(late, shape).ravel().astype(np.int64),
+            bin_of(own).ravel(),
+            of_a_site.ravel(),
+            (one / of[component[units]][:, None]).ravel(),
+            (failed[np.ix_(start, rows)] * of_a_site).ravel(),
+            np.broadcast_to(category.weight[rows], shape).ravel(),
+            (own * category.weight[rows]).ravel(),
+        )
+        parts.append(_added(whole.where(whole.host >= 0)))
+    joined = Calls(*(np.concatenate([getattr(part, name) for part in parts]) for name in Calls.__slots__))
+    return _added(joined)
+
+
+def _added(calls: Calls) -> Calls:
+    """Add up rows of equal keys."""
+    code, first = numbered((calls.site, calls.pattern, calls.host, calls.late, calls.bin))
+    keys = (calls.component, calls.site, calls.pattern, calls.host, calls.late, calls.bin)
+    values = (calls.n, calls.of_component, calls.failing, calls.count, calls.own_ns)
+    component, site, pattern, host, late, bins = (key[first] for key in keys)
+    sums = (totals(code, value, len(first)) for value in values)
+    return Calls(component, site, pattern, host, late, bins, *sums)
+
+
+def _attributes_of(
+    population: Population,
+    patterns: Sequence[Pattern],
+    of_site: I8,
+    components: Sequence[str],
+    several: set[int],
+    settings: RobustSettings,
+) -> dict[tuple[int, str], dict[int, str]]:
+    """(component, attribute) -> host -> value, of those that are the same in every request that was asked."""
+    asked: Counter[tuple[int, int]] = Counter()
+    chosen: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
+    for pattern in patterns if settings.instance_attributes else ():
+        host = population.categories[pattern.category].host
+        assert host is not None
+        for component, start in zip(of_site[pattern.sites.site].tolist(), pattern.sites.start, strict=True):
+            if component not in several:
+                continue
+            found, first = np.unique(host[start, pattern.rows], return_index=True)
+            for one, row in zip(found.tolist(), pattern.rows[first].tolist(), strict=True):
+                if one >= 0 and asked[component, one] < _ASKED_OF_A_HOST:
+                    asked[component, one] += 1
+                    chosen[pattern.category, row].add((component, one))
+    if not chosen:
+        return {}
+    order = sorted(chosen)
+    category, row = (np.array(column) for column in zip(*order, strict=True))
+    requests = chosen_rows(population, category.astype(np.int32), row.astype(np.int64))
+    said: dict[tuple[int, str], dict[int, dict[int, set[str]]]] = defaultdict(lambda: defaultdict(dict))
+    for word in parameter_words(population, requests, settings.instance_attributes):
+        for component, one in chosen[order[word.request]]:
+            if word.where.startswith(f"{components[component]}/"):
+                said[component, word.key][one].setdefault(word.request, set()).add(word.text)
+    # A request that visits two instances says the values of both: an instance has what all its requests say.
+    agreed = {
+        key: {host: set.intersection(*by_request.values()) for host, by_request in by_host.items()}
+        for key, by_host in said.items()
+    }
+    return {
+        key: {host: next(iter(words)) for host, words in by_host.items()}
+        for key, by_host in agreed.items()
+        if all(len(words) == 1 for words in by_host.values())
+    }
+
+
+def _levels_of(
+    hosts: Sequence[int],
+    component: int,
+    population: Population,
+    attributes: Mapping[tuple[int, str], Mapping[int, str]],
+) -> Iterator[_Level]:
+    """Give the values of every attribute that has several; of two that part alike the host's name counts."""
+    for host in hosts:
+        yield _Level(HOST, population.hosts[host], (host,), tuple((h,) for h in hosts if h != host))
+    seen: set[frozenset[tuple[int, ...]]] = {frozenset((host,) for host in hosts)}
+    for (of, key), value in sorted(attributes.items()):
+        if of != component or not set(hosts) <= value.keys():
+            continue
+        groups: dict[str, list[int]] = defaultdict(list)
+        for host in hosts:
+            groups[value[host]].append(host)
+        parts = {word: tuple(mine) for word, mine in groups.items()}
+        if len(parts) > 1 and frozenset(parts.values()) not in seen:
+            seen.add(frozenset(parts.values()))
+            for word, mine in parts.items():
+                yield _Level(key, word, mine, tuple(v for k, v in parts.items() if k != word))
+
+
+# ---------------------------------------------------------------- what is tested
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceTests:
+    """Levels against their siblings; arrays are [rows]."""
+
+    site: I8
+    """The call site; of a whole component that with most of its time."""
+    instance: tuple[Instance, ...]
+    estimate: Estimate
+    requests: F8
+    """Requests of the problem with a call there."""
+    rises: B1
+    """Against its own past, too."""
+    added_ns: F8
+    """What it adds to the critical time of the problem."""
+
+
+class _Row(NamedTuple):
+    """A level of a site or a component; values are its siblings' together, its own, theirs one by one."""
+
+    site: int
+    level: _Level
+    value: F8
+    scale: F8
+    """Variances of values, or requests that they are of."""
+    requests: float
+    requests_before: float
+    """Its own in the reference; of a newcomer its siblings'."""
+    siblings: float
+    """By how much they changed against their past; of failures their share."""
+    rank_p: float = 1.0
+    past: float = np.nan
+    added_ns: float = 0.0
+    tau: float = 0.0
+
+
+def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
+    """Values and scales as [rows, columns]; `fill` where a row has fewer siblings."""
+    width = max(len(row.value) for row in rows)
+    values, scales = (
+        np.stack([np.pad(one, (0, width - len(one)), constant_values=fill) for one in column])
+        for column in ([row.value for row in rows], [row.scale for row in rows])
+    )
+    return values, scales
+
+
+def _instances(rows: Sequence[_Row]) -> tuple[Instance, ...]:
+    return tuple(
+        Instance(r.level.attribute, r.level.value, len(r.level.siblings) + 1, r.level.hosts, r.siblings)
+        for r in rows
+    )
+
+
+def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSettings) -> InstanceTests | None:
+    """Compare own times: what an instance takes more than it did, beyond what its siblings do.
+
+    critical_ns: [sites] time that the problem's responses waited for them.
+    """
+    late = found.calls.late == 1
+    own_ns = totals(found.calls.site[late], found.calls.own_ns[late], len(critical_ns))
+    waited = np.minimum(critical_ns / np.maximum(own_ns, 1.0), 1.0)
+    calls, components, scope = _scoped(_relative(found.calls, settings.least_of_pattern))
+    rows: list[_Row] = []
+    for at, component in enumerate(components.tolist()):
+        here = calls.where(scope == at)
+        levels = found.levels[component]
+        groups = _numbers(levels)
+        medians, n = _medians(here, groups)
+        for level in levels:
+            own = groups[level.hosts]
+            known = n[own, 0] >= settings.least_of_instance
+            value, variance = medians.value[:, 1], medians.variance[:, 1]
+            if known:  # all against their own past
+                value = value - medians.value[:, 0]
+                variance = np.where(
+                    n[:, 0] >= settings.least_of_instance, variance + medians.variance[:, 0], np.nan
+                )
+            usable = (n[:, 1] >= settings.least_of_instance) & np.isfinite(variance)
+            others = [k for hosts in level.siblings if usable[k := groups[hosts]]]
+            if not others or not usable[own]:
+                continue
+            tau = settings.min_tau if known else settings.instance_tau
+            centre, error = _weighted_median(value[others], variance[others], tau**2)
+            late, is_own = here.late == 1, np.isin(here.host, level.hosts)
+            mine = late & is_own
+            usual = medians.value[own, 0] - np.median(medians.value[others, 0]) if known else 0.0
+            site, median = _most_of_it(here, mine)
+            slower = value[own] - centre > np.log1p(settings.time_floor)
+            rows.append(
+                _Row(
+                    site,
+                    level,
+                    np.r_[centre, value[own], value[others]] + median - value[own],
+                    np.r_[error, variance[own], variance[others]],
+                    float(n[own, 1]),
+                    float(n[own, 0] if known else n[others, 1].sum()),
+                    centre if known else centre - _MIDDLE * BIN_LOG,
+                    # A test of all that are not slower would cost as much, and says nothing that counts.
+                    rank_p=_rank_p(here.where(late), is_own[late], usual) if slower else 1.0,
+                    added_ns=float((here.own_ns * waited[here.site])[mine].sum()),
+                    tau=tau,
+                )
+            )
+    if not rows:
+        return None
+    value, variance = _columns(rows, np.nan)
+    e = level_change(
+        LogMedians(value[:, :FIRST_BLOCK], variance[:, :FIRST_BLOCK]),
+        np.array([[row.requests_before, row.requests] for row in rows]),
+        np.array([row.rank_p for row in rows]),
+        LogMedians(value[:, FIRST_BLOCK:], variance[:, FIRST_BLOCK:]),
+        np.where(np.isnan(value[:, FIRST_BLOCK:]), 0.0, np.inf),
+        least_tau=settings.min_tau,
+    )
+    # How much instances differ for good is not known of a newcomer.
+    between = np.maximum(e.between, [row.tau**2 for row in rows])
+    e = _alone(replace(e, between=between))
+    return InstanceTests(
+        np.array([row.site for row in rows]),
+        _instances(rows),
+        e,
+        e.n1,
+        np.ones(len(rows), dtype=np.bool_),
+        np.array([row.added_ns for row in rows]) * -np.expm1(-e.change),
+    )
+
+
+def _scoped(calls: Calls) -> tuple[Calls, I8, I8]:
+    """Take every call for its site, and again for its component where that has several sites.
+
+    Gives (calls, [scopes] component, [calls] scope).
+    """
+    sites, code = np.unique(calls.site, return_inverse=True)
+    component = np.zeros(len(sites), dtype=np.int64)
+    component[code] = calls.component
+    wide = np.flatnonzero(np.bincount(component) > 1)
+    place = np.full(int(component.max(initial=0)) + 1, -1, dtype=np.int64)
+    place[wide] = len(sites) + np.arange(len(wide))
+    pooled = place[calls.component] >= 0
+    more = replace(calls, n=calls.of_component).where(pooled)
+    both = Calls(*(np.concatenate([getattr(calls, n), getattr(more, n)]) for n in Calls.__slots__))
+    return both, np.r_[component, wide], np.r_[code, place[calls.component[pooled]]]
+
+
+def _numbers(levels: Sequence[_Level]) -> dict[tuple[int, ...], int]:
+    return {hosts: number for number, hosts in enumerate(dict.fromkeys(level.hosts for level in levels))}
+
+
+def _medians(calls: Calls, groups: Mapping[tuple[int, ...], int]) -> tuple[LogMedians, F8]:
+    """Give [groups, (reference, problem)] log medians, and requests."""
+    parts = [(number, np.flatnonzero(np.isin(calls.host, hosts))) for hosts, number in groups.items()]
+    rows = np.concatenate([mine for _, mine in parts])
+    place = np.concatenate([np.full(len(mine), number, dtype=np.int64) for number, mine in parts])
+    table = Histograms.of(place, calls.late[rows], calls.bin[rows], calls.n[rows])
+    return table.log_medians(len(groups), 2)
+
+
+def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
+    """Find the site with most of the time of some calls: (site, the log of their median there)."""
+    sites, code = np.unique(calls.site[mine], return_inverse=True)
+    best = int(totals(code, calls.own_ns[mine], len(sites)).argmax())
+    here = np.flatnonzero(mine)[code == best]
+    mean_ns = calls.own_ns[here] / calls.count[here]
+    order = np.argsort(mean_ns)
+    past = np.cumsum(calls.count[here][order])
+    median_ns = mean_ns[order][np.searchsorted(past, past[-1] / 2)]
+    return int(sites[best]), float(np.log(max(median_ns, 1.0)))
+
+
+def _rank_p(calls: Calls, own: B1, usual: float) -> float:
+    """Test an instance's times against those of all others by ranks, less what it usually takes more."""
+    bins = calls.bin - own * round(usual / BIN_LOG)
+    return float(Histograms.of(np.zeros_like(bins), own.astype(np.int64), bins, calls.n).rank_p(1)[0])
+
+
+def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, float]:
+    """Give the median of values by how sure they are, and the variance of its sampling."""
+    order = np.argsort(value)
+    weight = 1 / (sampling[order] + between)
+    past = np.cumsum(weight) - weight / 2
+    middle = float(np.interp(weight.sum() / 2, past, value[order]))
+    of_mean = float((weight**2 * sampling[order]).sum() / weight.sum() ** 2)
+    return middle, of_mean if len(value) == 1 else _MEDIAN_OF_MEAN * of_mean
+
+
+def _relative(calls: Calls, least: int) -> Calls:
+    """Take own times relative to the reference's median of their site and pattern; what has none is left
+    out."""
+    code, first = numbered((calls.site, calls.pattern))
+    before = calls.late == 0
+    table = Histograms.of(
+        code[before], np.zeros(int(before.sum()), np.int64), calls.bin[before], calls.n[before]
+    )
+    medians, n = table.log_medians(len(first), 1)
+    base = np.where(n[:, 0] >= least, medians.value[:, 0] / BIN_LOG, np.nan)[code]
+    known = np.isfinite(base)
+    shifted = np.rint(calls.bin[known] - base[known]).astype(np.int64) + _MIDDLE
+    return replace(calls.where(known), bin=shifted)
+
+
+def failing_instances(found: ByInstance, settings: RobustSettings) -> InstanceTests | None:
+    """Compare shares of calls that fail: more than the siblings', and more than its own were."""
+    calls = found.calls
+    rows: list[_Row] = []
+    for site in np.unique(calls.site[(calls.failing > 0) & (calls.late == 1)]).tolist():
+        here = calls.where(calls.site == site)
+        levels = found.levels[int(here.component[0])]
+        groups = _numbers(levels)
+        x, n = (
+            np.array(
+                [
+                    [value[np.isin(here.host, hosts) & (here.late == late)].sum() for late in (0, 1)]
+                    for hosts in groups
+                ]
+            )
+            for value in (here.failing, here.n)
+        )
+        for level in levels:
+            own, others = groups[level.hosts], [groups[hosts] for hosts in level.siblings]
+            if min(n[own, 1], n[others, 1].sum()) >= settings.min_requests:
+                known = n[own, 0] >= settings.least_of_instance
+                rows.append(
+                    _Row(
+                        site,
+                        level,
+                        np.r_[x[others, 1].sum(), x[own, 1], x[others, 1]],
+                        np.r_[n[others, 1].sum(), n[own, 1], n[others, 1]],
+                        float(n[own, 1]),
+                        float(n[others, 1].sum()),
+                        float(x[others, 1].sum() / n[others, 1].sum()),
+                        past=float(x[own, 0] / n[own, 0]) if known else np.nan,
+                    )
+                )
+    if not rows:
+        return None
+    e = _alone(share_change(*_columns(rows, 0.0), one_sided=True))
+    past = np.array([row.past for row in rows])
+    return InstanceTests(
+        np.array([row.site for row in rows]),
+        _instances(rows),
+        e,
+        e.n1,
+        _rises_from(past, e, settings.new_floor),
+        np.zeros(len(rows)),
+    )
+
+
+def _rises_from(past: F8, e: Estimate, floor: float) -> B1:
+    """Tell which shares are over their own past by the floor, and by more than chance makes of it."""
+    x = np.maximum(e.after * e.n1, 0.0)
+    with np.errstate(invalid="ignore"):
+        # As many or more of n1 by the past's share.
+        chance = np.where(
+            (past > 0) & (x > 0), betainc(np.maximum(x, 1e-9), np.maximum(e.n1 - x + 1, 1e-9), past), 0.0
+        )
+        return np.asarray(np.isnan(past) | ((e.after - past > floor) & (chance < 0.01)))
+
+
+def _alone(e: Estimate) -> Estimate:
+    """Judge by what siblings do now: they are no blocks of ordinary times, and p has their noise in it."""
+    n = len(e.p)
+    return replace(
+        e,
+        p=np.maximum(e.p_with_noise, e.p),
+        blocks=np.full((n, 0), np.nan),
+        low=np.full(n, -np.inf),
+        high=np.full(n, np.inf),
+    )

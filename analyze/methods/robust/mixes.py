@@ -1,0 +1,70 @@
+"""Measure by all call patterns at once how much two periods differ in what was asked (genomic control).
+
+Requests of one user are alike, so a share of call patterns scatters more than that of independent requests,
+and a period in which another thing was asked for takes other paths at a few sites, in all of its blocks.
+Where no history tells, the other sites do: most have nothing to do with a fault, so the median of their z²
+over that of chance is the over-dispersion φ between the periods (Devlin and Roeder, 1999).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from scipy.special import bdtr, chdtri
+
+from analyze.methods.robust.changes import PATH_KINDS
+from analyze.methods.robust.measures import Measure, Observed
+from analyze.methods.robust.settings import RobustSettings
+from schemas.arrays import F8
+
+
+class RequestMix:
+    """The row of what all call patterns say together, as the rules of MEASURES have one."""
+
+    name: Final = "request-mix"
+    doc: Final = (
+        "Without a history: where the paths of all sites differ by more than chance, one site must by more."
+    )
+    case: Final = "tests/unit/test_mixes.py; recordings: quiet pairs of Train-Ticket, alone"
+
+    def noisier(
+        self, seen: Sequence[tuple[Measure, Observed]], settings: RobustSettings
+    ) -> tuple[tuple[Measure, Observed], ...]:
+        """Give shares of paths the over-dispersion that all sites show together, where it is more than theirs."""
+        patterns = (_z2(found) for row, found in seen if row.name == "call-pattern")
+        phi = max([1.0, *(least_median(z2, settings.mix_patterns, settings.mix_sure) for z2 in patterns)])
+        phi = min(phi, settings.mix_most)
+        return tuple((row, _with(found, phi) if row.kinds[0] in PATH_KINDS else found) for row, found in seen)
+
+
+REQUEST_MIX: Final = RequestMix()
+
+
+def least_median(z2: F8, least: int, sure: float) -> float:
+    """Give the lower bound, `sure`, of the median of z² by ranks, over that of chance; 1 for fewer than `least`."""
+    if len(z2) < least:
+        return 1.0
+    rank = np.searchsorted(bdtr(np.arange(len(z2)), len(z2), 0.5), 1 - sure)
+    return float(np.sort(z2)[rank] / chdtri(1, 0.5))
+
+
+def _z2(found: Observed) -> F8:
+    """Give z² without the noise between blocks, where a request more or less is not all."""
+    e = found.estimate
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pooled = (e.before * e.n0 + e.after * e.n1) / (e.n0 + e.n1)
+        told = found.tested & (np.minimum(pooled, 1 - pooled) * np.minimum(e.n0, e.n1) >= 1)
+        z2: F8 = (e.change**2 / e.sampling)[told]
+    return z2
+
+
+def _with(found: Observed, phi: float) -> Observed:
+    e = found.estimate
+    with np.errstate(invalid="ignore"):  # a side with nothing
+        between = e.sampling * (phi - 1)
+        more = between > e.between
+    between, freedom = np.where(more, between, e.between), np.where(more, np.inf, e.freedom)
+    return replace(found, estimate=replace(e, between=between, freedom=freedom))

@@ -1,0 +1,146 @@
+"""Look at all call sites, shard by shard, and put together what was seen as if it had been one look.
+
+A shard's histograms are gone when the next is read. What is left of a site is some numbers a measure; only
+what is told of all sites at once (how far levels move by themselves, q) is worked out of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from analyze.methods.robust.measures import Measure, Observed
+from analyze.methods.robust.mixes import REQUEST_MIX
+from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.verdict.places import Places, joined_places, places_of
+from analyze.methods.robust.view import View
+from analyze.profile.names import Names
+from analyze.profile.profile import Profile
+from analyze.profile.shards import SHARD_VOTES, site_shards
+from analyze.stats.estimate import joined_estimates
+from schemas.arrays import F8, I8
+
+
+class SiteView(NamedTuple):
+    """A view of some call sites."""
+
+    view: View
+    site: I8
+    """What number each site has in the whole; likewise the call patterns."""
+    shape: I8
+
+
+@dataclass(frozen=True, slots=True)
+class SitesSeen:
+    """What was seen at all call sites."""
+
+    names: Names
+    settings: RobustSettings
+    observed: tuple[tuple[Measure, Observed], ...]
+    places: Places
+    call_ratio: F8
+    """[sites] calls a request, after over before."""
+
+
+def site_views(
+    profile: Profile, roles: Roles, settings: RobustSettings, most_votes: int = SHARD_VOTES
+) -> Iterator[SiteView]:
+    """Give views of the sites of a profile, one after the other."""
+    for shard in site_shards(profile, most_votes):
+        yield SiteView(View(shard.profile, roles, settings), shard.site, shard.shape)
+
+
+def whole_view(view: View) -> SiteView:
+    """Give a view of all sites as that."""
+    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.shapes)))
+
+
+def seen_at_sites(
+    views: Iterable[SiteView], names: Names, settings: RobustSettings, measures: Sequence[Measure]
+) -> SitesSeen:
+    """Observe every measure at every site."""
+    observed: dict[str, list[Observed]] = {measure.name: [] for measure in measures}
+    places: list[Places] = []
+    sites: list[I8] = []
+    ratios: list[F8] = []
+    cold = False
+    for part in views:
+        for measure in measures:
+            found = measure.observe(part.view)
+            if found is not None:
+                observed[measure.name].append(_placed(found, part))
+        places.append(places_of(part.view))
+        ratios.append(part.view.call_ratio)
+        sites.append(part.site)
+        cold = part.view.roles.cold
+    order = np.argsort(np.concatenate(sites), kind="stable")
+    joined = tuple((m, _joined(observed[m.name])) for m in measures if observed[m.name])
+    if cold and REQUEST_MIX.name not in settings.without:
+        joined = REQUEST_MIX.noisier(joined, settings)
+    return SitesSeen(
+        names,
+        settings,
+        joined,
+        joined_places(places, order),
+        np.concatenate(ratios)[order],
+    )
+
+
+def _placed(seen: Observed, part: SiteView) -> Observed:
+    """With the numbers of the whole."""
+    pattern, patterns = seen.pattern, seen.patterns
+    return replace(
+        seen,
+        site=part.site[seen.site],
+        pattern=None if pattern is None else np.where(pattern < 0, pattern, part.shape[pattern]),
+        patterns=None if patterns is None else _renumbered(patterns, part.shape),
+    )
+
+
+def _renumbered(patterns: Callable[[int], tuple[int, ...]], shape: I8) -> Callable[[int], tuple[int, ...]]:
+    return lambda row: tuple(shape[list(patterns(row))].tolist())
+
+
+def _joined(parts: Sequence[Observed]) -> Observed:
+    """What was observed of several sets of sites, in the order of the sites."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    site = np.concatenate([part.site for part in parts])
+    child, pattern = (
+        np.concatenate([site[:0], *(told for part in parts if (told := getattr(part, name)) is not None)])
+        for name in ("child", "pattern")
+    )
+    order = np.lexsort([key for key in (pattern, child, site) if len(key)])
+
+    def column(name: str) -> F8 | I8 | None:
+        if getattr(first, name) is None:
+            return None
+        columns = [np.broadcast_to(getattr(part, name), part.site.shape) for part in parts]
+        return np.concatenate(columns)[order]
+
+    plain = {
+        name: column(name)
+        for name in (field.name for field in fields(Observed))
+        if name not in ("estimate", "reference", "patterns")
+    }
+    told = [part.reference for part in parts if part.reference is not None]
+    ends = [0, *accumulate(len(part.site) for part in parts)]
+
+    def patterns(row: int) -> tuple[int, ...]:
+        at = int(order[row])
+        part = int(np.searchsorted(ends, at, side="right")) - 1
+        mine = parts[part].patterns
+        return () if mine is None else mine(at - ends[part])
+
+    return Observed(
+        **plain,  # type: ignore[arg-type]
+        estimate=joined_estimates([part.estimate for part in parts]).take(order),
+        reference=joined_estimates(told).take(order) if told else None,
+        patterns=None if first.patterns is None else patterns,
+    )

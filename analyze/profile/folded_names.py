@@ -1,0 +1,51 @@
+"""Fold names of profiles that are joined: a window by itself may have few names, and a day too many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analyze.population import FoldedNames
+from analyze.profile.names import Names, OperationName
+from analyze.refine.name_folding import FoldableName, Folding, NameFolder
+
+
+def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int | None) -> Folding:
+    """The folding that holds for all: as coarse as any was folded, and coarser where all are too many.
+
+    most: as `RefineSettings.max_names`; None: what was folded before, and no more.
+    """
+    if most is None and not before:
+        return Folding()
+    folder = NameFolder(sum(len(one.operations) for one in names) + 1 if most is None else most, before)
+    for one in names:
+        folder.add(FoldableName(operation.component, operation.point) for operation in one.operations)
+    return folder.folding()
+
+
+def folded(names: Names, before: Sequence[FoldedNames], folding: Folding) -> Names:
+    """Names in their order, some of which may be equal now; before: how they are folded."""
+    if folding == Folding(before):
+        return names
+    return replace(
+        names,
+        operations=tuple(_operation(operation, folding) for operation in names.operations),
+        roots=tuple(_root(root, folding) for root in names.roots),
+    )
+
+
+def _operation(name: OperationName, folding: Folding) -> OperationName:
+    """Its callees are components, distinguished by `+`."""
+    component, point, _ = folding.name(FoldableName(name.component, name.point))
+    callees = {folding.component(callee) for callee in name.callee.split("+")}
+    return OperationName(component, point, "+".join(sorted(callees)))
+
+
+def _root(root: str, folding: Folding) -> str:
+    """A component may hold a slash: the first part that is one of those folded is taken for it."""
+    places = [at for at, letter in enumerate(root) if letter == "/"]
+    for at in places:
+        if folding.level(folding.component(root[:at])):
+            return "/".join(folding.name(FoldableName(root[:at], root[at + 1 :]))[:2])
+    at = places[0] if places else len(root)
+    return folding.component(root[:at]) + root[at:]

@@ -1,0 +1,186 @@
+"""Number the names of many files once: equal names get one number, whatever each file calls them.
+
+Nothing is done name by name: a window of a hundred thousand sites is renumbered in a few hundredths of a
+second, and names become objects once, at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyze.profile.name_columns import NameColumns, names_of
+from analyze.profile.names import NO_CALLER, Names, Recoding
+from schemas.arrays import I8
+
+
+@dataclass(slots=True)
+class Keys:
+    """Integers, numbered in the order in which they first come."""
+
+    ordered: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The keys, ascending, and the number of each."""
+    number: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ordered)
+
+    def numbers(self, keys: I8) -> I8:
+        """Numbers of keys, new ones too. O(keys log known)."""
+        at = np.searchsorted(self.ordered, keys)
+        known = at < len(self.ordered)
+        known[known] = self.ordered[at[known]] == keys[known]
+        if not known.all():
+            new, first = np.unique(keys[~known], return_index=True)
+            rank = np.empty(len(new), dtype=np.int64)
+            rank[np.argsort(first)] = len(self) + np.arange(len(new))
+            place = np.searchsorted(self.ordered, new)
+            self.number = np.insert(self.number, place, rank)
+            self.ordered = np.insert(self.ordered, place, new)
+            at = np.searchsorted(self.ordered, keys)
+        found: I8 = self.number[at]
+        return found
+
+    def keys(self) -> I8:
+        """[numbers] what each stands for."""
+        found = np.empty_like(self.ordered)
+        found[self.number] = self.ordered
+        return found
+
+
+@dataclass(slots=True)
+class Texts:
+    """Texts, likewise."""
+
+    known: pa.StringArray = field(default_factory=lambda: pa.array([], pa.string()))
+
+    def numbers(self, texts: pa.StringArray) -> I8:
+        """Numbers of texts, new ones too."""
+        at = pc.index_in(texts, value_set=self.known)
+        if at.null_count:
+            self.known = pa.concat_arrays([self.known, pc.unique(texts.filter(at.is_null()))])
+            at = pc.index_in(texts, value_set=self.known)
+        return np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+_LOW = (1 << 32) - 1
+
+
+@dataclass(slots=True)
+class RunNames:
+    """The names of a run. Keys are pairs of numbers, packed."""
+
+    texts: Texts = field(default_factory=Texts)
+    components: Keys = field(default_factory=Keys)
+    """(component, callee)"""
+    operations: Keys = field(default_factory=Keys)
+    """(number of those, point)"""
+    sites: Keys = field(default_factory=Keys)
+    """(caller + 1, operation and kind)"""
+    chains: Keys = field(default_factory=Keys)
+    """(chain above + 1, site)"""
+    paths: Keys = field(default_factory=Keys)
+    """The chain of each path, in the order in which files name them."""
+    children: Keys = field(default_factory=Keys)
+    """(operation, calls and whether awaited)"""
+    prefixes: Keys = field(default_factory=Keys)
+    """(prefix + 1, child): shapes are chains, as paths are."""
+    shapes: Keys = field(default_factory=Keys)
+    """Prefix + 1 of the last child; 0 of no child."""
+    roots: Texts = field(default_factory=Texts)
+    errors: Texts = field(default_factory=Texts)
+
+    def taken_in(self, names: NameColumns) -> Recoding:
+        """Number the names of a file: what each of its numbers is here."""
+        component, callee = (self.texts.numbers(texts) for texts in (names.component, names.callee))
+        pair = self.components.numbers(component << 32 | callee)
+        operation = self.operations.numbers(pair << 32 | self.texts.numbers(names.point))
+        caller = np.where(
+            names.caller == NO_CALLER, NO_CALLER, operation[names.caller] if len(operation) else 0
+        )
+        site = self.sites.numbers((caller + 1) << 32 | operation[names.operation] << 2 | names.kind)
+        return Recoding(
+            site=site,
+            path=self._paths(names, site),
+            shape=self._shapes(names, operation),
+            root=self.roots.numbers(names.roots),
+            error=self.errors.numbers(names.errors),
+        )
+
+    def _paths(self, names: NameColumns, site: I8) -> I8:
+        """Level by level, as a path is known by the one above it."""
+        found = np.full(len(names.above) + 1, NO_CALLER, dtype=np.int64)
+        open_ = names.above == NO_CALLER
+        done = np.zeros(len(found), dtype=np.bool_)
+        done[-1] = True
+        while open_.any():
+            mine = np.flatnonzero(open_)
+            key = (found[names.above[mine]] + 1) << 32 | site[names.path_site[mine]]
+            found[mine] = self.chains.numbers(key)
+            done[mine] = True
+            open_ = ~done[:-1] & done[names.above]
+        return self.paths.numbers(found[:-1])
+
+    def _shapes(self, names: NameColumns, operation: I8) -> I8:
+        """Child by child, in the order of their operations here."""
+        child = self.children.numbers(
+            operation[names.child] << 32 | names.calls << 1 | names.awaited if len(operation) else names.child
+        )
+        order = np.lexsort((names.awaited, names.calls, operation[names.child], names.shape))
+        child, shape = child[order], names.shape[order]
+        first = np.searchsorted(shape, np.arange(names.n_shapes))
+        n = np.bincount(shape, minlength=names.n_shapes)
+        prefix = np.full(names.n_shapes, NO_CALLER, dtype=np.int64)
+        for nth in range(int(n.max(initial=0))):
+            mine = np.flatnonzero(n > nth)
+            prefix[mine] = self.prefixes.numbers((prefix[mine] + 1) << 32 | child[first[mine] + nth])
+        return self.shapes.numbers(prefix + 1)
+
+    def names(self) -> Names:
+        """What was numbered so far. O(names)."""
+        operations, sites = self.operations.keys(), self.sites.keys()
+        chains, path_at = self.chains.keys(), np.append(self.paths.keys().argsort(), NO_CALLER)
+        paths = chains[self.paths.keys()]
+        pairs = self.components.keys()[operations >> 32]
+        shape, child = self._children()
+        of_child = self.children.keys()[child]
+        return names_of(
+            NameColumns(
+                component=self.texts.known.take(pa.array(pairs >> 32)),
+                point=self.texts.known.take(pa.array(operations & _LOW)),
+                callee=self.texts.known.take(pa.array(pairs & _LOW)),
+                caller=(sites >> 32) - 1,
+                operation=(sites & _LOW) >> 2,
+                kind=sites & 3,
+                above=path_at[(paths >> 32) - 1],
+                path_site=paths & _LOW,
+                n_shapes=len(self.shapes),
+                shape=shape,
+                child=of_child >> 32,
+                calls=(of_child & _LOW) >> 1,
+                awaited=of_child & 1,
+                roots=self.roots.known,
+                errors=self.errors.known,
+            )
+        )
+
+    def _children(self) -> tuple[I8, I8]:
+        """(shape, child) of all shapes, in their order."""
+        prefixes = self.prefixes.keys()
+        at = self.shapes.keys() - 1
+        shape = np.arange(len(at))
+        found: list[tuple[I8, I8]] = []
+        while len(at):
+            there = at >= 0
+            at, shape = at[there], shape[there]
+            found.append((shape, prefixes[at] & _LOW))
+            at = (prefixes[at] >> 32) - 1
+        shapes, children = (
+            np.concatenate([np.zeros(0, dtype=np.int64), *(part[side] for part in found[::-1])])
+            for side in (0, 1)
+        )
+        order = np.argsort(shapes, kind="stable")
+        return shapes[order], children[order]

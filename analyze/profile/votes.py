@@ -1,0 +1,178 @@
+"""Votes in runs: a row a place and slot, and its bins one after the other.
+
+Of what is kept of a window nine rows of ten are votes, and most of their key is that of the row before. In
+runs a vote is a bin and a number, six bytes; the whole key stands once a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from analyze.profile.profile import SCHEMAS
+from analyze.stats.sums import numbered
+from schemas.arrays import B1, I8
+
+Column = npt.NDArray[Any]
+_WEIGHTS = ("n", "w", "w2")
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """Rows of the table `votes`; arrays are [runs], or [rows] in the order of the runs."""
+
+    keys: tuple[Column, ...]
+    """[runs] measure, site, shape, slot."""
+    n_rows: Column
+    """Rows of each run."""
+    bin: Column
+    """[rows] ascending in a run."""
+    sums: tuple[Column, ...]
+    """[rows] requests, and where they have any their weights and squared weights."""
+
+    @staticmethod
+    def of(columns: Mapping[str, Column]) -> Votes:
+        """From the columns of the table, rows of one place and slot side by side."""
+        keys = [columns[name] for name in ("measure", "site", "shape", "slot")]
+        n = len(keys[0])
+        new = np.zeros(n, dtype=np.bool_)
+        new[:1] = True
+        for key in keys:
+            new[1:] |= key[1:] != key[:-1]
+        starts = np.flatnonzero(new)
+        weighted = any(not np.array_equal(columns["n"], columns[name]) for name in ("w", "w2"))
+        return Votes(
+            tuple(key[starts] for key in keys),
+            np.diff(starts, append=n),
+            columns["bin"],
+            tuple(columns[name] for name in (_WEIGHTS if weighted else ("n",))),
+        )
+
+    @property
+    def site(self) -> Column:
+        """[runs]"""
+        return self.keys[1]
+
+    @property
+    def weights(self) -> tuple[Column, ...]:
+        """[rows] n, w, w2."""
+        return self.sums if len(self.sums) > 1 else self.sums * len(_WEIGHTS)
+
+    def compact(self) -> Votes:
+        """The same in few bytes."""
+        types = (np.int8, np.int32, np.int32, np.int32)
+        return Votes(
+            tuple(key.astype(to) for key, to in zip(self.keys, types, strict=True)),
+            self.n_rows.astype(np.uint16),
+            self.bin.astype(np.uint16),
+            tuple(_narrowed(column) for column in self.sums),
+        )
+
+    def renumbered(self, site: I8, shape: I8) -> Votes:
+        """With new numbers for the old."""
+        measure, of_site, of_shape, slot = self.keys
+        return replace(self, keys=(measure, site[of_site], shape[of_shape], slot))
+
+    def at(self, slot: int) -> Votes:
+        """All of them in one slot."""
+        return self.in_slots(np.full(int(self.keys[3].max(initial=0)) + 1, slot, dtype=np.int32))
+
+    def in_slots(self, slot: Column) -> Votes:
+        """With new slots for the old."""
+        return replace(self, keys=(*self.keys[:3], slot[self.keys[3]]))
+
+    def of_sites(self, sites: B1) -> Votes:
+        """Those of some sites, [sites] whether it is one."""
+        return self.taken(np.flatnonzero(sites[self.site]))
+
+    def taken(self, runs: I8, ends: I8 | None = None) -> Votes:
+        """Some runs; ends: where the rows of each end, where that is known."""
+        past = np.cumsum(self.n_rows, dtype=np.int64) if ends is None else ends
+        length = self.n_rows[runs].astype(np.int64)
+        row = np.repeat(past[runs] - np.cumsum(length), length) + np.arange(int(length.sum()))
+        return Votes(
+            tuple(key[runs] for key in self.keys),
+            self.n_rows[runs],
+            self.bin[row],
+            tuple(column[row] for column in self.sums),
+        )
+
+    def ordered(self) -> Votes:
+        """Runs by measure, site, shape and slot."""
+        number, _ = numbered([key.astype(np.int64) for key in self.keys])
+        return self if (np.diff(number) > 0).all() else self.taken(np.argsort(number, kind="stable"))
+
+    def table(self) -> pa.Table:
+        """The table, its rows in the order of the runs."""
+        schema = SCHEMAS["votes"]
+        length = self.n_rows.astype(np.int64)
+        keys = [
+            np.repeat(key.astype(schema.field(name).type.to_pandas_dtype()), length)
+            for name, key in zip(("measure", "site", "shape", "slot"), self.keys, strict=True)
+        ]
+        values = [pa.array(column.astype(np.float64)) for column in self.sums]
+        values = values if len(values) > 1 else values * len(_WEIGHTS)
+        return pa.table([*map(pa.array, keys), pa.array(self.bin.astype(np.int16)), *values], schema=schema)
+
+
+def joined_votes(parts: Sequence[Votes]) -> Votes:
+    """Runs of several, one below the other."""
+    weighted = max((len(part.sums) for part in parts), default=1)
+    sums = [part.weights[:weighted] for part in parts]
+    return Votes(
+        tuple(np.concatenate(columns) for columns in zip(*(part.keys for part in parts), strict=True)),
+        np.concatenate([part.n_rows for part in parts]),
+        np.concatenate([part.bin for part in parts]),
+        tuple(np.concatenate([one[at] for one in sums]) for at in range(weighted)),
+    )
+
+
+def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
+    """Votes of several stretches as one slot. O(rows and places times the bins they span).
+
+    In a part a place and its bins come once. A cell is a place's bin: what is added is added where it
+    belongs, and nothing is sorted but the places.
+    """
+    if len(parts) == 1:
+        return parts[0].at(slot)
+    n_parts = [len(part.site) for part in parts]
+    key = [np.concatenate([part.keys[at] for part in parts]).astype(np.int64) for at in range(3)]
+    number, first = numbered(key)
+    ends = [np.cumsum(part.n_rows, dtype=np.int64) for part in parts]
+    low, high = np.full(len(first), 1 << 16), np.zeros(len(first), dtype=np.int64)
+    place = np.split(number, np.cumsum(n_parts)[:-1])
+    for part, end, mine in zip(parts, ends, place, strict=True):
+        np.minimum.at(low, mine, part.bin[end - part.n_rows])
+        np.maximum.at(high, mine, part.bin[end - 1])
+    width = high - low + 1
+    begin = np.cumsum(width) - width
+    weighted = max(len(part.sums) for part in parts)
+    total = np.zeros((weighted, int(width.sum())))
+    for part, mine in zip(parts, place, strict=True):
+        cell = np.repeat((begin - low)[mine], part.n_rows)
+        cell += part.bin
+        for row, column in zip(total, part.weights[:weighted], strict=True):
+            row[cell] += column
+    filled = np.flatnonzero(total[0])
+    n_rows = np.diff(np.searchsorted(filled, np.append(begin, total.shape[1])))
+    return Votes(
+        (*(column[first] for column in key), np.full(len(first), slot)),
+        n_rows,
+        filled - np.repeat(begin - low, n_rows),
+        tuple(row[filled] for row in total),
+    )
+
+
+def _narrowed(column: Column) -> Column:
+    if column.dtype.kind != "f":
+        return column
+    most = column.max(initial=0)
+    whole = most < 2**32 and bool((column == np.rint(column)).all())
+    if not whole:
+        return column
+    return column.astype(np.uint16 if most < 2**16 else np.uint32)

@@ -1,0 +1,276 @@
+"""Fold names that hold ids, before anything is made of each: tables grow with names, not with requests.
+
+`fs -mkdir dir_17` is another operation for every directory, another structure for every request. Where the
+operations of one component have more names than `RefineSettings.max_names`, parts of them that differ become
+`#`, from the most special part to the least; where that leaves too many, all but the leading word; then all.
+The same for names of components. The level of a component is the least one that leaves few enough, whatever
+the order in which names come: coarser levels only merge. Patterns have no nested repetition: linear in a
+name's length, whatever the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyze.population import FoldedNames
+from schemas.arrays import I8
+from stitch.columnar.hashing import hash_rows
+from stitch.columnar.runs import whole
+
+MARK: Final = "#"
+
+
+class IdKind(NamedTuple):
+    """A part of names in which ids hide."""
+
+    what: str
+    pattern: str
+
+
+PARTS: Final = (
+    IdKind("quoted words", r'"[^"]*"|\'[^\']*\''),
+    IdKind("UUIDs", r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"),
+    IdKind(
+        "hexadecimal ids",
+        r"(?<![0-9A-Za-z])(?:0[xX])?(?=[A-Fa-f]{0,64}[0-9])[0-9A-Fa-f]{6,64}(?![0-9A-Za-z])",
+    ),
+    IdKind("mixed ids", r"(?<![0-9A-Za-z])(?=[A-Za-z]{0,64}[0-9])[0-9A-Za-z]{16,64}(?![0-9A-Za-z])"),
+    IdKind("numbers", r"[0-9]+"),
+)
+"""From the most to the least special: what an earlier part takes is not cut to pieces by a later one."""
+_PATTERNS: Final = tuple(re.compile(part.pattern) for part in PARTS)
+LEADING_WORD: Final = len(PARTS) + 1
+"""Level at which only the leading letters of a name stay."""
+NOTHING: Final = LEADING_WORD + 1
+"""Level at which all names are one."""
+_LEADING: Final = re.compile(r"[^\W\d_]*")
+
+
+class FoldableName(NamedTuple):
+    """What a node is called."""
+
+    component: str
+    point: str
+    label: str | None = None
+
+
+def fold_text(text: str, level: int) -> str:
+    """The text at a level; 0: as it is. At one level and then at another, it is that at the coarser one."""
+    if level >= NOTHING:
+        return MARK
+    for pattern in _PATTERNS[:level]:
+        text = pattern.sub(MARK, text)
+    if level == LEADING_WORD:
+        found = _LEADING.match(text)
+        word = found[0] if found else ""
+        return text if word == text else word + MARK
+    return text
+
+
+class Folding:
+    """What becomes of names; nothing by default."""
+
+    def __init__(self, folds: Iterable[FoldedNames] = ()) -> None:
+        self.folds = tuple(folds)
+        self._levels = {fold.component: fold.level for fold in self.folds}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same becomes of all names."""
+        return isinstance(other, Folding) and self._levels == other._levels
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def component(self, name: str) -> str:
+        """A component's name."""
+        return fold_text(name, self._levels.get(None, 0))
+
+    def level(self, component: str) -> int:
+        """Level of the operations of a component, whose name is folded already."""
+        return self._levels.get(component, 0)
+
+    def name(self, name: FoldableName) -> FoldableName:
+        """A node's name."""
+        return _folded(name, self._levels)
+
+
+class NameFolder:
+    """Sees names and finds the folding. Memory: `most` names a component, of `most` components."""
+
+    def __init__(self, most: int, before: Iterable[FoldedNames] = ()) -> None:
+        """before: folds that were found elsewhere and hold here, too."""
+        self._most = most
+        self._levels: dict[str | None, int] = {}
+        self._before: dict[str | None, FoldedNames] = {}
+        self._seen: dict[str, dict[FoldableName, FoldableName]] = {}
+        """Folded component -> folded name -> the least name that became it."""
+        for fold in sorted(before, key=lambda fold: fold.component is not None):
+            place = None if fold.component is None else self._component(fold.component)
+            self._levels[place] = max(fold.level, self._levels.get(place, 0))
+            self._before[place] = min(fold, self._before.get(place, fold), key=lambda told: told.example)
+
+    def add(self, names: Iterable[FoldableName]) -> None:
+        """See some names; equal ones may come again."""
+        for name in names:
+            self._put(name)
+
+    def folding(self) -> Folding:
+        """What was found so far."""
+        return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
+
+    def _put(self, name: FoldableName) -> None:
+        folded = _folded(name, self._levels)
+        mine = self._seen.setdefault(folded.component, {})
+        mine[folded] = min(name, mine.get(folded, name), key=_order)
+        if len(mine) > self._most:
+            self._levels[folded.component] = self._levels.get(folded.component, 0) + 1
+            self.add(self._seen.pop(folded.component).values())
+        elif len(self._seen) > self._most:
+            self._levels[None] = self._levels.get(None, 0) + 1
+            for component in [place for place in self._levels if place is not None]:
+                level, place = self._levels.pop(component), self._component(component)
+                self._levels[place] = max(level, self._levels.get(place, 0))
+            seen, self._seen = self._seen, {}
+            for names in seen.values():
+                self.add(names.values())
+
+    def _component(self, name: str) -> str:
+        return fold_text(name, self._levels.get(None, 0))
+
+    def _fold(self, place: str | None) -> FoldedNames:
+        level = self._levels[place]
+        if place is None:
+            names = sorted({name.component for mine in self._seen.values() for name in mine.values()})
+            shown = [(name, self._component(name)) for name in names]
+            left = len(self._seen)
+        else:
+            mine = self._seen.get(place, {})
+            pairs = sorted(mine.items(), key=lambda pair: _order(pair[1]))
+            shown = [(_text(name), _text(folded)) for folded, name in pairs]
+            left = len(mine)
+        example = next(((name, folded) for name, folded in shown if name != folded), None)
+        before = self._before.get(place)
+        if example is None and before is not None:
+            example = before.example
+        return FoldedNames(place, level, left, example or ("", ""))
+
+
+def _folded(name: FoldableName, levels: Mapping[str | None, int]) -> FoldableName:
+    component = fold_text(name.component, levels.get(None, 0))
+    level = levels.get(component, 0)
+    if not level:
+        return FoldableName(component, name.point, name.label)
+    label = None if name.label is None or level >= LEADING_WORD else fold_text(name.label, level)
+    return FoldableName(component, fold_text(name.point, level), label)
+
+
+def _order(name: FoldableName) -> tuple[str, str, str]:
+    return name.component, name.point, name.label or ""
+
+
+def _text(name: FoldableName) -> str:
+    return "/".join(part for part in name if part is not None)
+
+
+class _Names(NamedTuple):
+    """Names of the nodes of some structures."""
+
+    distinct: list[FoldableName]
+    code: I8
+    """[nodes] index into `distinct`."""
+
+
+def _names_of(nodes: pa.StructArray) -> _Names:
+    words = [nodes.field(name).dictionary_encode() for name in FoldableName._fields]
+    code = np.zeros(len(nodes), dtype=np.int64)
+    for column in words:
+        code *= len(column.dictionary) + 1
+        code += column.indices.fill_null(len(column.dictionary)).to_numpy()
+    first, code = np.unique(code, return_index=True, return_inverse=True)[1:]
+    at = pa.array(first)
+    texts = [nodes.field(name).take(at).to_pylist() for name in FoldableName._fields]
+    return _Names([FoldableName(*name) for name in zip(*texts, strict=True)], code)
+
+
+class FoldedStructures:
+    """Structures of a lake, file by file, as the names seen until then leave them; few, however many come."""
+
+    def __init__(self, folder: NameFolder) -> None:
+        self._folder = folder
+        self._tables: list[pa.Table] = []
+        self._keys: list[pa.Array] = []
+        self._became: list[I8] = []
+        """[rows of a file] row of its table."""
+
+    def add(self, stored: pa.Table) -> None:
+        """Take rows of STORED_STRUCTURES_SCHEMA. O(nodes)."""
+        self._folder.add(_names_of(whole(stored["nodes"]).flatten()).distinct)
+        folding = self._folder.folding()
+        keys = whole(stored["category"])
+        table, became = fold_structures(stored, folding) if folding.folds else (stored, np.arange(len(keys)))
+        self._tables.append(table)
+        self._keys.append(keys)
+        self._became.append(became)
+
+    def settled(self) -> tuple[list[pa.Table], StoredKeys | None]:
+        """The structures, and where names were folded what became of their keys."""
+        folding = self._folder.folding()
+        if not folding.folds:
+            return self._tables, None
+        first = np.cumsum([0, *(table.num_rows for table in self._tables)])
+        table, became = fold_structures(pa.concat_tables(self._tables), folding)
+        rows = np.concatenate([began + here for began, here in zip(first, self._became, strict=False)])
+        return [table], StoredKeys(
+            folding, pa.concat_arrays(self._keys), whole(table["category"]).take(pa.array(became[rows]))
+        )
+
+
+class StoredKeys(NamedTuple):
+    """What became of the keys of structures whose names were folded."""
+
+    folding: Folding
+    key: pa.StringArray
+    became: pa.StringArray
+    """The least of the keys of equal structures."""
+
+    def recoded(self, category: pa.ChunkedArray) -> pa.ChunkedArray:
+        """A column of keys, dictionary-encoded. Keys that are not known stay."""
+        one = whole(category.unify_dictionaries())
+        at = pc.index_in(one.dictionary, value_set=self.key)
+        words = pc.coalesce(self.became.take(at), one.dictionary).dictionary_encode()
+        codes = words.indices.take(one.indices)
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, words.dictionary)])
+
+
+def fold_structures(stored: pa.Table, folding: Folding) -> tuple[pa.Table, I8]:
+    """Rows with folded names, equal ones once, and [rows] which of them each became.
+
+    Structures with equal nodes in equal order become one, under the least of their keys. Others whose order
+    went by the names that are gone are distinguished until graphs are made.
+    """
+    lists = whole(stored["nodes"])
+    nodes = lists.flatten()
+    names = _names_of(nodes)
+    folded = [folding.name(name) for name in names.distinct]
+    code = pa.array(names.code)
+    columns = [nodes.field(number) for number in range(nodes.type.num_fields)]
+    for place, words in enumerate(zip(*folded, strict=True) if folded else ()):
+        columns[nodes.type.get_field_index(FoldableName._fields[place])] = pa.array(words, pa.string()).take(
+            code
+        )
+    bounds = lists.offsets.to_numpy()
+    again = pa.ListArray.from_arrays(
+        pa.array(bounds - bounds[0]), pa.StructArray.from_arrays(columns, fields=list(nodes.type))
+    )
+    table = stored.set_column(stored.column_names.index("nodes"), stored.schema.field("nodes"), again)
+    order = pc.sort_indices(whole(stored["category"])).to_numpy()
+    content = hash_rows(table.drop_columns(["category"]))[order]
+    first, became = np.unique(content, return_index=True, return_inverse=True)[1:]
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = became
+    return table.take(pa.array(order[first])), back

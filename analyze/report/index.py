@@ -1,0 +1,140 @@
+"""The reports that a lake keeps, newest first, and `reports/index.html`, which lists them with links.
+
+The folders are the truth. `index.json` beside them is what was read of each before, so that a report is read
+once: rows of reports that are gone are dropped, missing ones are made anew, by whoever looks next.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Final
+
+from markupsafe import Markup
+from pydantic import TypeAdapter, ValidationError
+
+from analyze.report.blocks import Column, Part, Styled, Table, Text
+from analyze.report.page_templates import blocks_html, template
+from analyze.report.store import HTML_FILE, JSON_FILE, put_same
+from schemas.report.findings import FindingsSection
+from schemas.report.parts import Frozen
+from schemas.report.report import Report, from_json
+from stitch.lake.layout import REPORT_INDEX, REPORTS, report_folders
+from stitch.lake.place import LakePlace
+from stitch.lake.store import Store
+
+INDEX_PAGE, INDEX_ROWS = (f"{REPORTS}/{name}" for name in REPORT_INDEX)
+LISTED: Final = 1_000
+"""Reports on the page: three years of mornings."""
+
+
+class KeptReport(Frozen):
+    """One report of a lake."""
+
+    id: str
+    kept_ns: int
+    """When it was written, ns since the epoch."""
+    periods: str
+    """What was compared: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
+    method: str
+    outcome: str
+    """The verdict in a word."""
+    verdict: str
+    headline: str
+    finding: str = ""
+    """Title of the first finding; empty where there is none."""
+    findings: int = 0
+
+    @property
+    def path(self) -> str:
+        """Where its page is in the lake; the same for as long as it is kept."""
+        return f"{REPORTS}/{self.id}/{HTML_FILE}"
+
+
+_ROWS: Final = TypeAdapter(tuple[KeptReport, ...])
+
+
+def kept_reports(place: LakePlace) -> list[KeptReport]:
+    """The finished reports of a lake, newest first; the index is mended where it can be written.
+
+    A report that cannot be read, or is of another version, is passed by. Raises OSError.
+    """
+    store = place.store
+    known = {row.id: row for row in _read_rows(store)}
+    rows = [
+        row
+        for name in report_folders(store.names(REPORTS))
+        if (row := known.get(name) or _row(store, name)) is not None
+    ]
+    rows.sort(key=lambda row: (-row.kept_ns, row.id))
+    if {row.id for row in rows} != {*known} or (rows and store.size(INDEX_PAGE) is None):
+        with suppress(OSError):  # whoever may only read still sees the list
+            put_same(store, INDEX_ROWS, _ROWS.dump_json(tuple(rows)))
+            put_same(store, INDEX_PAGE, index_page(rows, place.name).encode())
+    return rows
+
+
+def _read_rows(store: Store) -> Sequence[KeptReport]:
+    try:
+        return _ROWS.validate_json(store.read(INDEX_ROWS).to_pybytes())
+    except (OSError, ValidationError):
+        return ()
+
+
+def _row(store: Store, name: str) -> KeptReport | None:
+    """What a folder holds; None where its report is not finished, or cannot be read."""
+    try:
+        report = from_json(store.read(f"{REPORTS}/{name}/{JSON_FILE}").to_pybytes(), (FindingsSection,))
+        return _row_of(report, store.written(f"{REPORTS}/{name}")[JSON_FILE])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _row_of(report: Report, kept_ns: int) -> KeptReport:
+    sections = (s for s in report.sections if isinstance(s, FindingsSection))
+    found = next(sections, None)
+    return KeptReport(
+        id=report.id,
+        kept_ns=kept_ns,
+        periods=" → ".join(
+            f"{sample.text} where {sample.where}" if sample.where else sample.text
+            for sample in report.samples
+        ),
+        method=report.methods[0].name,
+        outcome=report.verdict.outcome,
+        verdict=report.verdict.text,
+        headline=report.headline.sentence,
+        finding=found.findings[0].title if found is not None and found.findings else "",
+        findings=0 if found is None else found.findings_total,
+    )
+
+
+def kept_at(row: KeptReport) -> str:
+    """When it was kept, UTC, to the minute."""
+    return f"{datetime.fromtimestamp(row.kept_ns // 10**9, UTC):%Y-%m-%d %H:%M}"
+
+
+_COLUMNS: Final = (
+    Column("", "Kept (UTC)", "text", lambda row: Styled(kept_at(row), href=f"{row.id}/{HTML_FILE}")),
+    Column("periods", "Periods"),
+    Column("outcome", "Verdict"),
+    Column("", "First finding", "text", lambda row: row.finding or row.headline),
+    Column("findings", "Findings", "count"),
+    Column("method", "Method"),
+)
+
+
+def index_page(rows: Sequence[KeptReport], lake: str) -> str:
+    """The page: no script, no request, links to the reports beside it."""
+    table = Table("Reports", _COLUMNS, rows[:LISTED], len(rows))
+    note = table.shown_of or "newest first"
+    blocks = (Part(f"Reports of {lake}", (table if rows else Text("None."),), note=note),)
+    style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return template("analyze.report", "templates/index.html.jinja").render(
+        lake=lake, style=Markup(style), style_hash=f"sha256-{digest}", blocks=blocks_html(blocks, "", 1)
+    )

@@ -1,0 +1,181 @@
+"""A report as Markdown of about one screen, for pull requests and chat; tables as GitHub draws them.
+
+It shows what a terminal shows, block by block, as long as there is room. Text is escaped, so that names from
+outside are neither links, nor mentions, nor markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from analyze.report import wording
+from analyze.report.blocks import (
+    Beside,
+    Block,
+    Blocks,
+    Column,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Styled,
+    Table,
+    Text,
+    Words,
+    cell,
+    runs,
+)
+from analyze.report.section_view import Views, warnings
+from schemas.report.report import Report
+
+SCREEN: Final = 50
+"""Rows of a screen; what does not fit is on the page."""
+_WIDTH: Final = 110
+"""Characters of a row, for what wraps."""
+_PERIODS: Final = (
+    Column("name", "Period"),
+    Column("text", "When"),
+    Column("where", "Where"),
+    Column("requests", "Requests", "count"),
+    Column("mean_us", "Mean", "us"),
+    Column("p99_us", "99th percentile", "us"),
+    Column("failed_share", "Failed", "share"),
+)
+_MARKUP: Final = re.compile(r"[\\`*\[\]<&|~$#]|(?<!\w)_|_(?!\w)|(?i:(?<=www)\.|:(?=//))")
+_AT_START: Final = re.compile(r"^(\d+(?=[.)])|)([-+=>.)])")
+_FLANK: Final = re.compile(r"\w")
+
+
+def render_markdown(report: Report, views: Views, page: str = "") -> str:
+    """The report; `page` is where its page is. Raises KeyError for a section without a view."""
+    told = [f"### {inline(report.headline.sentence)}\n"]
+    room = SCREEN - _rows(told[0])
+    end = f"Everything else: {_code(page)}\n" if page else ""
+    room -= _rows(end) if end else 0
+    for part in _parts(report, views):
+        room -= _rows(part)
+        if room < 0:
+            told.append("*More than fits here is in the report.*\n")
+            break
+        told.append(part)
+    return "\n".join([*told, *([end] if end else [])])
+
+
+def blocks_markdown(blocks: Blocks, level: int = 4) -> Iterator[str]:
+    """Blocks as paragraphs, each with its line end."""
+    for block in blocks:
+        yield from _block(block, level)
+
+
+def _parts(report: Report, views: Views) -> Iterator[str]:
+    for warning in (*warnings(report, views), *report.notes):
+        yield f"> {inline(warning)}\n"
+    yield from _table(Table("Periods", _PERIODS, report.samples))
+    leading = {s.method: s for s in reversed(report.sections) if views[s.section].leads}
+    for method in report.methods:
+        if len(report.methods) > 1:
+            yield f"#### {inline(method.title)}\n"
+        if method.name not in leading:
+            yield f"{_line(method.verdict.text)}\n"
+        for section in report.sections:
+            if section.method == method.name:
+                yield from blocks_markdown(views[section.section].blocks(section))
+
+
+def _block(block: Block, level: int) -> Iterator[str]:
+    if isinstance(block, Part):
+        inner = [*blocks_markdown(block.blocks, min(level + 1, 6))] if block.open is not False else []
+        if inner or block.open is not None:
+            told = (block.title, f" – {_plain(block.note)}" if block.note else "")
+            is_title = block.open is None or block.look == "card"
+            yield f"{'#' * level} {inline(told)}\n" if is_title else f"{_line(told)}\n"
+        yield from inner
+    elif isinstance(block, Beside) or (isinstance(block, Only) and block.where == "terminal"):
+        yield from blocks_markdown(block.blocks, level)
+    elif isinstance(block, Text):
+        plain = _plain(block.words)
+        if block.tone == "pre" and plain:
+            yield f"{_code(plain)}\n"
+        elif line := _line(block.words):
+            yield f"{line}\n"
+    elif isinstance(block, Items):
+        marks = (f"{n}." if block.ordered else "*" for n, _ in enumerate(block.items, 1))
+        yield from _list(f"{mark} {_line(item)}" for mark, item in zip(marks, block.items, strict=False))
+    elif isinstance(block, Facts):
+        yield from _list(
+            f"* {inline(fact.name[:1].upper() + fact.name[1:])}: {inline(fact.words)}" for fact in block.facts
+        )
+    elif isinstance(block, Table) and block.printed and block.rows:
+        yield from _table(block)
+
+
+def _list(items: Iterable[str]) -> Iterator[str]:
+    if text := "\n".join(items):
+        yield f"{text}\n"
+
+
+def _table(table: Table) -> Iterator[str]:
+    rows = table.rows[: table.printed]
+    columns = [c for c in table.filled if c.unit != "bar"]
+    if not (rows and columns):
+        return
+    left = (len(table.rows) if table.total is None else table.total) - len(rows)
+    lines = [
+        [inline(c.label) or " " for c in columns],
+        [":--" if c.is_left else "--:" for c in columns],
+        *([inline(cell(c, row)) for c in columns] for row in rows),
+    ]
+    more = f"\n\nand {wording.count(left)} more" if left > 0 else ""
+    yield "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"{more}\n"
+
+
+def _plain(words: Words) -> str:
+    """The text of words, on one line, no control character in it."""
+    told = "".join(f" {part.text}" if part.tone == "span" else part.text for part in _styled(words))
+    return " ".join(wording.visible(told.replace("\n", " ")).split(" ")).strip()
+
+
+def _styled(words: Words) -> Iterator[Styled]:
+    return (part for part in runs(words) if isinstance(part, Styled) and part.text)
+
+
+def _line(words: Words) -> str:
+    """Words as a line of their own, which begins no list, heading or underline."""
+    return _AT_START.sub(r"\1\\\2", inline(words))
+
+
+def inline(words: Words) -> str:
+    """Words within a line."""
+    parts = [*_styled(words)]
+    texts = [wording.visible(part.text.replace("\n", " ")) for part in parts]
+    told = ""
+    for place, (part, text) in enumerate(zip(parts, texts, strict=True)):
+        after = texts[place + 1][:1] if place + 1 < len(texts) else ""
+        # Emphasis that touches a word is none: it is left out.
+        apart = not _FLANK.match(told[-1:]) and not _FLANK.match(after)
+        if part.tone == "code":
+            told += _code(text)
+        elif part.tone == "strong" and apart and text.strip() == text:
+            told += f"**{_escaped(text)}**"
+        else:
+            told += f"{' ' if part.tone == 'span' else ''}{_escaped(text)}"
+    return told.strip()
+
+
+def _escaped(text: str) -> str:
+    # A mention is made of the drawn text, whatever is escaped: an invisible joint parts it.
+    return _MARKUP.sub(lambda match: f"\\{match[0]}", text).replace("@", "@\u2060")
+
+
+def _code(text: str) -> str:
+    """Text as it is; a bar would end the cell of a table, escaped or not."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""
+    return f"{fence}{pad}{text.replace('|', '¦')}{pad}{fence}" if text.strip() else _escaped(text)
+
+
+def _rows(text: str) -> int:
+    return sum(1 + len(line) // _WIDTH for line in text.split("\n"))

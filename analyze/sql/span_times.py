@@ -1,0 +1,136 @@
+"""Work out own and critical times of spans in DuckDB, where a query asks for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import B1, I8
+
+RETURNS = "STRUCT(own_ns BIGINT[], critical_ns BIGINT[])"
+"""By number of the span in its request; `critical_ns` is null off the critical path."""
+
+
+class SpanTimes:
+    """A function of DuckDB over the categories and node times of some requests."""
+
+    def __init__(self) -> None:
+        self._of: _Spans | None = None
+
+    def set_structures(self, structures: pa.Table) -> None:
+        """Take the STRUCTURES_SCHEMA of all categories that will be asked for."""
+        self._of = _Spans(structures)
+
+    def __call__(self, category: pa.ChunkedArray, offset_ns: pa.ChunkedArray) -> pa.Array:
+        """RETURNS of each request. O(spans log children)."""
+        if self._of is None:
+            raise ValueError("the structures were not read")
+        return self._of.times(_whole(category), _whole(offset_ns))
+
+
+class _Spans:
+    """Spans of all structures, one structure after the other, in the order of their starts."""
+
+    def __init__(self, structures: pa.Table) -> None:
+        self.category = structures["category"].combine_chunks()
+        per_structure = structures["nodes"].combine_chunks()
+        node_begin = per_structure.offsets.to_numpy()
+        nodes = per_structure.values
+        side, mate, parent = (_numbers(nodes.field(name)) for name in ("side", "mate", "parent"))
+        at = np.flatnonzero(side == 1)
+        structure = np.searchsorted(node_begin, at, side="right") - 1
+        self.first = np.searchsorted(at, node_begin)
+        """[structures + 1] its first span."""
+        self.start = at - node_begin[structure]
+        """[spans] position of its start, as the next that of its end."""
+        self.end = mate[at]
+        number = np.cumsum(side == 1) - 1
+        has_parent = parent[at] >= 0
+        above = np.where(has_parent, node_begin[structure] + parent[at], 0)
+        self.parent = np.where(has_parent, number[above] - self.first[structure], -1)
+        """[spans] number of its parent within the structure; -1 for the root."""
+        self.is_awaited = has_parent & ~nodes.field("deferred").to_numpy(zero_copy_only=False)[at]
+        self.depth = np.zeros(len(at), dtype=np.int64)
+        up, rows = self.first[structure] + self.parent, np.flatnonzero(has_parent)
+        while len(rows := rows[self.depth[rows] != self.depth[up[rows]] + 1]):
+            self.depth[rows] = self.depth[up[rows]] + 1
+
+    def times(self, category: pa.Array, offset_ns: pa.Array) -> pa.Array:
+        """RETURNS of each request: gather their spans, and work on all at once."""
+        structure = pc.index_in(category, value_set=self.category).to_numpy()
+        counts = np.diff(self.first)[structure]
+        begin = np.concatenate([[0], np.cumsum(counts)])
+        request = np.repeat(np.arange(len(counts)), counts)
+        span = np.repeat(self.first[structure] - begin[:-1], counts) + np.arange(begin[-1])
+        node, times = offset_ns.offsets.to_numpy()[request], offset_ns.values.to_numpy()
+        start, end = times[node + self.start[span]], times[node + self.end[span]]
+        child = np.flatnonzero(self.is_awaited[span])
+        parent = np.maximum(begin[request] + self.parent[span], 0)
+        own = end - start - _covered(start, end, child, parent[child])
+        on_path = _critical(start, end, child, parent, self.depth[span])
+        below = child[on_path[child]]
+        critical = end - start
+        np.subtract.at(critical, parent[below], end[below] - start[below])
+        lists = (
+            pa.array(own),
+            pa.array(np.maximum(critical, 0), mask=~on_path),
+        )
+        offsets = pa.array(begin, pa.int32())
+        names = ["own_ns", "critical_ns"]
+        return pa.StructArray.from_arrays([pa.ListArray.from_arrays(offsets, one) for one in lists], names)
+
+
+def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
+    """[spans] time in which one of its children ran, within its own."""
+    low = np.clip(start[child], start[parent], None)
+    high = np.clip(end[child], start[parent], end[parent])
+    order = np.lexsort((low, parent))
+    low, high, parent = low[order], high[order], parent[order]
+    # How far those before have reached, within each parent: ranks of later parents are higher.
+    by_high = np.lexsort((high, parent))
+    rank = np.empty_like(by_high)
+    rank[by_high] = np.arange(len(by_high))
+    reach = high[by_high][np.maximum.accumulate(rank)]
+    before = np.concatenate([low[:1], reach[:-1]])
+    before[np.flatnonzero(np.diff(parent)) + 1] = np.iinfo(np.int64).min
+    covered = np.zeros(len(start), dtype=np.int64)
+    np.add.at(covered, parent, np.maximum(high - np.maximum(low, before), 0))
+    return covered
+
+
+def _critical(start: I8, end: I8, child: I8, parent: I8, depth: I8) -> B1:
+    """[spans] whether it is on the critical path.
+
+    Of the children of one span: the one that ended last, then the one that ended last before that one
+    started, and so on.
+    """
+    child = child[start[child] >= start[parent[child]]]
+    child = child[np.lexsort((-child, -end[child], parent[child]))]
+    first = np.flatnonzero(np.diff(parent[child], prepend=-1))
+    place = np.arange(len(child)) - np.repeat(first, np.diff(np.append(first, len(child))))
+    until, is_taken = end.copy(), np.zeros(len(start), dtype=np.bool_)
+    for rows in _groups(place):
+        some = child[rows]
+        some = some[end[some] <= until[parent[some]]]
+        is_taken[some] = True
+        until[parent[some]] = start[some]
+    on_path: B1 = depth == 0
+    for rows in _groups(depth)[1:]:
+        on_path[rows] = is_taken[rows] & on_path[parent[rows]]
+    return on_path
+
+
+def _groups(number: I8) -> list[I8]:
+    """Rows of each number from 0."""
+    order = np.argsort(number, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(number)[:-1])) if len(number) else []
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _numbers(column: pa.Array) -> I8:
+    found: I8 = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found

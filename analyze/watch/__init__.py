@@ -1,0 +1,1 @@
+"""Watching a lake: what changed since ordinary times, said once, and silence otherwise."""

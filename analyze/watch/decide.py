@@ -1,0 +1,131 @@
+"""The second stage: a comparison decides whether a candidate is an incident (`flowdiff compare`, in
+process)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from analyze.calibrate import calibration_sentence
+from analyze.compare import compare
+from analyze.methods.port import Chosen
+from analyze.methods.registry import method_of
+from analyze.profile.history import cut_history, read_samples
+from analyze.refine.settings import RefineSettings
+from analyze.report.gate import FailOn, Floor, gate_code
+from analyze.report.outcome import Outcome
+from analyze.scope import Lakes
+from schemas.errors import PeriodError
+from schemas.periods import Period, parse_filter
+from schemas.ranges import united
+from schemas.report.findings import Finding, FindingsSection
+
+Range = tuple[int, int]
+"""Half open, ns since the epoch."""
+UNCHANGED, CHANGED, UNSURE = 0, 1, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a comparison came to."""
+
+    code: int
+    """0 nothing, 1 changed, 3 cannot tell: exit codes of `flowdiff compare`."""
+    outcome: str
+    """Of its verdict, in a word."""
+    findings: tuple[Finding, ...] = ()
+    report: Outcome | None = None
+    mean_us: float = 0.0
+    """Mean response time of the reference."""
+
+
+class Decide(Protocol):
+    """Compares ranges of a lake."""
+
+    def __call__(
+        self,
+        reference: Sequence[Range],
+        problem: Sequence[Range],
+        history: Sequence[Range],
+        *,
+        where: tuple[str | None, str | None] = (None, None),
+    ) -> Decision:
+        """Decide. where: filters of the two."""
+        ...
+
+
+@dataclass(slots=True)
+class Comparer:
+    """`flowdiff compare` with its default method on ranges of one lake."""
+
+    lake: str
+    refine: RefineSettings
+    chosen: Chosen[Any]
+
+    @classmethod
+    def of(cls, lake: str, refine: RefineSettings) -> Comparer:
+        """With the method and the settings that `flowdiff compare` has by itself."""
+        method = method_of("robust")
+        return cls(lake, refine, Chosen(method, method.settings()))
+
+    def __call__(
+        self,
+        reference: Sequence[Range],
+        problem: Sequence[Range],
+        history: Sequence[Range],
+        *,
+        where: tuple[str | None, str | None] = (None, None),
+    ) -> Decision:
+        """See Decide. What holds no request cannot tell."""
+        lakes = Lakes(self.lake)
+        try:
+            samples = [
+                ("reference", lakes.ranges(_periods(reference, where[0]))),
+                ("problem", lakes.ranges(_periods(problem, where[1]))),
+            ]
+            usual = (
+                cut_history(_periods(history, None), [p for _, p in samples], lakes).samples
+                if history
+                else ()
+            )
+        except PeriodError:
+            if not history:
+                return Decision(UNSURE, "cannot-tell")
+            return self(reference, problem, (), where=where)
+        try:
+            read = read_samples(samples, usual, self.refine)
+            outcome = compare(
+                read.compared,
+                [self.chosen],
+                history=read.history,
+                refined=self.refine,
+                source=self.lake.rstrip("/").rpartition("/")[2],
+                calibration=calibration_sentence(samples[1][1][0].store, self.chosen, self.refine),
+            )
+        except PeriodError:
+            return Decision(UNSURE, "cannot-tell")
+        return decision_of(outcome)
+
+
+def decision_of(outcome: Outcome) -> Decision:
+    """What an outcome came to, as the gate of `flowdiff compare` decides."""
+    sections = (s.findings for s in outcome.report.sections if isinstance(s, FindingsSection))
+    first = outcome.report.samples[0]
+    return Decision(
+        int(gate_code(outcome, FailOn(), Floor())),
+        str(outcome.report.verdict.outcome),
+        next(sections, ()),
+        outcome,
+        first.total_us / max(first.requests, 1),
+    )
+
+
+def _periods(ranges: Iterable[Range], where: str | None) -> list[Period]:
+    condition = None if where is None else parse_filter(where)
+    return [*united(Period(None, start, end, condition) for start, end in ranges)]
+
+
+def joined(ranges: Iterable[Range]) -> list[Range]:
+    """Ranges, those that touch as one."""
+    return [(p.start_ns, p.end_ns) for p in _periods(ranges, None)]

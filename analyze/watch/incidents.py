@@ -1,0 +1,361 @@
+"""The life of incidents: opened by a finding, joined by later ones of their place, ended by calm.
+
+Identity is place and kind, never a number: where a call is named its callee, else the component that works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import numpy as np
+
+from analyze.watch.decide import Decision
+from analyze.watch.evidence import Evidence
+from analyze.watch.series import Name
+from analyze.watch.settings import WatchSettings
+from schemas.arrays import B1, I8
+from schemas.config import Config
+from schemas.incidents import (
+    BETTER,
+    Direction,
+    EventKind,
+    Incident,
+    IncidentEvent,
+    IncidentExamples,
+    IncidentState,
+    LaneName,
+    Severity,
+    event_of,
+    incident_id,
+)
+from schemas.report.findings import ChangeKind, Finding
+from schemas.windows import NS_PER_SECOND
+
+FAMILY: Final = {
+    ChangeKind.SLOWER: "time",
+    ChangeKind.FASTER: "time",
+    ChangeKind.TAIL: "time",
+    ChangeKind.ERRORS: "errors",
+    ChangeKind.FEWER_ERRORS: "errors",
+    ChangeKind.WORKLOAD: "workload",
+}
+"""Of a kind; every other one is a change of paths."""
+CALM_Z, CALM_SHARE = 2.5, 0.7
+"""A tick is calm where so many of an incident's series are no further off than so many usual deviations."""
+MUCH_FAILS, MUCH_SLOWER = 0.1, 0.5
+"""Share of requests that fail more, and part of the mean response time, from which an incident is
+critical."""
+_EVIDENCE_KEPT: Final = 5
+
+
+class Tracked(Config):
+    """An incident and what is needed to follow it; times are tick numbers since the epoch."""
+
+    incident: Incident
+    series: tuple[Name, ...]
+    """That told of it: they ask for no further comparison while it goes on."""
+    onset: int
+    calm: int = 0
+    """Calm values running, up to now."""
+    calm_from: int | None = None
+    """Tick of the first of them."""
+    resolved: int | None = None
+    loud: tuple[tuple[int, int], ...] = ()
+    """Ticks of earlier appearances, half open: no ordinary times."""
+    places: tuple[str, ...] = ()
+    """All that its findings named."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is not over."""
+        return self.incident.goes_on
+
+
+def place_of(finding: Finding) -> str:
+    """Where an incident is: whom a call goes to where one is named, else who works."""
+    _, arrow, callee = finding.site.operation.partition(" -> ")
+    return callee if arrow else finding.site.component
+
+
+def places_of(finding: Finding) -> tuple[str, ...]:
+    """Components that a finding names: whom it calls, who works, whom to look at first."""
+    return tuple(dict.fromkeys(filter(None, (place_of(finding), finding.site.component, finding.suspect))))
+
+
+def worse_of(decision: Decision) -> list[Finding]:
+    """Findings that are no good news, the most important first."""
+    return [finding for finding in decision.findings if direction_of(finding.kind) == "worse"]
+
+
+def direction_of(kind: ChangeKind) -> Direction:
+    """Whether a kind is good news."""
+    return "better" if kind in BETTER else "worse"
+
+
+def quiet_ticks(at: I8, tracked: Iterable[Tracked]) -> B1:
+    """[ticks] whether a tick lies in no incident."""
+    quiet = np.ones(len(at), dtype=np.bool_)
+    for one in tracked:
+        if one.incident.state == "accepted" or one.incident.lane != "fast":
+            continue  # the new normal; small enough to be part of what is usual
+        for first, past in (*one.loud, (one.onset, one.resolved)):
+            quiet &= (at < first) | (at >= past if past is not None else False)
+    return quiet
+
+
+class Book:
+    """The incidents of a lake, and what happens to them at a tick."""
+
+    def __init__(self, lake_id: str, tick_ns: int, settings: WatchSettings, known: Sequence[Tracked]) -> None:
+        self._lake_id = lake_id
+        self._tick_ns = tick_ns
+        self._settings = settings
+        self.tracked = list(known)
+        self.events: list[IncidentEvent] = []
+
+    @property
+    def open(self) -> list[Tracked]:
+        """Those that go on."""
+        return [one for one in self.tracked if one.goes_on]
+
+    def take(
+        self,
+        decision: Decision,
+        onset: int,
+        at: int,
+        hit: Sequence[Name],
+        with_it: Sequence[Name] = (),
+        *,
+        lane: LaneName = "fast",
+        report: str = "",
+        version: str = "",
+        began_ns: tuple[int, int] | None = None,
+    ) -> Incident | None:
+        """A finding joins the incident of its place that goes on, or was over lately; else it opens one.
+
+        None where nothing got worse. hit: series that alarmed, the strongest first. with_it: that rise since.
+        """
+        worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset)]
+        if not worse:
+            return None
+        first = worse[0]
+        there = place_of(first)
+        places = tuple(dict.fromkeys(place_of(finding) for finding in worse))
+        mine = tuple({*(name for name in hit if there in name.places), *with_it}) or tuple(hit)
+        place = next(
+            (
+                n
+                for n in range(len(self.tracked) - 1, -1, -1)
+                if self._joins(self.tracked[n], there, at, version)
+            ),
+            None,
+        )
+        if place is None:
+            began = began_ns or (onset * self._tick_ns - self._tick_ns, onset * self._tick_ns + self._tick_ns)
+            id_ = incident_id(self._lake_id, FAMILY.get(first.kind, "path"), "worse", there)
+            incident = _incident(
+                f"{id_}-{began[1] // NS_PER_SECOND}", decision, first, worse[1:], lane, report, version
+            )
+            end = self._end_ns(at)
+            incident = incident.model_copy(
+                update={
+                    "began_from_ns": began[0],
+                    "began_to_ns": began[1],
+                    "opened_ns": end,
+                    "changed_ns": end,
+                }
+            )
+            self.tracked.append(
+                Tracked(incident=incident, series=tuple(sorted(mine)), onset=onset, places=places)
+            )
+            self._say("opened", len(self.tracked) - 1, "open", at)
+            return self.tracked[-1].incident
+        self._join(place, decision, first, mine, places, onset, at, report)
+        return self.tracked[place].incident
+
+    def _join(
+        self,
+        place: int,
+        decision: Decision,
+        first: Finding,
+        mine: tuple[Name, ...],
+        places: tuple[str, ...],
+        onset: int,
+        at: int,
+        report: str,
+    ) -> None:
+        old = self.tracked[place]
+        again = not old.goes_on
+        update: dict[str, object] = {
+            "calm": 0,
+            "calm_from": None,
+            "series": tuple(sorted({*old.series, *mine})),
+            "resolved": None,
+        }
+        if again:
+            update |= {"onset": onset, "loud": (*old.loud, (old.onset, old.resolved or at))}
+        grew = abs(first.contribution_us) > abs(old.incident.contribution_us) * (1 + self._settings.worse_by)
+        named = tuple(dict.fromkeys((*old.places, *places)))
+        spread = len(named) > len(old.places)
+        changed = _facts(decision, first, report or old.incident.report)
+        if not (again or grew):  # as it was reported, at its largest
+            changed = {}
+        incident = old.incident.model_copy(
+            update={**changed, "looks": old.incident.looks + 1, "series": _texts((*old.series, *mine))}
+        )
+        self.tracked[place] = old.model_copy(update={**update, "incident": incident})
+        state: IncidentState = "worse" if grew else "spread" if spread else "open"
+        if again:
+            self._say("opened", place, "open", at)
+        elif state != "open":
+            self._say("changed", place, state, at)
+
+    def recover(self, evidence: Evidence, codes: dict[Name, int], at: int) -> list[Tracked]:
+        """Count calm ticks of the incidents that go on; those that are over by this one."""
+        over = []
+        for place, one in enumerate(self.tracked):
+            if not one.goes_on:
+                continue
+            if (at - one.onset) * self._tick_ns >= self._settings.accept_ns:
+                over.append(self._end(place, at + 1, at, "accepted"))
+                continue
+            rows = [codes[name] for name in one.series if name in codes]
+            z = evidence.z[rows] if rows else np.zeros(0)
+            z = z[np.isfinite(z)]
+            if not len(z):
+                continue
+            calm = one.calm + 1 if float(np.mean(np.abs(z) < CALM_Z)) >= CALM_SHARE else 0
+            since = None if not calm else at if one.calm_from is None else one.calm_from
+            self.tracked[place] = one.model_copy(update={"calm": calm, "calm_from": since})
+            if since is not None and calm >= self._settings.recovery_ticks:
+                over.append(self._end(place, since, at, "resolved"))
+        return over
+
+    def end(
+        self, id_: str, at: int, state: Literal["resolved", "accepted"], note: str = ""
+    ) -> Tracked | None:
+        """End an incident by order; None where there is none of this id that goes on."""
+        for place, one in enumerate(self.tracked):
+            if one.incident.id == id_ and one.goes_on:
+                incident = one.incident.model_copy(update={"note": note})
+                self.tracked[place] = one.model_copy(update={"incident": incident})
+                return self._end(place, at + 1, at, state)
+        return None
+
+    def forget(self, before: int) -> None:
+        """Let go of what was over before a tick: it is in the tables."""
+        self.tracked = [
+            one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
+        ]
+
+    def _end(self, place: int, resolved: int, at: int, state: IncidentState) -> Tracked:
+        one = self.tracked[place]
+        incident = one.incident.model_copy(update={"resolved_ns": resolved * self._tick_ns})
+        update: dict[str, object] = {"incident": incident, "resolved": resolved, "calm_from": None}
+        self.tracked[place] = one.model_copy(update=update)
+        self._say("resolved", place, state, at)
+        return self.tracked[place]
+
+    def _say(self, kind: EventKind, place: int, state: IncidentState, at: int) -> None:
+        end = self._end_ns(at)
+        update: dict[str, object] = {"state": state, "changed_ns": end}
+        if kind != "resolved":
+            update["resolved_ns"] = None
+        incident = self.tracked[place].incident.model_copy(update=update)
+        self.tracked[place] = self.tracked[place].model_copy(update={"incident": incident})
+        self.events.append(event_of(kind, incident, end))
+
+    def _end_ns(self, at: int) -> int:
+        return (at + 1) * self._tick_ns
+
+    def _joins(self, one: Tracked, there: str, at: int, version: str) -> bool:
+        same = one.places[:1] == (there,) and one.incident.version == version
+        if not same or one.incident.state == "accepted":
+            return False
+        return one.goes_on or (at - (one.resolved or 0)) * self._tick_ns <= self._settings.reopen_ns
+
+    def _is_accepted(self, finding: Finding, onset: int) -> bool:
+        """Whether it is the new normal that a person, or time, made of it."""
+        reach = self._settings.baseline_ticks
+        return any(
+            one.incident.state == "accepted"
+            and place_of(finding) in one.places
+            and onset - (one.resolved or 0) < reach
+            for one in self.tracked
+        )
+
+
+def _incident(
+    id_: str,
+    decision: Decision,
+    first: Finding,
+    rest: Sequence[Finding],
+    lane: LaneName,
+    report: str,
+    version: str,
+) -> Incident:
+    """Without its times."""
+    known: dict[str, object] = {
+        "id": id_,
+        "direction": direction_of(first.kind),
+        "lane": lane,
+        "state": "open",
+        "began_from_ns": 0,
+        "began_to_ns": 0,
+        "opened_ns": 0,
+        "changed_ns": 0,
+        "also": tuple(finding.title for finding in rest[:_EVIDENCE_KEPT]),
+        "version": version,
+    }
+    return Incident.model_validate({**known, **_facts(decision, first, report)})
+
+
+def _facts(decision: Decision, first: Finding, report: str) -> dict[str, object]:
+    """What a finding says of its incident."""
+    by_sample = {
+        sample: tuple(example.request_id for example in first.examples if example.sample == sample)
+        for sample in ("reference", "problem")
+    }
+    root = first.members[0].root if len({member.root for member in first.members}) == 1 else ""
+    hosts = [factor.value for factor in first.factors if factor.attribute == "host"]
+    plain = first.model_copy(
+        update={
+            "histogram": None,
+            "account": None,
+            "explanation": None,
+            "members": (),
+            "views": (),
+            "evidence": first.evidence[:_EVIDENCE_KEPT],
+        }
+    )
+    return {
+        "kind": first.kind,
+        "component": place_of(first),
+        "operation": first.site.operation,
+        "root": root,
+        "host": hosts[0] if len(hosts) == 1 else "",
+        "severity": _severity(decision, first),
+        "headline": first.title,
+        "before": first.before,
+        "after": first.after,
+        "unit": first.unit,
+        "interval": first.change,
+        "contribution_us": first.contribution_us,
+        "share_of_change": first.share_estimate,
+        "finding": plain,
+        "examples": IncidentExamples(**by_sample),
+        "report": report,
+    }
+
+
+def _severity(decision: Decision, finding: Finding) -> Severity:
+    if direction_of(finding.kind) == "better":
+        return "info"
+    fails = FAMILY.get(finding.kind) == "errors" and finding.share1 - finding.share0 >= MUCH_FAILS
+    slow = decision.mean_us > 0 and finding.contribution_us >= MUCH_SLOWER * decision.mean_us
+    return "critical" if fails or slow else "warning"
+
+
+def _texts(names: Iterable[Name]) -> tuple[str, ...]:
+    return tuple(sorted({name.text for name in names}))

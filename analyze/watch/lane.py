@@ -1,0 +1,154 @@
+"""The watch's lane in the lake: commits with all that a restart needs, and the tables that are made of them.
+
+A commit is one file under `watch/commits/`, put under the next number if that is free: of several processes
+one gets it, the others read what it decided and go on from there. Rows of tables are in the commit and are
+put beside it afterwards, under names made of number and content, by whoever comes next too: so a process
+may die anywhere. Commits are kept for a while only; the tables stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from analyze.watch.deployments import Versions
+from analyze.watch.slow_lane import SlowState
+from analyze.watch.watcher import Decided, State
+from schemas.config import Config
+from schemas.errors import LakeError
+from schemas.incidents import Incident, IncidentEvent
+from schemas.watch_tables import WATCH_TABLES, ChangePoint, WatchRun
+from stitch.lake.store import Store
+from stitch.lake.watch_files import COMMITS, forget_commits, last_body, put_body, put_rows, read_rows_of
+
+RUNS_A_FILE: Final = 96
+"""Decided windows whose rows wait in commits until they are a file: small files are dear."""
+
+
+class WatchCommit(Config):
+    """One commit of the lane."""
+
+    version: int = 1
+    seq: int
+    owner: str
+    created_by: str
+    settings: dict[str, Any]
+    state: State
+    slow: SlowState = SlowState()
+    versions: Versions = Versions()
+    events: tuple[IncidentEvent, ...] = ()
+    change_points: tuple[ChangePoint, ...] = ()
+    runs: tuple[WatchRun, ...] = ()
+    """That wait for a file, and those that go into one with this commit (`runs_out`)."""
+    runs_out: bool = False
+
+
+def last_commit(store: Store) -> WatchCommit | None:
+    """The last commit; None where nobody watched yet. Raises LakeError where it is damaged, OSError."""
+    body = last_body(store)
+    if body is None:
+        return None
+    try:
+        return WatchCommit.model_validate_json(body)
+    except ValidationError as error:
+        raise LakeError(
+            f"The watch's last commit is of another version of flowdiff ({error.error_count()} errors).",
+            remedy=f"Remove {COMMITS}: the watch begins anew, its tables stay.",
+        ) from error
+
+
+def put_commit(store: Store, commit: WatchCommit) -> None:
+    """Make a commit the next one, then its rows part of the tables. Raises TakenError, OSError."""
+    put_body(store, commit.seq, commit.model_dump_json().encode())
+    publish(store, commit)
+    forget_commits(store)
+
+
+def publish(store: Store, commit: WatchCommit) -> None:
+    """Put the rows of a commit into the tables; nothing happens to those that are there."""
+    put_rows(store, "incident_events", commit.seq, [event_row(event) for event in commit.events])
+    put_rows(store, "change_points", commit.seq, [point.model_dump() for point in commit.change_points])
+    if commit.runs_out:
+        put_rows(store, "watch_runs", commit.seq, [run.model_dump() for run in commit.runs])
+
+
+def event_row(event: IncidentEvent) -> dict[str, Any]:
+    """A row of `incident_events`."""
+    incident = event.incident
+    known = incident.model_dump(mode="json", include=_SAME)
+    return {
+        **known,
+        "event": event.id,
+        "incident": incident.id,
+        "event_kind": event.kind,
+        "at_ns": event.at_ns,
+        "low": incident.interval.low,
+        "high": incident.interval.high,
+        "share": incident.share_of_change,
+        "reference_requests": list(incident.examples.reference),
+        "problem_requests": list(incident.examples.problem),
+        "document": incident.model_dump_json(),
+    }
+
+
+_SAME: Final = {name for name in WATCH_TABLES["incident_events"].names if name in Incident.model_fields}
+
+
+def events_of(store: Store) -> list[IncidentEvent]:
+    """All events that the lake knows, oldest first. Raises LakeError, OSError."""
+    rows = read_rows_of(store, "incident_events").select(_EVENT).to_pylist()
+    found = {
+        row["event"]: IncidentEvent(
+            id=row["event"],
+            incident_id=row["incident"],
+            kind=row["event_kind"],
+            at_ns=row["at_ns"],
+            incident=Incident.model_validate_json(row["document"]),
+        )
+        for row in rows
+    }
+    commit = last_commit(store)  # its rows may not be in the tables yet
+    if commit is not None:
+        found |= {event.id: event for event in commit.events}
+    return [*found.values()]
+
+
+_EVENT: Final = ["event", "incident", "event_kind", "at_ns", "document"]
+
+
+def incidents_of(store: Store) -> list[Incident]:
+    """All incidents that the lake knows, those that go on first, then the latest. Raises LakeError,
+    OSError."""
+    found = {event.incident_id: event.incident for event in events_of(store)}.values()
+    return sorted(found, key=lambda one: (not one.goes_on, -one.changed_ns, one.id))
+
+
+def next_commit(
+    last: WatchCommit | None,
+    state: State,
+    *,
+    owner: str,
+    created_by: str,
+    settings: Mapping[str, Any],
+    slow: SlowState,
+    versions: Versions,
+    decided: Decided,
+) -> WatchCommit:
+    """The commit that follows, with the runs that wait."""
+    waiting = () if last is None or last.runs_out else last.runs
+    runs = waiting if decided.run is None else (*waiting, decided.run)
+    return WatchCommit(
+        seq=1 if last is None else last.seq + 1,
+        owner=owner,
+        created_by=created_by,
+        settings=dict(settings),
+        state=state,
+        slow=slow,
+        versions=versions,
+        events=tuple(decided.events),
+        change_points=tuple(decided.change_points),
+        runs=runs,
+        runs_out=bool(decided.events) or len(runs) >= RUNS_A_FILE,
+    )

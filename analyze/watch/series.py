@@ -1,0 +1,450 @@
+"""Series of numbers by tick, made of a window's statistics when it seals, and kept beside them.
+
+A tick is a slot of a window, or the window. A series is one number a tick as what it is made of: `den`
+events, and sums `num` and `sq` over them. So ticks can be put together by adding, which rare series need,
+and nothing is computed at alarm time that could have been kept. Calls that are slower than nearly all
+ordinary ones are counted where it is known what is ordinary: of own times the distribution is kept, in bins
+of half an octave.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analyze.load import load_population
+from analyze.profile.build import profile_of
+from analyze.profile.encoding import version
+from analyze.profile.names import NO_CALLER, Names
+from analyze.profile.profile import OWN_TIME, Profile, Slot
+from analyze.profile.stored import key_of, window_profile
+from analyze.refine.settings import RefineSettings
+from analyze.scope import LakePeriod
+from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE
+from analyze.stats.sums import totals
+from schemas.arrays import F8, I8
+from schemas.errors import PeriodError
+from schemas.windows import NS_PER_MINUTE
+from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of
+
+SERIES_VERSION: Final = 1
+TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES = (
+    "time",
+    "slow",
+    "fail",
+    "calls",
+    "pattern",
+    "mean",
+    "failures",
+)
+ARRIVALS, OPERATION = "arrivals", "operation"
+"""Of a call site: log own time, share of slow calls, share of failing ones, calls a call of its caller,
+share of a call pattern. Of a root type: log response time, share that failed. The last two only count:
+requests of a root type, calls of an operation."""
+LOGS: Final = frozenset({TIME, MEAN})
+SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES})
+FLOORS: Final = {TIME: 0.1, SLOW: 0.05, FAIL: 0.01, CALLS: 0.1, PATTERN: 0.05, MEAN: 0.1, FAILURES: 0.01}
+"""Smallest changes that a comparison reports."""
+BOTH_WAYS: Final = frozenset({CALLS, PATTERN})
+"""Times, slow calls and failures alarm upward only."""
+COARSE: Final = BINS_PER_OCTAVE // 2
+"""Bins of a profile in one of half an octave."""
+_HEAD: Final = b"flowdiff.watch"
+HOUR_NS: Final = 60 * NS_PER_MINUTE
+PATTERN_MARK: Final = " => "
+CALLER_MARK: Final = " < "
+
+
+class Name(NamedTuple):
+    """Which series."""
+
+    kind: str
+    component: str
+    operation: str
+    """With the callee that it names, ` -> callee`; empty of a root type."""
+    of: str
+    """What it is a series of: the call site with its caller, the call pattern, the root type."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Components that it speaks of: who works, and who is called."""
+        callee = self.operation.partition(" -> ")[2]
+        return (self.component, callee) if callee else (self.component,)
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.kind} {self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTicks:
+    """The series of one window; arrays are [rows], a row a series and tick in which it has something."""
+
+    start_ns: int
+    tick_ns: int
+    n_ticks: int
+    names: tuple[Name, ...]
+    series: I8
+    tick: I8
+    den: F8
+    num: F8
+    sq: F8
+    slow_series: I8
+    """Rows of the distribution of own times: series, tick, coarse bin and requests."""
+    slow_tick: I8
+    slow_bin: I8
+    slow_n: F8
+    requests: F8
+    """[ticks]"""
+
+
+def tick_length(window_ns: int, slot_ns: int) -> int:
+    """Length of a tick: a slot where it divides the window, else the window."""
+    return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
+
+
+def window_ticks(here: LakePeriod, refine: RefineSettings, slot_ns: int) -> WindowTicks | None:
+    """The ticks of a whole window, kept or made and then kept; None where it holds no request."""
+    (window,) = here.windows
+    tick_ns = tick_length(window.length_ns, slot_ns)
+    key = StatsKey(window, key_of(here, window, refine).source, _settings(refine, tick_ns))
+    try:
+        kept = read_stats(here.store, key)
+    except OSError:  # a cache that may not be read is none
+        kept = None
+    found = None if kept is None else _decode(kept)
+    if found is not None:
+        return found
+    profile = _profile(here, refine, tick_ns)
+    if profile is None:
+        return None
+    made = ticks_of(profile, window.start_ns, tick_ns, window.length_ns // tick_ns)
+    with suppress(OSError):  # a lake that may only be read is watched all the same
+        put_stats(here.store, key, _encode(made))
+    return made
+
+
+def _settings(refine: RefineSettings, tick_ns: int) -> str:
+    return settings_of(f"watch {SERIES_VERSION} {version()} {refine.model_dump_json()} {tick_ns}")
+
+
+def _profile(here: LakePeriod, refine: RefineSettings, tick_ns: int) -> Profile | None:
+    """The window's profile by tick: as it is kept, or of its requests where it is cut."""
+    (window,) = here.windows
+    if tick_ns == window.length_ns:
+        return window_profile(here, refine)
+    try:
+        population = load_population([("window", here)], refine).population
+    except PeriodError:
+        return None
+    slots = [Slot(0, at, at + tick_ns) for at in range(window.start_ns, window.end_ns, tick_ns)]
+    return profile_of(population, slots).profile
+
+
+class _Rows:
+    """Collects rows of a window's series."""
+
+    def __init__(self) -> None:
+        self.names: dict[Name, int] = {}
+        self.parts: list[tuple[I8, I8, F8, F8, F8]] = []
+
+    def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
+        """series [rows]: index into `names`."""
+        codes = np.array([self.names.setdefault(name, len(self.names)) for name in names], dtype=np.int64)
+        there = den > 0
+        squares = np.zeros(len(den)) if sq is None else sq
+        self.parts.append((codes[series[there]], tick[there], den[there], num[there], squares[there]))
+
+    def add_totals(self, names: list[Name], series: I8, tick: I8, den: F8, n_ticks: int) -> None:
+        """The same of rows that may come more than once, without sums."""
+        cell = totals(series.astype(np.int64) * n_ticks + tick, den, len(names) * n_ticks)
+        at = np.flatnonzero(cell)
+        self.add(names, at // n_ticks, at % n_ticks, cell[at], np.zeros(len(at)))
+
+
+def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> WindowTicks:
+    """The series of a profile whose slots are the ticks of one window."""
+    names, rows = profile.names, _Rows()
+    n_sites, n_slots = len(names.sites), n_ticks
+    label, component, operation = _sites(names)
+    visits = {name: profile.visits[name].to_numpy() for name in ("site", "slot", "n", "calls", "failing_n")}
+    where = visits["site"], visits["slot"]
+    rows.add(_named(FAIL, component, operation, label), *where, visits["n"], visits["failing_n"])
+    rows.add(_named(CALLS, component, operation, label), *where, visits["n"], visits["calls"])
+    told = [name.text for name in names.operations]
+    by_operation = np.array([site.operation for site in names.sites], dtype=np.int64)[visits["site"]]
+    rows.add_totals(
+        [Name(OPERATION, "", "", text) for text in told],
+        by_operation,
+        visits["slot"],
+        visits["calls"],
+        n_slots,
+    )
+    # Own time: mean of logs, and how it is distributed.
+    votes = {name: profile.votes[name].to_numpy() for name in ("measure", "site", "slot", "bin", "n")}
+    own = votes["measure"] == OWN_TIME
+    site, slot, bins, n = (votes[name][own] for name in ("site", "slot", "bin", "n"))
+    place = site.astype(np.int64) * n_slots + slot
+    value = bins * BIN_LOG
+    den, num, sq = (totals(place, n * power, n_sites * n_slots) for power in (1.0, value, value * value))
+    at = np.flatnonzero(den)
+    rows.add(_named(TIME, component, operation, label), at // n_slots, at % n_slots, den[at], num[at], sq[at])
+    slow_names = _named(SLOW, component, operation, label)
+    slow = np.array([rows.names.setdefault(name, len(rows.names)) for name in slow_names], dtype=np.int64)
+    cells, code = np.unique(place << 16 | bins // COARSE, return_inverse=True)
+    slow_n = totals(code, n, len(cells))
+    slow_place = cells >> 16
+    _patterns(profile, rows, label, component, operation)
+    requests = _roots(profile, rows, n_slots)
+    series, tick, dens, nums, sqs = (np.concatenate(part) for part in zip(*rows.parts, strict=True))
+    return WindowTicks(
+        start_ns,
+        tick_ns,
+        n_ticks,
+        tuple(rows.names),
+        series.astype(np.int64),
+        tick.astype(np.int64),
+        dens,
+        nums,
+        sqs,
+        slow[slow_place // n_slots] if len(slow_place) else slow_place,
+        slow_place % n_slots,
+        cells & 0xFFFF,
+        slow_n,
+        requests,
+    )
+
+
+def _sites(names: Names) -> tuple[list[str], list[str], list[str]]:
+    """[sites] label, component, and operation without it."""
+    told = [name.text for name in names.operations]
+    label = [
+        f"{told[s.operation]}{CALLER_MARK}{told[s.caller] if s.caller != NO_CALLER else '-'}"
+        for s in names.sites
+    ]
+    component = [names.operations[s.operation].component for s in names.sites]
+    plain = [told[s.operation].partition("/")[2] for s in names.sites]
+    return label, component, plain
+
+
+def _named(kind: str, component: list[str], operation: list[str], label: list[str]) -> list[Name]:
+    return [Name(kind, *parts) for parts in zip(component, operation, label, strict=True)]
+
+
+def _patterns(
+    profile: Profile, rows: _Rows, label: list[str], component: list[str], operation: list[str]
+) -> None:
+    """Votes for call patterns; of how many, the ring takes from the call site (`base_of`)."""
+    names = profile.names
+    told = [name.text for name in names.operations]
+    shapes = {name: profile.shapes[name].to_numpy() for name in ("site", "shape", "slot", "votes")}
+    many = max(len(names.shapes), 1)
+    pairs, code = np.unique(shapes["site"].astype(np.int64) * many + shapes["shape"], return_inverse=True)
+    named = []
+    for pair in pairs.tolist():
+        site, shape = divmod(pair, many)
+        children = ",".join(f"{told[child.operation]}x{child.calls}" for child in names.shapes[shape])
+        of = f"{label[site]}{PATTERN_MARK}{children or '-'}"
+        named.append(Name(PATTERN, component[site], operation[site], of))
+    rows.add(named, code, shapes["slot"], np.ones(len(code)), shapes["votes"])
+
+
+def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
+    """Root types: response time, failures, arrivals; [ticks] requests."""
+    roots = profile.names.roots
+    found = {n: profile.responses[n].to_numpy() for n in ("root", "slot", "bin", "n", "failed_n")}
+    place, size = found["root"].astype(np.int64) * n_slots + found["slot"], len(roots) * n_slots
+    value = found["bin"] * BIN_LOG
+    n, num, sq = (
+        totals(place, found["n"] * power, size) for power in (np.ones(len(value)), value, value * value)
+    )
+    failed = totals(place, found["failed_n"], size)
+    root, slot = np.divmod(np.arange(size), n_slots)
+
+    def named(kind: str) -> list[Name]:
+        return [Name(kind, root.partition("/")[0], root.partition("/")[2], root) for root in roots]
+
+    rows.add(named(MEAN), root, slot, n, num, sq)
+    rows.add(named(FAILURES), root, slot, n, failed)
+    rows.add(named(ARRIVALS), root, slot, np.ones(size), n)
+    return totals(found["slot"], found["n"], n_slots)
+
+
+def _encode(ticks: WindowTicks) -> bytes:
+    """Parquet: rows of series, then those of the distributions (`bin` not null)."""
+    n, m = len(ticks.series), len(ticks.slow_series)
+    table = pa.table(
+        {
+            "series": pa.array(np.concatenate([ticks.series, ticks.slow_series]), pa.int32()),
+            "tick": pa.array(np.concatenate([ticks.tick, ticks.slow_tick]), pa.int16()),
+            "den": pa.array(np.concatenate([ticks.den, np.zeros(m)]), pa.float64()),
+            "num": pa.array(np.concatenate([ticks.num, ticks.slow_n]), pa.float64()),
+            "sq": pa.array(np.concatenate([ticks.sq, np.zeros(m)]), pa.float64()),
+            "bin": pa.array(np.concatenate([np.full(n, -1), ticks.slow_bin]), pa.int16()),
+        }
+    )
+    head = {
+        "start_ns": ticks.start_ns,
+        "tick_ns": ticks.tick_ns,
+        "n_ticks": ticks.n_ticks,
+        "names": [list(name) for name in ticks.names],
+        "requests": ticks.requests.tolist(),
+    }
+    sink = pa.BufferOutputStream()
+    table = table.replace_schema_metadata({_HEAD: json.dumps(head).encode()})
+    pq.write_table(table, sink, compression="zstd", write_statistics=False, write_page_checksum=True)
+    return bytes(sink.getvalue())
+
+
+def _decode(data: pa.Buffer) -> WindowTicks | None:
+    """What `_encode` wrote; None for anything else."""
+    try:
+        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        head = json.loads((table.schema.metadata or {})[_HEAD])
+        cols = {name: table[name].to_numpy() for name in table.column_names}
+        slow = cols["bin"] >= 0
+        rest = ~slow
+        return WindowTicks(
+            int(head["start_ns"]),
+            int(head["tick_ns"]),
+            int(head["n_ticks"]),
+            tuple(Name(*name) for name in head["names"]),
+            cols["series"][rest].astype(np.int64),
+            cols["tick"][rest].astype(np.int64),
+            cols["den"][rest],
+            cols["num"][rest],
+            cols["sq"][rest],
+            cols["series"][slow].astype(np.int64),
+            cols["tick"][slow].astype(np.int64),
+            cols["bin"][slow].astype(np.int64),
+            cols["num"][slow],
+            np.array(head["requests"], dtype=np.float64),
+        )
+    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
+        return None
+
+
+def base_of(name: Name) -> Name | None:
+    """Of which series one takes how many events there were, as it has none of its own where it is nothing."""
+    if name.kind == SLOW:
+        return name._replace(kind=TIME)
+    if name.kind == PATTERN:
+        return name._replace(kind=FAIL, of=name.of.partition(PATTERN_MARK)[0])
+    if name.kind == CALLS:
+        return Name(OPERATION, "", "", name.of.rpartition(CALLER_MARK)[2])
+    return None
+
+
+@dataclass(slots=True)
+class Ring:
+    """The ticks of the last windows, dense: sums by series and tick, and by series and hour for longer.
+
+    Ticks in which nothing was recorded are not there: `at` says which are, as numbers since the epoch.
+    """
+
+    tick_ns: int
+    names: list[Name] = field(default_factory=list)
+    codes: dict[Name, int] = field(default_factory=dict)
+    base: list[int] = field(default_factory=list)
+    """[series] the series that a series takes `den` from; itself for most."""
+    at: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    requests: F8 = field(default_factory=lambda: np.zeros(0))
+    ticks: Sums = field(default_factory=lambda: Sums())
+    hour: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Numbers since the epoch, ascending."""
+    hours: Sums = field(default_factory=lambda: Sums())
+    slow: list[tuple[I8, I8, I8, F8]] = field(default_factory=list)
+    """A window: series, tick number since the epoch, coarse bin, requests."""
+
+    def add(self, window: WindowTicks) -> None:
+        """Take a window in, its ticks that have a request."""
+        codes = np.array([self._code(name) for name in window.names], dtype=np.int64)
+        there = np.flatnonzero(window.requests > 0)
+        first, n_old = window.start_ns // self.tick_ns, len(self.at)
+        column = np.full(window.n_ticks, -1)
+        column[there] = n_old + np.arange(len(there))
+        self.at = np.concatenate([self.at, first + there])
+        self.requests = np.concatenate([self.requests, window.requests[there]])
+        sums = window.den, window.num, window.sq
+        self.ticks.add(len(self.names), len(self.at), codes[window.series], column[window.tick], sums)
+        hour = (first + window.tick) * self.tick_ns // HOUR_NS
+        for number in np.unique(hour):
+            if not len(self.hour) or number > self.hour[-1]:
+                self.hour = np.append(self.hour, number)
+        place = np.searchsorted(self.hour, hour)
+        self.hours.add(len(self.names), len(self.hour), codes[window.series], place, sums)
+        if len(window.slow_series):
+            self.slow.append(
+                (codes[window.slow_series], first + window.slow_tick, window.slow_bin, window.slow_n)
+            )
+
+    def sums(self, columns: slice | I8) -> F8:
+        """[3, series, columns] den, num, sq of ticks."""
+        return self._with_base(self.ticks.cells[:, : len(self.names), columns])
+
+    def hour_sums(self, past: int) -> tuple[I8, F8]:
+        """Hours before one, and [3, series, hours] their sums."""
+        n = int(np.searchsorted(self.hour, past))
+        return self.hour[:n], self._with_base(self.hours.cells[:, : len(self.names), :n])
+
+    def _with_base(self, cells: npt.NDArray[np.float32]) -> F8:
+        found = cells.astype(np.float64)
+        found[0] = cells[0, self.base]
+        return found
+
+    def _code(self, name: Name) -> int:
+        code = self.codes.get(name)
+        if code is None:
+            code = self.codes[name] = len(self.names)
+            self.names.append(name)
+            self.base.append(code)
+            base = base_of(name)
+            if base is not None:
+                self.base[code] = self._code(base)
+        return code
+
+    def forget(self, before: int, before_hour: int) -> None:
+        """Let go of ticks and hours before some, a quarter of all at least or none."""
+        old, older = int(np.searchsorted(self.at, before)), int(np.searchsorted(self.hour, before_hour))
+        if old * 4 >= len(self.at) > 0:
+            self.at, self.requests = self.at[old:], self.requests[old:]
+            self.ticks.forget(old, len(self.at))
+            self.slow = [part for part in self.slow if part[1].max(initial=0) >= before]
+        if older * 4 >= len(self.hour) > 0:
+            self.hour = self.hour[older:]
+            self.hours.forget(older, len(self.hour))
+
+
+@dataclass(slots=True)
+class Sums:
+    """[3, series, columns] sums with room to grow; single precision, as a share or a mean of logs needs."""
+
+    cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))
+
+    def add(self, n_series: int, n_columns: int, series: I8, column: I8, sums: tuple[F8, F8, F8]) -> None:
+        """Add rows up where their column is not negative."""
+        room = self.cells.shape
+        if n_series > room[1] or n_columns > room[2]:
+            grown = [
+                old if n <= old else n + n // 2
+                for n, old in zip((n_series, n_columns), room[1:], strict=True)
+            ]
+            cells = np.zeros((3, *grown), dtype=np.float32)
+            cells[:, : room[1], : room[2]] = self.cells
+            self.cells = cells
+        there = column >= 0
+        for cell, values in zip(self.cells, sums, strict=True):
+            np.add.at(cell, (series[there], column[there]), values[there])
+
+    def forget(self, old: int, n_columns: int) -> None:
+        """Let go of the first columns of those in use."""
+        self.cells[:, :, :n_columns] = self.cells[:, :, old : old + n_columns]
+        self.cells[:, :, n_columns:] = 0

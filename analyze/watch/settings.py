@@ -1,0 +1,110 @@
+"""Numbers that decide what is watched for, and how soon it is said."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pydantic import Field, field_validator
+
+from schemas.config import Config
+from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, NS_PER_SECOND
+
+_RATE: Final = re.compile(r"^(\d+(?:\.\d+)?) an? (hour|day|week|month|year)$")
+_NS: Final = {
+    "hour": 60 * NS_PER_MINUTE,
+    "day": NS_PER_DAY,
+    "week": 7 * NS_PER_DAY,
+    "month": 30 * NS_PER_DAY,
+    "year": 365 * NS_PER_DAY,
+}
+
+
+class WatchSettings(Config):
+    """How a lake is watched. Ticks are slots of windows, or windows."""
+
+    false_alarms: str = "1 a week"
+    """Budget of false incidents: `1 a day`, `2 a month`. A smaller one costs delay: each tenth of it a
+    quarter of a tick or so at the thresholds in use."""
+    slot_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
+    """Windows are cut into ticks so long when they seal, which finds faults shorter than three windows; it
+    must divide the window. 1d or any length that the window does not exceed takes windows as they are."""
+    least_events: int = Field(default=4, ge=2)
+    """Events that a value of a series is made of on average, half as many at least; rarer series put ticks
+    together until they have as many."""
+    candidates: float = Field(default=20.0, ge=1)
+    """Candidates, each a comparison, that the fast lane may raise for one false incident of the budget."""
+    baseline_ticks: int = Field(default=2016, ge=24)
+    """Quiet ticks that say what is usual, the last ones."""
+    warm_ticks: int = Field(default=12, ge=8)
+    """A series with fewer values is being learned and raises nothing."""
+    guard_ticks: int = Field(default=6, ge=0)
+    """Ticks between what says what is usual and the one that is looked at."""
+    season_days: int = Field(default=28, ge=0)
+    """Days from which the usual course of a day, then of a week, is learned; 0: no season."""
+    whiten: bool = True
+    """Take out of a value what the one before it foretold; without it autocorrelation is false alarms."""
+    rho: float = Field(default=0.3, ge=0, lt=1)
+    """Autocorrelation that is assumed of a series of which little is known."""
+    allowance: float = Field(default=2.0, ge=0)
+    """A change up to so many standard deviations of day medians is what the system does by itself."""
+    floor_share: float = Field(default=0.5, ge=0)
+    """At least this part of the smallest change that a comparison reports is allowed, too."""
+    ranks_from: int = Field(default=300, ge=20)
+    """Past values from which ranks decide how unusual one is; until then Student's law."""
+    rank_kappa: float = Field(default=0.25, gt=0, lt=1)
+    """Of e-values of ranks, which grow fastest where -ln p is one over this on average: for a step of two
+    deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
+    rising_share: float = Field(default=0.5, gt=0, le=1)
+    """Series that came so far towards the threshold since a change began rose with it."""
+    tail_df: float = Field(default=4.0, ge=1)
+    """Degrees of freedom of that law at most: few for heavy tails."""
+    cap_ticks: float = Field(default=2.0, ge=1)
+    """No single tick may bring more than this part of the threshold: so many are needed at least. 3 asks for
+    more where a single odd window is common."""
+    reference_ticks: int = Field(default=30, ge=1)
+    """Quiet ticks before the change that it is compared with."""
+    tries: int = Field(default=6, ge=1)
+    """Comparisons that may not be able to tell before a candidate is dropped."""
+    recovery_ticks: int = Field(default=3, ge=1)
+    """Calm values of its series that end an incident."""
+    reopen_ns: int = Field(default=60 * NS_PER_MINUTE, ge=0)
+    """What comes back so soon is the same incident."""
+    accept_ns: int = Field(default=7 * NS_PER_DAY, ge=NS_PER_MINUTE)
+    """An incident that goes on so long is the new normal."""
+    worse_by: float = Field(default=0.5, gt=0)
+    """An incident that grew by this part of its size became worse."""
+    suspend_load: float = Field(default=2.0, gt=1)
+    """More arrivals than this times the most that was seen is load beyond what is known: nothing is
+    raised."""
+    silent_windows: float = Field(default=10.0, ge=3)
+    """Nothing sealed for so many windows' lengths is said and served: an outage, or ingestion that stands."""
+    daily: bool = True
+    """Each day is compared with the same weekday of the weeks before it: small steps and creep."""
+    weekly: bool = True
+    """Each week is compared with the one before it."""
+    slow_false: float = Field(default=0.05, gt=0, lt=1)
+    """Share of false findings among those of the daily and weekly comparisons, over all days (LORD)."""
+    versions: str = "service.version"
+    """Parameter that names what is deployed; empty: deployments are not looked for."""
+    looks: int = Field(default=5, ge=1)
+    """Looks at a deployment: after 1, 2, 4 … windows."""
+
+    @field_validator("false_alarms")
+    @classmethod
+    def _is_rate(cls, text: str) -> str:
+        rate_ns(text)
+        return text
+
+    @property
+    def ns_a_false_alarm(self) -> float:
+        """Time for which one false incident is budgeted."""
+        return rate_ns(self.false_alarms)
+
+
+def rate_ns(text: str) -> float:
+    """Nanoseconds for one of `2 a week`. Raises ValueError."""
+    match = _RATE.match(text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ValueError("write a number and a time: '1 a week', '2 a month'")
+    return _NS[match[2]] / float(match[1])

@@ -1,0 +1,110 @@
+"""The slow lane: every day, and every week, the full comparison, which finds small steps and creep.
+
+Levels are spent over the days by LORD++ (Javanmard and Montanari; Ramdas and others): however many days
+there are, the share of false ones among those that found something stays bounded. A day's p is the least q
+of its findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from analyze.watch.decide import CHANGED, Decide, Decision, Range, joined
+from analyze.watch.incidents import direction_of
+from schemas.config import Config
+from schemas.windows import NS_PER_DAY
+
+DAY, WEEK = NS_PER_DAY, 7 * NS_PER_DAY
+WEEKS: Final = 4
+"""Weeks back that a day is compared with the same weekday of."""
+_GAMMA: Final = 0.07720838
+"""So that the weights of all days are 1 in sum."""
+
+
+class Spent(Config):
+    """Levels that were spent on a sequence of tests."""
+
+    tests: int = 0
+    rejected: tuple[int, ...] = ()
+    """Numbers of the tests that rejected, from 1."""
+
+
+class SlowState(Config):
+    """Where the slow lane is."""
+
+    day: int | None = None
+    """The last day (since the epoch) that was compared."""
+    week: int | None = None
+    """The last week, by its number of days since the epoch over 7."""
+    days: Spent = Spent()
+    weeks: Spent = Spent()
+
+
+def level(spent: Spent, alpha: float) -> float:
+    """The level of the next test (LORD++), half of the wealth for tests before the first rejection."""
+    t, start = spent.tests + 1, alpha / 2
+    found = weight(t) * start
+    for number, at in enumerate(spent.rejected):
+        found += weight(t - at) * (alpha - start if number == 0 else alpha)
+    return found
+
+
+def weight(t: int) -> float:
+    """Of the t-th test; of all tests 1 in sum."""
+    return float(_GAMMA * np.log(max(t, 2)) / (t * np.exp(np.sqrt(np.log(max(t, 1))))))
+
+
+def after(spent: Spent, rejected: bool) -> Spent:
+    """What is spent with one more test."""
+    number = spent.tests + 1
+    return Spent(tests=number, rejected=(*spent.rejected, number) if rejected else spent.rejected)
+
+
+def certain(decision: Decision, alpha: float) -> Decision:
+    """A decision with the findings of this level only; unchanged where none of them is for the worse."""
+    kept = tuple(finding for finding in decision.findings if finding.q <= alpha)
+    if any(direction_of(finding.kind) == "worse" for finding in kept):
+        return replace(decision, findings=kept)
+    return replace(decision, findings=kept, code=0) if decision.code == CHANGED else decision
+
+
+WindowsOf = Callable[[int, int], Sequence[Range]]
+"""Sealed windows of the lake that lie in a range."""
+
+
+def compared_day(
+    day: int, windows_of: WindowsOf, quiet: Callable[[Sequence[Range]], list[Range]], decide: Decide
+) -> Decision | None:
+    """A day against the same weekday of the weeks before, else against the day before; None where nothing is.
+
+    The other days of these weeks are the history.
+    """
+    problem = joined(windows_of(day * DAY, (day + 1) * DAY))
+    same = [day - 7 * back for back in range(1, WEEKS + 1)]
+    reference = _of(same, windows_of, quiet) or _of([day - 1], windows_of, quiet)
+    if not problem or not reference:
+        return None
+    used = same if _of(same, windows_of, quiet) else [day - 1]
+    others = [one for one in range(day - 7 * WEEKS, day) if one not in used]
+    return decide(reference, problem, _of(others, windows_of, quiet))
+
+
+def compared_week(
+    week: int, windows_of: WindowsOf, quiet: Callable[[Sequence[Range]], list[Range]], decide: Decide
+) -> Decision | None:
+    """A week against the one before; None where one of them holds nothing."""
+    problem = joined(windows_of(week * WEEK, (week + 1) * WEEK))
+    reference = _of(range((week - 1) * 7, week * 7), windows_of, quiet)
+    if not problem or not reference:
+        return None
+    return decide(reference, problem, _of(range((week - WEEKS) * 7, (week - 1) * 7), windows_of, quiet))
+
+
+def _of(
+    days: Sequence[int] | range, windows_of: WindowsOf, quiet: Callable[[Sequence[Range]], list[Range]]
+) -> list[Range]:
+    return joined(quiet([one for day in days for one in windows_of(day * DAY, (day + 1) * DAY)]))

@@ -1,0 +1,380 @@
+"""The watch: sealed windows in, incidents out. A function of windows, settings and version, tick by tick.
+
+Stage one sums evidence over series; stage two compares. What was decided is in `State`, from which another
+process goes on as if it had been this one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from analyze.report.outcome import Outcome
+from analyze.watch.baseline import Baseline, count_slow, fit
+from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
+from analyze.watch.evidence import Evidence, log_threshold
+from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
+from analyze.watch.series import Name, Ring, WindowTicks
+from analyze.watch.settings import WatchSettings
+from schemas.arrays import F8, I8
+from schemas.config import Config
+from schemas.incidents import Incident, IncidentEvent
+from schemas.report.findings import Finding
+from schemas.watch_tables import ChangePoint, WatchRun
+from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
+
+REFIT_SHARE: Final = 0.05
+"""What is usual is learned anew after so much more of it."""
+EDGE_SHARE: Final = 1 / 3
+"""A tick beside a gap with fewer of the usual requests is the edge of a recording."""
+STRETCH_NS: Final = 60 * 10**9
+"""A longer gap parts stretches: sums begin anew behind it."""
+_USUAL_TICKS: Final = 60
+"""Ticks that say how many requests are usual, for that."""
+_HOUR: Final = 60 * NS_PER_MINUTE
+
+
+class Kept(Config):
+    """The sums of one series."""
+
+    name: Name
+    up: float
+    down: float
+    up_from: int
+    down_from: int
+    tried: int = 0
+
+
+class State(Config):
+    """Where a watch is: all that a restart needs beside the windows."""
+
+    lake_id: str
+    tick_ns: int
+    through_ns: int
+    """Windows that end here or before are decided."""
+    sums: tuple[Kept, ...] = ()
+    tracked: tuple[Tracked, ...] = ()
+    fitted: int | None = None
+    """Tick before which the baseline in use was learned; None: not yet."""
+    fitted_tracked: tuple[Tracked, ...] = ()
+    """The incidents that it left out."""
+    anew: tuple[tuple[Name, int], ...] = ()
+    """Series whose baseline begins at a tick: what was before is no longer normal."""
+
+
+@dataclass(slots=True)
+class Decided:
+    """What came of one window."""
+
+    run: WatchRun | None
+    """None of a beginning, or of what a person said."""
+    events: list[IncidentEvent] = field(default_factory=list)
+    change_points: list[ChangePoint] = field(default_factory=list)
+
+    @classmethod
+    def nothing(cls) -> Decided:
+        """No window was decided."""
+        return cls(None)
+
+
+KeepReport = Callable[[Outcome], str]
+"""Keeps a report; its id, empty where none is kept."""
+
+
+class Watcher:
+    """The fast lane over the windows of a lake, in order."""
+
+    def __init__(
+        self,
+        state: State,
+        settings: WatchSettings,
+        decide: Decide,
+        *,
+        keep: KeepReport = lambda _: "",
+        windows_of: Callable[[int, int], Sequence[Range]] = lambda *_: (),
+    ) -> None:
+        """windows_of: sealed windows of the lake that lie in a range, for histories longer than the ring."""
+        self.settings = settings
+        self.state = state
+        self.decide_by = decide
+        self._keep = keep
+        self._windows_of = windows_of
+        self.ring = Ring(state.tick_ns)
+        self.evidence = Evidence()
+        self.book = Book(state.lake_id, state.tick_ns, settings, state.tracked)
+        self._base: Baseline | None = None
+        self._base_past = state.fitted
+        self._anew = dict(state.anew)
+        self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
+        self._restored = False
+
+    @property
+    def tick_ns(self) -> int:
+        """Length of a tick."""
+        return self.state.tick_ns
+
+    @property
+    def history_ns(self) -> int:
+        """How far back windows are needed to go on as if this had been one process."""
+        ticks = 2 * self.settings.baseline_ticks * self.tick_ns
+        return max(ticks, self.settings.season_days * NS_PER_DAY) + _HOUR
+
+    def learn(self, window: WindowTicks) -> None:
+        """Take in a window that is decided already, or lies before the watch began."""
+        self._add(window)
+
+    def decide(self, window: WindowTicks) -> Decided:
+        """Decide a window that follows those before, and move the state on."""
+        began = time.perf_counter()
+        if not self._restored:
+            self._restore()
+        columns = self._add(window)
+        first = window.start_ns // self.tick_ns
+        self._fit_if_due(first - self.settings.guard_ticks)
+        decided = Decided(None)
+        base = self._base
+        suspended = self._suspended(window)
+        threshold = 0.0
+        comparisons = 0
+        if base is not None and base.groups:
+            threshold = log_threshold(base.ways, self.tick_ns, self.settings)
+            for column in columns:
+                comparisons += self._tick(int(column), base, threshold, decided, bool(suspended))
+        self.book.forget(first - 2 * self.settings.baseline_ticks)
+        decided.run = WatchRun(
+            window_ns=window.start_ns,
+            through_ns=window.start_ns + window.n_ticks * window.tick_ns,
+            requests=int(window.requests.sum()),
+            ticks=window.n_ticks,
+            threshold=threshold,
+            candidates=len(decided.change_points),
+            comparisons=comparisons,
+            suspended=suspended,
+            series=0 if base is None else base.n_series,
+            quiet_ticks=0 if base is None else base.n_ticks,
+            seconds=time.perf_counter() - began,
+        )
+        self._move_on(window)
+        self.collect(decided)
+        return decided
+
+    def collect(self, decided: Decided) -> None:
+        """Take what happened to incidents since into what was decided, and into the state."""
+        decided.events += self.book.events
+        self.book.events = []
+        if decided.run is not None:
+            decided.run = decided.run.model_copy(update={"open_incidents": len(self.book.open)})
+        self.state = self.state.model_copy(update={"tracked": tuple(self.book.tracked)})
+
+    def quiet(self, ranges: Sequence[Range]) -> list[Range]:
+        """Those in which no incident was."""
+        at = np.array([start // self.tick_ns for start, _ in ranges], dtype=np.int64)
+        kept = quiet_ticks(at, self.book.tracked).tolist()
+        return [one for one, quiet in zip(ranges, kept, strict=True) if quiet]
+
+    def accept(self, id_: str, at: int, note: str = "") -> Incident | None:
+        """An incident becomes the new normal; None where there is none of this id that goes on."""
+        ended = self.book.end(id_, at, "accepted", note)
+        if ended is None:
+            return None
+        self._begin_anew(ended)
+        return ended.incident
+
+    # What is usual
+
+    def _add(self, window: WindowTicks) -> I8:
+        """The columns of its ticks, edges of a recording left out."""
+        old, parts = len(self.ring.at), len(self.ring.slow)
+        self.ring.add(replace(window, requests=self._without_edges(window)))
+        if self._base is not None and len(self.ring.slow) > parts:
+            count_slow(self.ring, self._base.cuts, parts)
+        return np.arange(old, len(self.ring.at))
+
+    def _without_edges(self, window: WindowTicks) -> F8:
+        """[ticks] requests; none in a tick beside a gap that has few."""
+        requests, first = window.requests, window.start_ns // self.tick_ns
+        usual = np.median(np.concatenate([self.ring.requests[-_USUAL_TICKS:], requests[requests > 0]]))
+        before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
+        there = np.concatenate([[before], requests > 0, [True]])
+        edge = ~(there[:-2] & there[2:])
+        return np.where(edge & (requests < usual * EDGE_SHARE), 0.0, requests)
+
+    def _fit_if_due(self, past: int) -> None:
+        if self._base is not None and self._base_past is not None:
+            known = int(np.searchsorted(self.ring.at, past)) - int(
+                np.searchsorted(self.ring.at, self._base_past)
+            )
+            due = known >= max(1, REFIT_SHARE * self._base.n_ticks) or self._left_out_differs()
+            if not due:
+                return
+        self._fit(past, self.book.tracked)
+
+    def _left_out_differs(self) -> bool:
+        """Whether incidents began or ended since what is usual was learned."""
+
+        def told(tracked: Iterable[Tracked]) -> list[object]:
+            return [
+                (one.incident.id, one.onset, one.resolved, one.incident.state == "accepted")
+                for one in tracked
+            ]
+
+        return told(self.book.tracked) != told(self.state.fitted_tracked)
+
+    def _fit(self, past: int, tracked: Sequence[Tracked]) -> None:
+        quiet = quiet_ticks(self.ring.at, tracked)
+        base = fit(self.ring, quiet, past, self.settings, self._anew)
+        if self._base is not None and not base.groups:
+            return  # nothing quiet is left: what was usual stays
+        self._base, self._base_past = base, past
+        self.state = self.state.model_copy(update={"fitted": past, "fitted_tracked": tuple(tracked)})
+        self.evidence.grow(len(self.ring.names))
+
+    def _restore(self) -> None:
+        """Be where the state says: the baseline as it was, the sums as they were."""
+        self._restored = True
+        if self.state.fitted is not None and len(self.ring.at):
+            self._fit(self.state.fitted, self.state.fitted_tracked)
+        kept = {one.name: (one.up, one.down, one.up_from, one.down_from) for one in self.state.sums}
+        self.evidence.restore(kept, self.ring.codes)
+
+    # A tick
+
+    def _tick(self, column: int, base: Baseline, threshold: float, decided: Decided, suspended: bool) -> int:
+        """Take in a tick; how often was compared."""
+        ring, evidence, at = self.ring, self.evidence, int(self.ring.at[column])
+        stretch = self._stretch(column)
+        if stretch == at:
+            evidence.reset(at - 1)
+        evidence.step(ring, column, base, threshold, self.settings)
+        for ended in self.book.recover(evidence, ring.codes, at):
+            evidence.reset(at, self._rows(ended.series))
+            evidence.reset(at, np.flatnonzero(evidence.since < self._settled(ended.resolved, stretch)))
+            if ended.incident.state == "accepted":
+                self._begin_anew(ended)
+        alarms = evidence.most >= threshold
+        alarms[self._rows(name for one in self.book.open for name in one.series)] = False
+        for one in self.book.open:  # what begins with its end may be of its end
+            alarms &= evidence.since >= self._settled(one.calm_from, stretch)
+        hit = np.flatnonzero(alarms)
+        self._tried = {name: n for name, n in self._tried.items() if evidence.most[ring.codes[name]] > 0}
+        if not len(hit):
+            return 0
+        if suspended:
+            evidence.reset(at, hit)
+            return 0
+        ordered = sorted(hit.tolist(), key=lambda row: (-evidence.most[row], ring.names[row]))
+        return self._candidate(np.array(ordered), at, threshold, decided)
+
+    def _stretch(self, column: int) -> int:
+        """The first tick behind the last gap before a column."""
+        at = self.ring.at[: column + 1]
+        gaps = np.flatnonzero((np.diff(at) - 1) * self.tick_ns > STRETCH_NS)
+        return int(at[gaps[-1] + 1]) if len(gaps) else int(at[0])
+
+    def _settled(self, calm_from: int | None, stretch: int) -> int:
+        """Tick from which what begins is no effect of how an incident ended; in a gap it ended unseen."""
+        return 0 if calm_from is None or calm_from <= stretch else calm_from + self.settings.recovery_ticks
+
+    def _candidate(self, hit: I8, at: int, threshold: float, decided: Decided) -> int:
+        """Stage two: does a comparison say so, too?"""
+        ring, evidence = self.ring, self.evidence
+        names = [ring.names[row] for row in hit.tolist()]
+        onset = int(evidence.since[hit[0]])
+        for name in names:
+            self._tried[name] = self._tried.get(name, 0) + 1
+        found = self._compared(onset, at)
+        incident: Incident | None = None
+        outcome = found.outcome
+        worse: Sequence[Finding] = ()
+        if found.code == CHANGED:
+            report = "" if found.report is None else self._keep(found.report)
+            rising = evidence.rising(
+                onset - self.settings.guard_ticks, threshold * self.settings.rising_share
+            )
+            with_it = [ring.names[row] for row in rising.tolist()]
+            incident = self.book.take(found, onset, at, names, with_it, report=report)
+            worse = worse_of(found)
+            outcome = outcome if incident is not None else "better"
+        decided.change_points.append(
+            ChangePoint(
+                at_ns=(at + 1) * self.tick_ns,
+                onset_ns=onset * self.tick_ns,
+                series=names[0].text,
+                log_evidence=float(evidence.most[hit[0]]),
+                threshold=threshold,
+                outcome=outcome,
+                headline=worse[0].title if worse else "",
+                places=places_of(worse[0]) if worse else (),
+                incident="" if incident is None else incident.id,
+                comparisons=self._tried[names[0]],
+            )
+        )
+        if found.code != UNSURE or self._tried[names[0]] >= self.settings.tries:
+            evidence.reset(at, hit)
+            for name in names:
+                self._tried.pop(name, None)
+        return 1
+
+    def _compared(self, onset: int, at: int) -> Decision:
+        """The quiet ticks before the onset, and before those the history, against onset to now."""
+        ticks, settings = self.ring.at, self.settings
+        before = ticks[(ticks < onset) & quiet_ticks(ticks, self.book.tracked)]
+        if not len(before):
+            return Decision(UNSURE, "cannot-tell")
+        reference, rest = before[-settings.reference_ticks :], before[: -settings.reference_ticks]
+        history = self._ranges(rest) if len(rest) >= settings.warm_ticks else []
+        history += self._same_hours(onset, int(ticks[0]))
+        problem = ticks[(ticks >= onset) & (ticks <= at)]
+        return self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
+
+    def _same_hours(self, onset: int, first: int) -> list[Range]:
+        """Windows around the same time of the days before the ring."""
+        at, found = onset * self.tick_ns, []
+        for days in range(1, self.settings.season_days + 1):
+            middle = at - days * NS_PER_DAY
+            found += [
+                one
+                for one in self._windows_of(middle - _HOUR // 2, middle + _HOUR // 2)
+                if one[1] <= first * self.tick_ns
+            ]
+        return self.quiet(found)
+
+    def _ranges(self, ticks: I8) -> list[Range]:
+        return joined((int(at) * self.tick_ns, (int(at) + 1) * self.tick_ns) for at in ticks)
+
+    def _rows(self, names: Iterable[Name]) -> I8:
+        codes = self.ring.codes
+        return np.array(sorted({codes[name] for name in names if name in codes}), dtype=np.int64)
+
+    def _begin_anew(self, ended: Tracked) -> None:
+        self._anew |= dict.fromkeys(ended.series, ended.onset)
+
+    # Bookkeeping
+
+    def _suspended(self, window: WindowTicks) -> str:
+        if self._base is None or not self._base.groups:
+            return "learning"
+        most = self._base.most_arrivals
+        if most and float(window.requests.max(initial=0)) > self.settings.suspend_load * most:
+            return "load"
+        return ""
+
+    def _move_on(self, window: WindowTicks) -> None:
+        kept = self.evidence.kept(self.ring.names)
+        end = window.start_ns + window.n_ticks * window.tick_ns
+        oldest = end // self.tick_ns - 2 * self.settings.baseline_ticks
+        self.state = self.state.model_copy(
+            update={
+                "through_ns": end,
+                "sums": tuple(
+                    Kept(name=n, up=u, down=d, up_from=uf, down_from=df, tried=self._tried.get(n, 0))
+                    for n, u, d, uf, df in kept
+                ),
+                "anew": tuple(sorted((name, at) for name, at in self._anew.items() if at >= oldest)),
+            }
+        )
+        self.ring.forget(oldest, (end - self.settings.season_days * NS_PER_DAY) // _HOUR)

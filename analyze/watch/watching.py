@@ -1,0 +1,365 @@
+"""Watch a lake: decide its sealed windows one after the other, commit each, and say what happened.
+
+Any number of processes may do so. In a folder a lock lets one work at a time; in a bucket the number of the
+commit decides whose decision counts, and as a decision follows from the windows, both would have been the
+same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from analyze.refine.settings import RefineSettings
+from analyze.report.outcome import Outcome
+from analyze.report.page import render_html
+from analyze.report.store import keep_report
+from analyze.scope import LakePeriod, Lakes
+from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
+from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
+from analyze.watch.incidents import place_of
+from analyze.watch.lane import WatchCommit, last_commit, next_commit, publish, put_commit
+from analyze.watch.series import tick_length, window_ticks
+from analyze.watch.settings import WatchSettings
+from analyze.watch.slow_lane import DAY, WEEK, SlowState, after, certain, compared_day, compared_week, level
+from analyze.watch.watcher import Decided, State, Watcher
+from schemas.errors import NotFoundError, PeriodError
+from schemas.incidents import Incident, LaneName, Notify
+from schemas.periods import Period
+from schemas.windows import Window
+from stitch.lake.layout import LAKE_FILE
+from stitch.lake.place import LakePlace, open_place
+
+_EVER = (-(2**63), 2**63 - 1)
+
+
+@dataclass(slots=True)
+class LakeWatch:
+    """The watch of one lake by this process."""
+
+    lake: str
+    settings: WatchSettings
+    refine: RefineSettings
+    owner: str
+    created_by: str
+    notify: Notify = lambda _: None
+    dry_run: bool = False
+    """Decide and say, commit and keep nothing."""
+    decide: Decide | None = None
+    """Compares; by default as `flowdiff compare` does."""
+    _place: LakePlace = field(init=False)
+    _last: WatchCommit | None = field(init=False, default=None)
+    _watcher: Watcher | None = field(init=False, default=None)
+    _slow: SlowState = field(init=False, default_factory=SlowState)
+    _versions: Versions = field(init=False, default_factory=Versions)
+    _lakes: Lakes | None = field(init=False, default=None)
+    _length: int = field(init=False, default=0)
+    """Of a window."""
+    _starts: list[int] = field(init=False, default_factory=list)
+    """Of the sealed windows, ascending."""
+
+    def __post_init__(self) -> None:
+        """Raises LakeError where there is no lake."""
+        self._place = open_place(self.lake)
+
+    @property
+    def watcher(self) -> Watcher | None:
+        """The watch as it is now; None before the first window."""
+        return self._watcher
+
+    @property
+    def state(self) -> State | None:
+        """Where the lake's watch is."""
+        if self._watcher is not None:
+            return self._watcher.state
+        return None if self._last is None else self._last.state
+
+    def silent_since(self, now_ns: int) -> int | None:
+        """The end of the last window, where none was sealed for long: nothing arrives, or nobody seals."""
+        if self.state is None or not self._length:
+            return None
+        through_ns = self.state.through_ns
+        is_silent = now_ns - through_ns > self.settings.silent_windows * self._length
+        return through_ns if is_silent else None
+
+    def resume(self) -> None:
+        """Take up where the lake's last commit left off, whoever made it. Raises LakeError, OSError."""
+        self._watcher = None
+        self._last = last_commit(self._place.store)
+        if self._last is None:
+            self._slow, self._versions = SlowState(), Versions()
+            return
+        self._slow, self._versions = self._last.slow, self._last.versions
+        if not self.dry_run:
+            publish(self._place.store, self._last)
+            self.notify(self._last.events)
+
+    def poll(self) -> Iterator[Decided]:
+        """Decide what was sealed since, window by window. Raises LakeError, TakenError, OSError.
+
+        The first time nothing is decided: all that is there says what is usual.
+        """
+        if not self._look():
+            return
+        if self.state is None:
+            self._commit(self._begun(self._starts[-1] + self._length), Decided.nothing())
+        for window in self._after(self._through()):
+            decided = self._decided(window)
+            if decided is not None:
+                self._commit(self._running().state, decided)
+                yield decided
+
+    def replay(self, period: Period) -> Iterator[Decided]:
+        """What it would have said of a period, had it watched; nothing is kept. Raises PeriodError,
+        LakeError."""
+        self.dry_run = True
+        if not self._look():
+            raise PeriodError(f"The lake '{self.lake}' has no sealed window.")
+        first = [start for start in self._starts if start >= period.start_ns]
+        if not first:
+            raise PeriodError(f"No sealed window of '{self.lake}' lies in {period.text}.")
+        self._last = None
+        self._watcher = self._watching(self._begun(first[0]))
+        for window in self._after(first[0]):
+            if window.start_ns >= period.end_ns:
+                return
+            decided = self._decided(window)
+            if decided is not None:
+                yield decided
+
+    # Windows
+
+    def _look(self) -> bool:
+        """See what is sealed by now, without a look at files; False where nothing is."""
+        self._lakes = Lakes(self.lake)
+        manifest = self._lakes.manifest(Period(None, *_EVER))
+        self._length = manifest.info.window_length_ns
+        self._starts = manifest.starts_ns().tolist()
+        return bool(self._starts)
+
+    def _after(self, ns: int) -> list[Window]:
+        return [Window(start, self._length) for start in self._starts[bisect_left(self._starts, ns) :]]
+
+    def _ranges(self, start_ns: int, end_ns: int) -> list[Range]:
+        """Sealed windows that lie in a range, whole."""
+        first, past = (
+            bisect_left(self._starts, start_ns),
+            bisect_left(self._starts, end_ns - self._length + 1),
+        )
+        return [(start, start + self._length) for start in self._starts[first:past]]
+
+    def _here(self, window: Window) -> LakePeriod:
+        assert self._lakes is not None
+        return self._lakes.listed(Period(None, window.start_ns, window.end_ns), [window])
+
+    # Decisions
+
+    def _begun(self, through_ns: int) -> State:
+        """The state of a watch that begins behind a time."""
+        made = sha256(self._place.store.read(LAKE_FILE).to_pybytes() + str(self._starts[0]).encode())
+        return State(
+            lake_id=made.hexdigest()[:16],
+            tick_ns=tick_length(self._length, self.settings.slot_ns),
+            through_ns=through_ns,
+        )
+
+    def _watching(self, state: State) -> Watcher:
+        """A watch that knows the windows up to its state."""
+        decide = self.decide or Comparer.of(self.lake, self.refine)
+        watcher = Watcher(
+            state,
+            self.settings,
+            decide,
+            keep=self._keep,
+            windows_of=self._ranges,
+        )
+        for start in self._starts[
+            bisect_left(self._starts, state.through_ns - watcher.history_ns) : bisect_left(
+                self._starts, state.through_ns
+            )
+        ]:
+            ticks = window_ticks(self._here(Window(start, self._length)), self.refine, state.tick_ns)
+            if ticks is not None:
+                watcher.learn(ticks)
+        return watcher
+
+    def _running(self) -> Watcher:
+        if self._watcher is None:
+            assert self.state is not None
+            self._watcher = self._watching(self.state)
+        return self._watcher
+
+    def _through(self) -> int:
+        assert self.state is not None
+        return self.state.through_ns
+
+    def _decided(self, window: Window) -> Decided | None:
+        """All lanes over one window; None where it holds no request."""
+        watcher = self._running()
+        ticks = window_ticks(self._here(window), self.refine, watcher.tick_ns)
+        if ticks is None:
+            return None
+        decided = watcher.decide(ticks)
+        self._slow_lane(watcher, window.end_ns)
+        self._deployments(watcher, window)
+        watcher.collect(decided)
+        return decided
+
+    def _slow_lane(self, watcher: Watcher, now_ns: int) -> None:
+        """Compare the day, and the week, that is over."""
+        slow = self._slow
+        for lane, wanted, number, length in (
+            ("daily", self.settings.daily, slow.day, DAY),
+            ("weekly", self.settings.weekly, slow.week, WEEK),
+        ):
+            last = now_ns // length - 1
+            if number is not None and wanted and last > number:
+                self._slow_look(watcher, lane, last, length, now_ns)
+        self._slow = self._slow.model_copy(update={"day": now_ns // DAY - 1, "week": now_ns // WEEK - 1})
+
+    def _slow_look(self, watcher: Watcher, lane: str, number: int, length: int, now_ns: int) -> None:
+        compared = compared_day if lane == "daily" else compared_week
+        found = compared(number, self._ranges, watcher.quiet, watcher.decide_by)
+        if found is None:
+            return
+        name = "days" if lane == "daily" else "weeks"
+        spent = getattr(self._slow, name)
+        sure = certain(found, level(spent, self.settings.slow_false))
+        self._slow = self._slow.model_copy(update={name: after(spent, sure.code == CHANGED)})
+        at = now_ns // watcher.tick_ns - 1
+        named = {place_of(finding) for finding in sure.findings}
+        for one in watcher.book.open:
+            if one.incident.lane == lane and one.incident.component not in named:
+                watcher.book.end(one.incident.id, at, "resolved")
+        if sure.code == CHANGED and found.report is not None:
+            began = number * length, (number + 1) * length
+            told: LaneName = "daily" if lane == "daily" else "weekly"
+            report = self._keep(found.report)
+            watcher.book.take(
+                sure, began[0] // watcher.tick_ns, at, (), lane=told, report=report, began_ns=began
+            )
+
+    def _deployments(self, watcher: Watcher, window: Window) -> None:
+        """Notice new versions, and look at those that are due."""
+        key = self.settings.versions
+        if not key:
+            return
+        self._versions = noticed(self._versions, self._here(window), key)
+        going_on = []
+        for rollout in self._versions.rollouts:
+            looked = self._look_at(watcher, rollout, key, window) if is_due(rollout) else rollout
+            if looked.looks < self.settings.looks:
+                going_on.append(looked)
+        self._versions = self._versions.model_copy(update={"rollouts": tuple(going_on)})
+
+    def _look_at(self, watcher: Watcher, rollout: Rollout, key: str, window: Window) -> Rollout:
+        during = self._ranges(rollout.start_ns, window.end_ns)
+        before = watcher.quiet(self._ranges(rollout.start_ns - 16 * self._length, rollout.start_ns))
+        found = looked_at(rollout, key, during, before, watcher.decide_by)
+        at = window.end_ns // watcher.tick_ns - 1
+        if found.code == CHANGED and found.report is not None:
+            began = rollout.start_ns, rollout.start_ns + self._length
+            watcher.book.take(
+                found,
+                began[0] // watcher.tick_ns,
+                at,
+                (),
+                lane="deployment",
+                report=self._keep(found.report),
+                version=rollout.version,
+                began_ns=began,
+            )
+        return rollout.model_copy(update={"looks": rollout.looks + 1})
+
+    # What is kept
+
+    def _keep(self, outcome: Outcome) -> str:
+        """The id of a report that was kept in the lake; empty in a trial."""
+        if self.dry_run:
+            return ""
+        keep_report(self._place, outcome, render_html(outcome.report, outcome.views))
+        return outcome.report.id
+
+    def _commit(self, state: State, decided: Decided) -> None:
+        commit = next_commit(
+            self._last,
+            state,
+            owner=self.owner,
+            created_by=self.created_by,
+            settings=self.settings.model_dump(mode="json"),
+            slow=self._slow,
+            versions=self._versions,
+            decided=decided,
+        )
+        if not self.dry_run:
+            put_commit(self._place.store, commit)
+            self.notify(commit.events)
+        self._last = commit
+
+
+def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Incident:
+    """Make an incident that goes on the new normal, by order. Raises NotFoundError, TakenError.
+
+    id_: the whole id, or how it begins.
+    """
+    place = open_place(lake)
+    last = _watched(place)
+    going = [one.incident for one in last.state.tracked if one.goes_on]
+    mine = [incident for incident in going if incident.id.startswith(id_)]
+    if len(mine) != 1:
+        raise NotFoundError(
+            f"Of the incidents that go on, {len(mine)} have an id that begins with '{id_}'.",
+            remedy="`flowdiff incidents` lists them.",
+        )
+    settings = WatchSettings.model_validate(last.settings)
+    watcher = Watcher(last.state, settings, _never)
+    watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
+    decided = Decided.nothing()
+    watcher.collect(decided)
+    _put(place, last, watcher.state, last.versions, decided, owner, created_by)
+    return decided.events[-1].incident
+
+
+def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> None:
+    """Say that something was deployed: after is compared with before. Raises as `accepted`."""
+    place = open_place(lake)
+    last = _watched(place)
+    rollout = Rollout(component="", version=text, start_ns=at_ns)
+    versions = last.versions.model_copy(update={"rollouts": (*last.versions.rollouts, rollout)})
+    _put(place, last, last.state, versions, Decided.nothing(), owner, created_by)
+
+
+def _watched(place: LakePlace) -> WatchCommit:
+    last = last_commit(place.store)
+    if last is None:
+        raise NotFoundError(f"Nobody watches '{place.name}' yet.", remedy="Run `flowdiff watch` first.")
+    return last
+
+
+def _put(
+    place: LakePlace,
+    last: WatchCommit,
+    state: State,
+    versions: Versions,
+    decided: Decided,
+    owner: str,
+    created_by: str,
+) -> None:
+    commit = next_commit(
+        last,
+        state,
+        owner=owner,
+        created_by=created_by,
+        settings=last.settings,
+        slow=last.slow,
+        versions=versions,
+        decided=decided,
+    )
+    publish(place.store, last)
+    put_commit(place.store, commit)
+
+
+def _never(*_: object, **__: object) -> Decision:
+    raise AssertionError("nothing is compared here")

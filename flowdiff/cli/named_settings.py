@@ -1,0 +1,149 @@
+"""Set what methods and the refinement decide by: `--set robust.time_floor=0.2`, listed by `--help-all`.
+
+A setting's name is its path in the settings models: the method (or `refine`), then the fields. The first part
+may be left out where one of the models at hand has the rest. The same names stand in a configuration
+(FLOWDIFF_CONFIG) as tables, `[robust]` and `[refine]`; `--set` wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from analyze.methods.port import Chosen
+    from analyze.refine.settings import RefineSettings
+    from flowdiff.settings.keys import Key
+    from schemas.config import Config
+
+REFINE: Final = "refine"
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting by its name, as --help-all lists them: refine.level=L3; repeated.",
+    ),
+]
+
+
+def chosen_settings(
+    methods: Sequence[str], texts: Sequence[str], config: Path | None = None
+) -> tuple[list[Chosen[Any]], RefineSettings]:
+    """The methods and the refinement, with the settings that `texts` name. Raises ConfigError."""
+    from analyze.methods.port import Chosen
+    from analyze.methods.registry import method_of
+
+    found = [method_of(name) for name in dict.fromkeys(methods)]
+    models = settings_of_texts(
+        {REFINE: _model(REFINE)} | {one.name: one.settings for one in found}, texts, config
+    )
+    return [Chosen(one, models[one.name]) for one in found], models[REFINE]
+
+
+def refinement(texts: Sequence[str] | None) -> RefineSettings:
+    """How requests are refined, with the settings that `texts` name. Raises ConfigError."""
+    settings: RefineSettings = settings_of_texts({REFINE: _model(REFINE)}, texts or ())[REFINE]
+    return settings
+
+
+def settings_of_texts(
+    models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
+) -> dict[str, Any]:
+    """Make each model with what `NAME=VALUE` texts set; a repeated list goes on. Raises ConfigError."""
+    from flowdiff.cli.settings_options import joined, validated
+    from flowdiff.settings.keys import KeyKind
+
+    keys = _keys(models)
+    given = {name: (origin, value) for name, origin, value in _configured(keys, models, config)}
+    typed: dict[str, Any] = {}
+    for text in texts:
+        asked, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {text}: write NAME=VALUE.")
+        name = _meant(asked.strip(), keys)
+        is_list = keys[name].kind in (KeyKind.LIST, KeyKind.PAIRS)
+        typed[name] = [*typed.get(name, ()), value] if is_list else value
+        given[name] = (name, joined(keys[name], typed[name]))
+    return {
+        section: validated(
+            model,
+            {
+                origin: (keys[name], value)
+                for name, (origin, value) in given.items()
+                if name.partition(".")[0] == section
+            },
+        )
+        for section, model in models.items()
+    }
+
+
+def _meant(asked: str, keys: Mapping[str, Key]) -> str:
+    """The key's whole name. Raises ConfigError, naming what is near."""
+    from flowdiff.settings.keys import nearest
+
+    name = asked.replace("-", "_")
+    meant = [each for each in keys if name in (each.replace("-", "_"), each.partition(".")[2])]
+    if len(meant) > 1:
+        raise ConfigError(f"--set {asked}: several have such a setting. Write {' or '.join(meant)}.")
+    if not meant:
+        raise ConfigError(f"--set {asked}: there is no such setting.{nearest(name, [*keys], '--help-all')}")
+    return meant[0]
+
+
+def _configured(
+    keys: Mapping[str, Key], sections: Iterable[str], config: Path | None
+) -> Iterator[tuple[str, str, Any]]:
+    """Give name, origin and value of each setting that the configuration has, in tables of those names."""
+    if not (file := config or os.environ.get("FLOWDIFF_CONFIG")):
+        return
+    from flowdiff.settings.effective import document_of
+    from flowdiff.settings.keys import nearest
+
+    document = document_of(Path(file))
+    waiting = [(section, document[section]) for section in sections if section in document]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{name}.{word}", inner) for word, inner in value.items()]
+        elif name in keys:
+            yield name, f"{name} ({file})", value
+        else:
+            raise ConfigError(f"{file}: there is no setting '{name}'.{nearest(name, [*keys], '--help-all')}")
+
+
+def help_all_option(*sections: str) -> Any:
+    """The option `--help-all`: the help, then every setting of `sections`, or of all methods, by name."""
+
+    def show(context: typer.Context, wanted: bool) -> None:
+        if wanted:
+            from analyze.methods.registry import method_names
+
+            typer.echo(context.get_help())
+            typer.echo("Settings, for --set NAME=VALUE, with their defaults:\n")
+            keys = _keys({name: _model(name) for name in sections or (REFINE, *method_names())})
+            for name, key in keys.items():
+                typer.echo("\n".join(filter(None, (*key.default_lines(name), "\n"))))
+            raise typer.Exit
+
+    about = "Show this, and every setting that --set takes."
+    return typer.Option("--help-all", is_eager=True, callback=show, help=about)
+
+
+def _keys(models: Mapping[str, type[Config]]) -> dict[str, Key]:
+    from flowdiff.settings.keys import keys_of
+
+    return {f"{section}.{key.name}": key for section, model in models.items() for key in keys_of(model)}
+
+
+def _model(section: str) -> type[Config]:
+    from analyze.methods.registry import settings_of
+    from analyze.refine.settings import RefineSettings
+
+    return RefineSettings if section == REFINE else settings_of(section)

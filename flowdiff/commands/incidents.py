@@ -1,0 +1,95 @@
+"""`flowdiff incidents`: what the watch of a lake found."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowdiff.cli.options import JsonOption, LakeOption
+from flowdiff.cli.version import version
+from schemas.errors import ConfigError, NotFoundError
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from schemas.incidents import Incident
+
+ACTIONS = ("list", "show", "accept", "mark")
+
+
+def command(
+    lake: LakeOption,
+    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), help="What to do.")] = "list",
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="ID|TEXT", help="Id of an incident, or how it begins; of mark the text."),
+    ] = None,
+    note: Annotated[str, typer.Option(help="With accept: why it is the new normal.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List what `flowdiff watch` found, show one, or say what it is.
+
+    `list`: those that go on first. `show ID`: one of them, with examples and its report. `accept ID`: it is
+    the new normal, what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now;
+    what comes after is compared with what was before.
+    """
+    from analyze.watch.lane import incidents_of
+    from analyze.watch.watching import accepted, marked
+    from stitch.lake.place import open_store
+
+    if action not in ACTIONS:
+        raise ConfigError(f"'{action}' is no action.", remedy=f"Choose from {', '.join(ACTIONS)}.")
+    if action != "list" and not what:
+        raise ConfigError(f"{action} needs {'a text' if action == 'mark' else 'an id'}.")
+    who = f"{os.getpid()}-{uuid.uuid4().hex}", f"flowdiff {version()}"
+    if action == "mark":
+        marked(lake, str(what), time.time_ns(), *who)
+        typer.echo(visible(f"marked: {what}"))
+        return
+    if action == "accept":
+        one = accepted(lake, str(what), note, *who)
+        typer.echo(visible(f"accepted: {one.headline}"))
+        return
+    found = incidents_of(open_store(lake))
+    if action == "show":
+        found = [incident for incident in found if incident.id.startswith(str(what))]
+        if len(found) != 1:
+            raise NotFoundError(f"{len(found)} incidents have an id that begins with '{what}'.")
+    if as_json:
+        typer.echo(json.dumps([incident.model_dump(mode="json") for incident in found], indent=1))
+        return
+    for incident in found:
+        typer.echo(visible(_line(incident)))
+    if action == "show":
+        for text in _details(found[0], lake):
+            typer.echo(visible(text))
+
+
+def _line(incident: Incident) -> str:
+    from schemas.periods import format_instant
+
+    since = format_instant(incident.began_to_ns)
+    return f"{incident.id}  {incident.state:<10} {incident.severity:<8} since {since}  {incident.headline}"
+
+
+def _details(incident: Incident, lake: str) -> list[str]:
+    """One line each."""
+    from schemas.periods import format_instant
+
+    told = [f"where     {incident.component}: {incident.operation}"]
+    told += [f"root      {incident.root}"] if incident.root else []
+    told += [f"version   {incident.version}"] if incident.version else []
+    opened = format_instant(incident.opened_ns)
+    told += [f"opened    {opened} by the {incident.lane} lane, {incident.looks} comparisons"]
+    if incident.resolved_ns is not None:
+        told.append(f"over      {format_instant(incident.resolved_ns)}")
+    told += [f"also      {text}" for text in incident.also]
+    told += [f"before    flowdiff flow --lake {lake} {one}" for one in incident.examples.reference]
+    told += [f"since     flowdiff flow --lake {lake} {one}" for one in incident.examples.problem]
+    told += [f"report    {lake}/reports/{incident.report}/report.html"] if incident.report else []
+    told += [f"note      {incident.note}"] if incident.note else []
+    return told

@@ -1,0 +1,50 @@
+"""`flowdiff reports`: the reports that a lake keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flowdiff.cli.options import LAKE_HELP, JsonOption
+from schemas.errors import LakeError
+
+
+def command(
+    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="How many are listed, the newest.")] = 30,
+    as_json: JsonOption = False,
+) -> None:
+    """List the reports that a lake keeps: when, what was compared, the verdict, the first finding, the page.
+
+    `reports/index.html` in the lake is the same list with links. A report keeps its address; what is past
+    its age goes with `flowdiff retain --keep-reports AGE`.
+    """
+    import json
+
+    from analyze.report.index import kept_at, kept_reports
+    from flowdiff.cli.listing import Heading, Kind, print_rows
+    from stitch.lake.layout import read_info
+    from stitch.lake.place import open_place
+
+    place = open_place(lake)
+    if read_info(place.store, lake) is None:
+        raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
+    rows = kept_reports(place)[:last]
+    pages = [f"{lake.rstrip('/')}/{row.path}" for row in rows]
+    if as_json:
+        found = [{**row.model_dump(), "page": page} for row, page in zip(rows, pages, strict=True)]
+        typer.echo(json.dumps(found, indent=1))
+        return
+    columns = [
+        Heading("kept (UTC)", Kind.EXACT),
+        Heading("periods"),
+        Heading("verdict"),
+        Heading("first finding"),
+        Heading("page", Kind.EXACT),
+    ]
+    listed = [
+        [kept_at(row), row.periods, row.outcome, row.finding or row.headline, page]
+        for row, page in zip(rows, pages, strict=True)
+    ]
+    print_rows(columns, listed)

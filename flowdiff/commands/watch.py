@@ -1,0 +1,276 @@
+"""`flowdiff watch`: what changed in a lake, said once, and silence otherwise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help_all_option
+from flowdiff.cli.options import LAKE_HELP, JsonOption
+from flowdiff.cli.outcome import say
+from flowdiff.cli.settings_options import Flags, Options, takes_settings
+from flowdiff.cli.version import version
+from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, watch_of
+from schemas.errors import ConfigError, LakeError
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from analyze.watch.watcher import Decided
+    from analyze.watch.watching import LakeWatch
+    from flowdiff.notify.notifier import Notifier
+    from flowdiff.notify.settings import NotifySettings
+    from flowdiff.settings.ingest_config import ServeSettings
+    from schemas.incidents import Incident, IncidentEvent
+
+WATCH_OPTIONS: Final = Options(
+    keys=KEYS.values(),
+    only=(
+        "serve.watch_address",
+        *(f"watch.{name}" for name in ("false_alarms", "slot", "daily", "weekly", "versions")),
+    ),
+)
+NOTHING, OPEN, CANNOT_TELL = 0, 1, 3
+SILENT: Final = "silent"
+POLL_S: Final = 5.0
+"""Between looks at the lake."""
+
+
+@takes_settings
+def command(
+    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    flags: Annotated[Flags, WATCH_OPTIONS],
+    replay: Annotated[
+        str | None,
+        typer.Option(metavar="PERIOD", help="Say what it would have said of a past period; keep nothing."),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Decide what was sealed since the last time, and end: for cron.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide and print, and keep nothing; with --once or --replay.")
+    ] = False,
+    as_json: JsonOption = False,
+    config: Annotated[
+        Path | None, typer.Option(help=f"Configuration in TOML; else the one of {CONFIG_VARIABLE}.")
+    ] = None,
+    settings: SetOption = None,
+    help_all: Annotated[bool, help_all_option(REFINE, "robust")] = False,
+) -> int:
+    """Watch a lake: say once what changed, where and since when, and nothing otherwise.
+
+    Statistics of every sealed window are held against what is usual; what departs is compared as `flowdiff
+    compare` does, and only what the comparison confirms becomes an incident. It runs beside ingestion, any
+    number of processes of which one works. The first time it learns from all there is.
+
+    Exit code 0: no incident is open. 1: one is (--replay: one was). 2: error. 3: it cannot be told, as
+    nothing is known well enough yet.
+    """
+    from analyze.watch.decide import Comparer
+    from analyze.watch.watching import LakeWatch
+
+    del help_all  # it ends the command before
+    watched, told, serve = watch_of(flags, os.environ, config)
+    if dry_run and not (once or replay):
+        raise ConfigError("--dry-run goes with --once or --replay.")
+    owner, created_by = f"{os.getpid()}-{uuid.uuid4().hex}", f"flowdiff {version()}"
+    chosen, refine = chosen_settings(["robust"], settings or (), config)
+    comparer = Comparer(lake, refine, chosen[0])
+    dry = dry_run or replay is not None
+    watch = LakeWatch(lake, watched, refine, owner, created_by, decide=comparer, dry_run=dry)
+    if replay is not None:
+        return _replayed(watch, replay, as_json=as_json)
+    notifier = _notifier(told, lake)
+    if not watch.dry_run:
+        watch.notify = notifier
+    if once:
+        return _once(watch, notifier, as_json=as_json)
+    return _for_ever(watch, notifier, serve, as_json=as_json)
+
+
+def _notifier(told: NotifySettings, lake: str) -> Notifier:
+    from analyze.watch.lane import events_of
+    from flowdiff.notify.notifier import Notifier
+    from stitch.lake.place import open_store
+
+    store = open_store(lake)
+    return Notifier(told, lake, store, lambda: events_of(store), say)
+
+
+def _replayed(watch: LakeWatch, text: str, *, as_json: bool) -> int:
+    from schemas.periods import parse_period
+
+    period = parse_period(text, now_ns=time.time_ns())
+    opened, told = 0, _Told()
+    for decided in watch.replay(period):
+        _print(decided.events, as_json=as_json)
+        opened += sum(event.kind == "opened" for event in decided.events)
+        told.add(decided)
+    typer.echo(
+        f"With these settings: {opened} incident{'s' if opened != 1 else ''} in {told.text}.", err=as_json
+    )
+    return OPEN if opened else NOTHING if told.able else CANNOT_TELL
+
+
+def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
+    told = _Told()
+    with ExitStack() as held:
+        if not watch.dry_run:
+            held.enter_context(_lock(watch.lake))
+            held.enter_context(notifier.running())
+        watch.resume()
+        for decided in watch.poll():
+            _print(decided.events, as_json=as_json)
+            told.add(decided)
+    state = watch.state
+    going = [] if state is None else [one.incident for one in state.tracked if one.goes_on]
+    if going:
+        return OPEN
+    return NOTHING if state is not None and (told.able or not told.windows) else CANNOT_TELL
+
+
+def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
+    """Watch until a signal asks to end; a second one ends it at once, and nothing is lost by that."""
+    stop = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: os._exit(NOTHING) if stop.is_set() else stop.set())
+    waiting = False
+    with _served(watch, notifier, serve) as shown:
+        while not stop.is_set():
+            try:
+                with _lock(watch.lake), notifier.running():
+                    waiting = False
+                    _run(watch, stop, shown, as_json=as_json)
+            except LakeError as error:
+                if not waiting:
+                    say(f"{error.message} Waiting.")
+                waiting = True
+                shown.turn(watch, None)
+            except OSError as error:
+                say(f"The lake cannot be reached: {error.strerror or error}. Trying again.")
+                shown.turn(watch, "the lake cannot be reached")
+            stop.wait(POLL_S)
+    return NOTHING
+
+
+class _Shown:
+    """What is served of a watch, kept by the loop and read by the server's thread."""
+
+    def __init__(self) -> None:
+        from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
+
+        self.service, self.status = ServiceCounters(), WatchStatus()
+        self.incidents: tuple[Incident, ...] = ()
+        self.suspended = self._of_window = ""
+
+    def turn(self, watch: LakeWatch, trouble: str | None) -> None:
+        """The loop turned."""
+        state = watch.state
+        if state is not None:
+            self.incidents = tuple(one.incident for one in state.tracked)
+            self.service.through_ns = max(self.service.through_ns, state.through_ns)
+        self.status.turn(trouble)
+
+    def decided(self, watch: LakeWatch, decided: Decided) -> None:
+        """A window was decided."""
+        if decided.run is not None:
+            self.service.add_window(watch.lake, decided.run.window_ns, decided.run.through_ns)
+            self._of_window = decided.run.suspended
+        self.turn(watch, None)
+
+    def listen(self, watch: LakeWatch) -> None:
+        """All that is sealed is decided: say where nothing is sealed any more, and where it is again."""
+        from schemas.periods import format_instant
+
+        self.turn(watch, None)
+        since_ns = watch.silent_since(time.time_ns())
+        was, self.suspended = self.suspended, self._of_window if since_ns is None else SILENT
+        if since_ns is not None and was != SILENT:
+            say(f"No window was sealed since {format_instant(since_ns)}: nothing arrives, or nobody seals.")
+        elif since_ns is None and was == SILENT:
+            say("Windows are sealed again.")
+
+
+@contextmanager
+def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> Iterator[_Shown]:
+    """Metrics and health, where an address is set. Raises ConfigError."""
+    from flowdiff.live.watch_metrics import WatchCollector, serve_watch, watch_registry
+
+    shown = _Shown()
+    collector = WatchCollector(
+        lambda: shown.incidents, lambda: notifier.counts, shown.service, lambda: shown.suspended
+    )
+    with serve_watch(settings, watch_registry(collector, version()), shown.status) as address:
+        if address:
+            say(f"watching {watch.lake}, metrics at {address}.")
+        yield shown
+
+
+def _run(watch: LakeWatch, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
+    """Decide windows as they seal, until asked to end. Raises LakeError, OSError: then it begins anew."""
+    watch.resume()
+    while not stop.is_set():
+        for decided in watch.poll():
+            _print(decided.events, as_json=as_json)
+            shown.decided(watch, decided)
+            if stop.is_set():
+                return
+        shown.listen(watch)
+        watch.notify(())
+        stop.wait(POLL_S)
+
+
+def _lock(lake: str) -> ExitStack | nullcontext[None]:
+    """Held while working in a folder; a bucket's commits keep processes apart. Raises LakeError."""
+    from stitch.lake.disk import exclusive_lock
+    from stitch.lake.place import is_bucket
+
+    if is_bucket(lake):
+        return nullcontext()
+    if not Path(lake).is_dir():
+        raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
+    held = ExitStack()
+    try:
+        held.enter_context(exclusive_lock(Path(lake), "watch-lock"))
+    except LakeError as error:
+        raise LakeError(f"Another process watches the lake '{lake}'.", remedy="It goes on.") from error
+    return held
+
+
+class _Told:
+    """What was decided, in numbers."""
+
+    def __init__(self) -> None:
+        self.windows = self.candidates = self.comparisons = 0
+        self.able = False
+
+    def add(self, decided: Decided) -> None:
+        if decided.run is not None:
+            self.windows += 1
+            self.candidates += decided.run.candidates
+            self.comparisons += decided.run.comparisons
+            self.able |= not decided.run.suspended
+
+    @property
+    def text(self) -> str:
+        return f"{self.windows} windows ({self.candidates} candidates looked at)"
+
+
+def _print(events: Iterable[IncidentEvent], *, as_json: bool) -> None:
+    from schemas.periods import format_instant
+
+    for event in events:
+        if as_json:
+            typer.echo(event.model_dump_json())
+            continue
+        one = event.incident
+        told = one.state if event.kind != "opened" else "opened"
+        typer.echo(visible(f"{format_instant(event.at_ns)} {told} {one.severity} {one.id} {one.headline}"))

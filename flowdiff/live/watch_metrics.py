@@ -1,0 +1,200 @@
+"""What a watch tells Prometheus: incidents, the watched service window by window, and who was told.
+
+Counters of the service grow by a sealed window at a time, so they are as late as its seal, and a rate needs
+some windows. Root types are those with the most requests; the others share one name.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from analyze.load import read_flow_files
+from analyze.scope import LakePeriod, Lakes
+from flowdiff.live.status_server import StatusServer
+from flowdiff.notify.senders import Counts
+from flowdiff.settings.ingest_config import ServeSettings
+from schemas.arrays import I8
+from schemas.errors import FlowdiffError
+from schemas.incidents import Incident
+from schemas.periods import Period
+from schemas.windows import NS_PER_SECOND
+from stitch.drivers.live.steady_clock import SteadyClock
+from stitch.drivers.live.watch import LiveStatus
+
+BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+ROOTS: Final = 50
+"""Root types with a name of their own; each is sixteen series."""
+OTHERS: Final = "(others)"
+OK: Final = "ok"
+FAILED: Final = "failed"
+SUSPENDED: Final = ("learning", "load", "silent")
+"""Little is known yet; more arrives than was ever seen; no window is sealed."""
+LONGEST: Final = 200
+"""Characters of a label."""
+
+
+class ServiceCounters:
+    """Requests, failures and response times by root type, over the windows that were decided."""
+
+    def __init__(self) -> None:
+        self._requests: Tally[tuple[str, str]] = Tally()
+        self._buckets: dict[str, I8] = {}
+        """Root -> requests in each bucket, the last without an upper end."""
+        self._sum_s: dict[str, float] = {}
+        self.through_ns = 0
+        """End of the last window."""
+
+    def add_window(self, lake: str, start_ns: int, end_ns: int) -> None:
+        """Count a sealed window; one that cannot be read (any more) is passed over."""
+        with suppress(FlowdiffError, OSError):
+            self.add(Lakes(lake).sealed_part(Period(None, start_ns, end_ns)))
+        self.through_ns = max(self.through_ns, end_ns)
+
+    def add(self, here: LakePeriod) -> None:
+        """Count the requests of a window. Raises LakeError."""
+        for _, flows in read_flow_files(here, ["root", "status", "response_ns", "start_ns"]):
+            self._count(flows)
+        self.through_ns = max(self.through_ns, here.period.end_ns)
+
+    def _count(self, flows: pa.Table) -> None:
+        grouped = flows.group_by(["root", "status"]).aggregate([("response_ns", "list")])
+        ranked = sorted(grouped.to_pylist(), key=lambda row: -len(row["response_ns_list"]))
+        for row in ranked:
+            known = row["root"] in self._buckets or len(self._buckets) < ROOTS
+            root = row["root"][:LONGEST] if known else OTHERS
+            times_s = np.asarray(row["response_ns_list"]) / NS_PER_SECOND
+            status = OK if row["status"] == OK else FAILED
+            self._requests[root, status] += len(times_s)
+            counted = np.bincount(np.searchsorted(BUCKETS_S, times_s), minlength=len(BUCKETS_S) + 1)
+            self._buckets[root] = self._buckets.get(root, np.zeros(len(BUCKETS_S) + 1, np.int64)) + counted
+            self._sum_s[root] = self._sum_s.get(root, 0.0) + float(times_s.sum())
+
+    def families(self) -> Iterator[Metric]:
+        """As Prometheus has them."""
+        requests = CounterMetricFamily(
+            "flowdiff_service_requests", "Requests of sealed windows.", labels=["root", "status"]
+        )
+        for root in [*self._buckets]:
+            for status in (OK, FAILED):  # both from the start: what begins at its first failure hides it
+                requests.add_metric([root, status], self._requests[root, status])
+        yield requests
+        times = HistogramMetricFamily(
+            "flowdiff_service_response_seconds", "Their response times.", labels=["root"]
+        )
+        for root, counts in dict(self._buckets).items():
+            ends = [*map(str, BUCKETS_S), "+Inf"]
+            buckets = list(zip(ends, accumulate(counts.tolist()), strict=True))
+            times.add_metric([root], buckets, self._sum_s[root])
+        yield times
+
+
+class WatchCollector(Collector):
+    """Gauges made at every scrape of what the watch knows then."""
+
+    def __init__(
+        self,
+        incidents: Callable[[], Sequence[Incident]],
+        counts: Callable[[], Sequence[Counts]],
+        service: ServiceCounters,
+        suspended: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._incidents, self._counts, self._service = incidents, counts, service
+        self._suspended = suspended
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        labels = ["id", "kind", "component", "operation", "severity"]
+        going_on = GaugeMetricFamily("flowdiff_incident", "1: it goes on.", labels=labels)
+        for one in self._incidents():
+            if one.pages and one.goes_on:
+                names = (one.component[:LONGEST], one.operation[:LONGEST])
+                going_on.add_metric([one.id, one.kind.value, *names, one.severity], 1)
+        yield going_on
+        behind_s = time.time() - self._service.through_ns / NS_PER_SECOND if self._service.through_ns else 0
+        yield GaugeMetricFamily(
+            "flowdiff_watch_delay_seconds",
+            "How far the end of the last decided window is behind the clock; 0: none was decided.",
+            value=behind_s,
+        )
+        suspended = GaugeMetricFamily(
+            "flowdiff_watch_suspended", "1: no change can be found meanwhile, and why.", labels=["reason"]
+        )
+        for reason in SUSPENDED:
+            suspended.add_metric([reason], self._suspended() == reason)
+        yield suspended
+        pending = GaugeMetricFamily(
+            "flowdiff_notify_pending", "Events that wait; of Alertmanager open alerts.", labels=["receiver"]
+        )
+        told = {
+            name: CounterMetricFamily(f"flowdiff_notify_{name}", about, labels=["receiver"])
+            for name, about in _TOLD.items()
+        }
+        for counts in self._counts():
+            pending.add_metric([counts.receiver], counts.pending)
+            for name, family in told.items():
+                family.add_metric([counts.receiver], getattr(counts, name))
+        yield from (pending, *told.values(), *self._service.families())
+
+
+_TOLD: Final = {
+    "sent": "Messages that arrived.",
+    "failed": "Attempts that did not.",
+    "refused": "Events that a receiver refused for what they are.",
+}
+
+
+@contextmanager
+def serve_watch(settings: ServeSettings, registry: CollectorRegistry, status: WatchStatus) -> Iterator[str]:
+    """Metrics and health of a watch; gives the address, empty where there is none. Raises ConfigError."""
+    if not settings.watch_address:
+        yield ""
+        return
+    clock = SteadyClock()
+    server = StatusServer(settings.watch_address, registry, status, clock, STALLED_NS)
+    try:
+        yield f"{settings.watch_address.rpartition(':')[0]}:{server.port}"
+    finally:
+        server.close()
+
+
+STALLED_NS: Final = 15 * 60 * NS_PER_SECOND
+"""/healthz fails after this without a turn: a comparison may take minutes."""
+
+
+class WatchStatus:
+    """Where a watch is, for probes."""
+
+    def __init__(self) -> None:
+        self._clock = SteadyClock()
+        self.turn(None)
+
+    def turn(self, trouble: str | None) -> None:
+        """The loop turned; `trouble` is what keeps it from its work."""
+        now_ns = self._clock().now_ns
+        self._status = LiveStatus(now_ns=now_ns, lanes=(), paused=False, trouble=trouble, stopping=False)
+
+    def __call__(self) -> LiveStatus:
+        """The last turn."""
+        return self._status
+
+
+def watch_registry(collector: WatchCollector, version: str) -> CollectorRegistry:
+    """What a watch serves."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)
+    build.labels(version, platform.python_version()).set(1)
+    registry.register(collector)
+    return registry

@@ -1,0 +1,173 @@
+"""Hand events of the watch to every receiver; the watch waits for none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from flowdiff.notify import messages
+from flowdiff.notify.address import Address, address_of
+from flowdiff.notify.ledger import Ledger
+from flowdiff.notify.post import Message
+from flowdiff.notify.senders import AlertSender, Counts, EventSender
+from flowdiff.notify.settings import NotifySettings, Receiver
+from schemas.errors import ConfigError, InputError
+from schemas.incidents import Incident, IncidentEvent
+from schemas.windows import NS_PER_SECOND
+from stitch.lake.store import Store
+
+_JSON: Final = "application/json"
+PATIENCE_S: Final = 5.0
+"""For what is to be sent when the watch ends."""
+
+
+class Notifier:
+    """The watch's `Notify`; it sends while `running`."""
+
+    def __init__(
+        self,
+        settings: NotifySettings,
+        lake: str,
+        store: Store,
+        events: Callable[[], Sequence[IncidentEvent]],
+        say: Callable[[str], None],
+    ) -> None:
+        """`events` gives all that the lake knows; `say` prints a line. Raises ConfigError, InputError."""
+        self._settings, self._lake, self._store, self._events = settings, lake, store, events
+        self._say: Callable[[str], None] = lambda text: say(f"notify: {text}")
+        self._targets = {
+            name: _Target.of(name, getattr(settings, name), below)
+            for name, below in _BELOW.items()
+            if getattr(settings, name).is_on
+        }
+        self._secret = _secret("notify.webhook.secret", settings.webhook.secret, settings.webhook.secret_file)
+        self._senders: list[EventSender | AlertSender] = []
+        self._waiting: list[IncidentEvent] = []
+        """What could not be read of the lake when sending was to begin, and what came since."""
+        self._is_behind = False
+
+    @contextmanager
+    def running(self, patience_s: float = PATIENCE_S) -> Iterator[None]:
+        """Send for as long as the block runs, and a little longer; only the watch that works does."""
+        self._is_behind = bool(self._targets)
+        if self._is_behind:
+            self._begin()
+        try:
+            yield
+        finally:
+            until = time.monotonic() + patience_s
+            senders, self._senders = self._senders, []
+            for sender in senders:
+                sender.end(max(0.0, until - time.monotonic()))
+
+    def __call__(self, events: Sequence[IncidentEvent]) -> None:
+        """Queue events; with none it is a beat."""
+        if self._is_behind:
+            self._begin()
+        for sender in self._senders:
+            sender.take([event for event in events if event.incident.pages])
+
+    @property
+    def counts(self) -> list[Counts]:
+        """Of each receiver."""
+        return [sender.counts for sender in self._senders]
+
+    def _begin(self) -> None:
+        """Start a thread a receiver with what it has not had."""
+        try:
+            known = [event for event in self._events() if event.incident.pages]
+            made = [self._sender(name, target, known) for name, target in self._targets.items()]
+        except OSError as error:  # the next beat tries again; all is in the lake
+            self._say(f"what is to be sent cannot be read: {error.strerror or error}.")
+            return
+        self._is_behind = False
+        self._senders = made
+        for sender in made:
+            sender.start()
+
+    def _sender(
+        self, name: str, target: _Target, known: Sequence[IncidentEvent]
+    ) -> EventSender | AlertSender:
+        timeout_s = self._settings.timeout_ns / NS_PER_SECOND
+        if name == "alertmanager":
+            last = {event.incident_id: event.incident for event in known}
+            return AlertSender(
+                lambda shown, now_ns: self._alerts(target, shown, now_ns),
+                last.values(),
+                self._say,
+                timeout_s,
+                self._settings.repeat_ns / NS_PER_SECOND,
+            )
+        made = {"webhook": self._cloud_event, "otlp": self._log_record}[name]
+        ledger = Ledger(self._store, name)
+        return EventSender(
+            name, lambda event: made(target, event), ledger, ledger.outbox(known), self._say, timeout_s
+        )
+
+    def _cloud_event(self, target: _Target, event: IncidentEvent) -> Message:
+        body = messages.cloud_event(event, self._lake, self._settings.reports)
+        sign = messages.signed(body, event.id, int(time.time()), self._secret) if self._secret else {}
+        return target.message(body, "application/cloudevents+json", **sign)
+
+    def _log_record(self, target: _Target, event: IncidentEvent) -> Message:
+        return target.message(
+            messages.log_record(event, self._lake, self._settings.reports, time.time_ns()), _JSON
+        )
+
+    def _alerts(self, target: _Target, shown: Sequence[Incident], now_ns: int) -> Message:
+        return target.message(messages.alerts(shown, self._lake, self._settings.reports, now_ns), _JSON)
+
+
+_BELOW: Final = {"webhook": "", "alertmanager": "/api/v2/alerts", "otlp": "/v1/logs"}
+"""Receivers, and where below their address messages go."""
+
+
+class _Target:
+    """Where a receiver's messages go."""
+
+    def __init__(self, address: Address, token: bytes) -> None:
+        self._address = address
+        self._token = token
+
+    @classmethod
+    def of(cls, name: str, receiver: Receiver, below: str) -> _Target:
+        """Read what lies in files. Raises ConfigError, InputError, in which no secret stands."""
+        url = receiver.url or _secret(f"notify.{name}.url", None, receiver.url_file).decode("latin-1")
+        token = _secret(f"notify.{name}.token", receiver.token, receiver.token_file)
+        try:
+            address = address_of(url, below)
+        except ValueError as error:
+            raise ConfigError(f"notify.{name}.url_file holds no address: {error}.") from None
+        if token and not address.is_private:
+            raise ConfigError(f"notify.{name}: the token would be sent readable: use https.")
+        return cls(address, token)
+
+    def message(self, body: bytes, kind: str, **headers: str) -> Message:
+        """A message to it."""
+        told = {"Content-Type": kind, "User-Agent": "flowdiff", **headers}
+        if self._token:
+            told["Authorization"] = f"Bearer {self._token.decode('latin-1')}"
+        return Message(self._address, body, told)
+
+
+def _secret(key: str, value: SecretStr | None, file: Path | None) -> bytes:
+    """A secret, or of a file its content; empty: none. Raises InputError, ConfigError."""
+    if value is not None:
+        found = value.get_secret_value().encode()
+    elif file is None:
+        return b""
+    else:
+        try:
+            found = file.read_bytes().strip()
+        except OSError as error:
+            raise InputError(
+                f"{key}_file: '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
+            ) from error
+    if not found or any(not 32 < byte < 127 for byte in found):
+        raise ConfigError(f"{key} holds nothing, or more than printable ASCII.")
+    return found

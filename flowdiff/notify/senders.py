@@ -1,0 +1,217 @@
+"""Send to one receiver from a thread of its own: what one receiver does holds up nobody else."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from flowdiff.notify.ledger import Ledger
+from flowdiff.notify.post import Message, SendError, post
+from schemas.incidents import Incident, IncidentEvent
+from schemas.windows import NS_PER_SECOND
+
+FIRST_WAIT_S: Final = 1.0
+LONGEST_WAIT_S: Final = 300.0
+REFUSALS: Final = 3
+"""Times that an event is sent which the receiver refuses for what it is."""
+OVER_NS: Final = 15 * 60 * NS_PER_SECOND
+"""Alertmanager hears so long that an incident is over."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of a receiver's messages."""
+
+    receiver: str
+    pending: int = 0
+    """Events that wait, or of Alertmanager alerts that are told of."""
+    sent: int = 0
+    failed: int = 0
+    """Attempts."""
+    refused: int = 0
+    """Events that were given up."""
+    sent_ns: int = 0
+    """When the last one arrived, ns since the epoch."""
+
+
+class Sender:
+    """A thread that waits until there is something to do, and ends at once where it waits."""
+
+    def __init__(self, receiver: str, say: Callable[[str], None], timeout_s: float) -> None:
+        self.counts = Counts(receiver)
+        self._say = say
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._ended = False
+        self._failures = 0
+        self._thread = threading.Thread(target=self._run, name=f"notify-{receiver}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def end(self, patience_s: float) -> None:
+        """End when all is sent, or after so long; what is not sent stays in the outbox."""
+        until = time.monotonic() + patience_s
+        with self._changed:
+            self._changed.wait_for(self._is_idle, patience_s)
+            self._ended = True
+            self._changed.notify_all()
+        self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
+
+    def _is_idle(self) -> bool:
+        raise NotImplementedError
+
+    def _turn(self) -> float:
+        """Do what is to be done; seconds until there may be more."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        while True:
+            wait_s = self._turn()
+            with self._changed:
+                self._changed.notify_all()
+                self._changed.wait_for(self._has_more, wait_s)
+                if self._ended:
+                    return
+
+    def _has_more(self) -> bool:
+        """Whether to wait no longer; news do not end the wait for a receiver that failed."""
+        return self._ended or not (self._failures or self._is_idle())
+
+    def _posted(self, message: Message) -> SendError | None:
+        """Post it, and count."""
+        try:
+            post(message, self._timeout_s)
+        except SendError as error:
+            self._failures += 1
+            self.counts.failed += 1
+            if self._failures == 1:
+                self._say(f"{self.counts.receiver} at {message.address} {error}. Trying again.")
+            return error
+        if self._failures:
+            self._say(f"{self.counts.receiver} at {message.address} answers again.")
+        self._failures = 0
+        self.counts.sent += 1
+        self.counts.sent_ns = time.time_ns()
+        return None
+
+    def _wait_s(self, error: SendError) -> float:
+        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 16))
+        return max(error.wait_s, longest * random.uniform(0.5, 1))
+
+
+class EventSender(Sender):
+    """Sends every event once, in order, until it arrives."""
+
+    def __init__(
+        self,
+        receiver: str,
+        message: Callable[[IncidentEvent], Message],
+        ledger: Ledger,
+        backlog: Iterable[IncidentEvent],
+        say: Callable[[str], None],
+        timeout_s: float,
+    ) -> None:
+        super().__init__(receiver, say, timeout_s)
+        self._message = message
+        self._ledger = ledger
+        self._waiting = {event.id: event for event in backlog}
+        self._refusals = 0
+        self.counts.pending = len(self._waiting)
+
+    def take(self, events: Iterable[IncidentEvent]) -> None:
+        """Add events; those that the receiver had are passed over."""
+        with self._changed:
+            self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
+            self.counts.pending = len(self._waiting)
+            self._changed.notify_all()
+
+    def _is_idle(self) -> bool:
+        return not self._waiting
+
+    def _turn(self) -> float:
+        while not self._ended:
+            with self._changed:
+                event = next(iter(self._waiting.values()), None)
+            if event is None:
+                return LONGEST_WAIT_S
+            error = self._posted(self._message(event))
+            if error is not None and not (error.is_refused and self._refused()):
+                return self._wait_s(error)
+            self._done(event, refused=error is not None)
+        return 0.0
+
+    def _refused(self) -> bool:
+        """Whether an event was refused often enough to be given up."""
+        self._refusals += 1
+        return self._refusals >= REFUSALS
+
+    def _done(self, event: IncidentEvent, *, refused: bool) -> None:
+        self._failures = self._refusals = 0
+        if refused:
+            self.counts.refused += 1
+            self._say(f"{self.counts.receiver} refuses event {event.id}: it is given up.")
+        try:
+            self._ledger.add([event.id], refused=refused)
+        except OSError as error:  # kept with the next one; else it is sent again, with its id
+            self._say(f"what {self.counts.receiver} had cannot be kept: {error.strerror or error}.")
+        with self._changed:
+            self._waiting.pop(event.id, None)
+            self.counts.pending = len(self._waiting)
+
+
+class AlertSender(Sender):
+    """Repeats every open incident to Alertmanager, and for a while that one is over."""
+
+    def __init__(
+        self,
+        message: Callable[[list[Incident], int], Message],
+        incidents: Iterable[Incident],
+        say: Callable[[str], None],
+        timeout_s: float,
+        repeat_s: float,
+    ) -> None:
+        super().__init__("alertmanager", say, timeout_s)
+        self._message = message
+        self._repeat_s = repeat_s
+        self._open = {incident.id: incident for incident in incidents if incident.pages and incident.goes_on}
+        self._over: dict[str, tuple[Incident, int]] = {}
+        """Incident, and until when it is told of."""
+        self._is_news = bool(self._open)
+        self.counts.pending = len(self._open)
+
+    def take(self, events: Iterable[IncidentEvent]) -> None:
+        """Heed what happened."""
+        with self._changed:
+            for incident in (event.incident for event in events if event.incident.pages):
+                self._over.pop(incident.id, None)
+                if incident.goes_on:
+                    self._open[incident.id] = incident
+                elif self._open.pop(incident.id, None) is not None:
+                    self._over[incident.id] = (incident, time.time_ns() + OVER_NS)
+                self._is_news = True
+            self.counts.pending = len(self._open)
+            self._changed.notify_all()
+
+    def _is_idle(self) -> bool:
+        return not self._is_news
+
+    def _turn(self) -> float:
+        now_ns = time.time_ns()
+        with self._changed:
+            self._over = {id_: told for id_, told in self._over.items() if told[1] > now_ns}
+            shown = [*self._open.values(), *(incident for incident, _ in self._over.values())]
+            self._is_news = False
+        if not shown:
+            return self._repeat_s
+        error = self._posted(self._message(shown, now_ns))
+        if error is None:
+            return self._repeat_s
+        with self._changed:
+            self._is_news = True
+        return min(self._wait_s(error), self._repeat_s)

@@ -1,0 +1,84 @@
+"""Where incidents are sent. Addresses are checked here; secrets come from the environment or from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from flowdiff.notify.address import address_of
+from schemas.config import Config
+from schemas.windows import NS_PER_SECOND
+
+
+class Receiver(Config):
+    """One receiver, told of where an address is given."""
+
+    url: str = ""
+    """Its address, https:// or http://; empty: none."""
+    url_file: Path | None = None
+    """File with the address, where that is a secret itself."""
+    token: SecretStr | None = None
+    """Sent as `Authorization: Bearer`, over https, or to this machine."""
+    token_file: Path | None = None
+    """File with the token."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        if url:
+            address_of(url)
+        return url
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.url and self.url_file is not None:
+            raise ValueError("give url or url_file, not both")
+        has_token = self.token is not None or self.token_file is not None
+        if self.url and has_token and not address_of(self.url).is_private:
+            raise ValueError("the token would be sent readable: use https")
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it is told of anything."""
+        return bool(self.url) or self.url_file is not None
+
+
+class WebhookReceiver(Receiver):
+    """A receiver of CloudEvents, one a request."""
+
+    secret: SecretStr | None = None
+    """Key of the signature (HMAC-SHA256, Standard Webhooks); none: nothing is signed."""
+    secret_file: Path | None = None
+    """File with the key."""
+
+
+class NotifySettings(Config):
+    """Who is told of incidents, and how."""
+
+    webhook: WebhookReceiver = WebhookReceiver()
+    alertmanager: Receiver = Receiver()
+    """Its base address; `/api/v2/alerts` is added."""
+    otlp: Receiver = Receiver()
+    """Of a Collector's HTTP receiver; `/v1/logs` is added."""
+    reports: str = ""
+    """Address under which people find the lake's folder, for links to reports."""
+    timeout_ns: int = Field(default=10 * NS_PER_SECOND, ge=NS_PER_SECOND, le=60 * NS_PER_SECOND)
+    """A receiver that has not answered whole by then is tried again later."""
+    repeat_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND, le=180 * NS_PER_SECOND)
+    """Alertmanager hears of every open incident this often; it forgets what it has not heard of for four
+    minutes."""
+
+    @field_validator("reports")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        if url:
+            address_of(url)
+        return url
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anyone is told."""
+        return self.webhook.is_on or self.alertmanager.is_on or self.otlp.is_on

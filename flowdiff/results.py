@@ -1,0 +1,198 @@
+"""Show what was found: in a prompt as text, in a notebook as its page, in files where it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from flowdiff.tables import Table
+
+if TYPE_CHECKING:
+    from analyze.report.outcome import Outcome
+    from analyze.sql.browse import StoredFlow
+    from schemas.report.accounts import AccountSection
+    from schemas.report.findings import Finding
+    from schemas.report.parts import Section
+    from schemas.report.report import Report, Verdict
+    from stitch.drivers.import_settings import ImportSummary
+
+WIDTH: Final = 100
+"""Columns of the text."""
+FRAME: Final = "width:100%;height:640px;border:1px solid #ccc"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Analysis:
+    """What a method found."""
+
+    _outcome: Outcome
+    _lake: str = field(default="")
+
+    @property
+    def report(self) -> Report:
+        """The whole report, as in `report.json`."""
+        return self._outcome.report
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it came to: `.outcome` in a word, `.text` in a sentence."""
+        return self.report.verdict
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The most important first; none of a method that gives no findings."""
+        from schemas.report.findings import FindingsSection
+
+        found = (s.findings for s in self.report.sections if isinstance(s, FindingsSection))
+        return next(found, ())
+
+    @property
+    def breakdown(self) -> AccountSection | None:
+        """Where the change of the mean, of slow requests and of errors came from; None: there is none."""
+        from schemas.report.accounts import AccountSection
+
+        return next((s for s in self.report.sections if isinstance(s, AccountSection)), None)
+
+    @property
+    def sections(self) -> Mapping[str, Section]:
+        """Sections of the report by name, as in `report.json`."""
+        return {section.section: section for section in self.report.sections}
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """Complete tables, by name."""
+        return {name: Table(table) for name, table in self._outcome.tables.items()}
+
+    def html(self, *, trace_url: str | None = None) -> str:
+        """The page, self-contained.
+
+        trace_url: where request ids link to, `https://jaeger.example/trace/{trace_id}`; else the lake's.
+        Raises ConfigError where it is none.
+        """
+        from analyze.report.page import render_html
+
+        return render_html(self._linked(trace_url).report, self._outcome.views)
+
+    def json(self) -> str:
+        """The report as JSON."""
+        from schemas.report.report import to_json
+
+        return to_json(self.report)
+
+    def text(self, width: int = WIDTH) -> str:
+        """The report as a terminal shows it."""
+        from rich.console import Console
+
+        from analyze.report.terminal import print_report
+
+        console = Console(width=width, color_system=None)
+        with console.capture() as captured:
+            print_report(self.report, self._outcome.views, console)
+        return captured.get()
+
+    def save(
+        self,
+        *,
+        html: str | Path | None = None,
+        json: str | Path | None = None,
+        trace_url: str | None = None,
+    ) -> None:
+        """Write the page, the report or both to files; `trace_url` as in `html`.
+
+        Raises InputError where one cannot be written, ConfigError.
+        """
+        from flowdiff.cli.output import open_output
+
+        linked = self._linked(trace_url)
+        for path, text in ((html, linked.html), (json, linked.json)):
+            if path is not None:
+                with open_output(Path(path)) as out:
+                    out.write(text().encode())
+
+    def keep(self) -> str:
+        """Keep the report in the lake, as the command does, for `findings` in SQL; where it is.
+
+        Raises LakeError.
+        """
+        from analyze.report.store import keep_report
+        from stitch.lake.place import open_place
+
+        return keep_report(open_place(self._lake), self._outcome, self.html())
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _linked(self, trace_url: str | None) -> Analysis:
+        from flowdiff.cli.analysis import with_trace_url
+
+        if trace_url is None:
+            return self
+        return Analysis(with_trace_url(self._outcome, self._lake, trace_url), self._lake)
+
+    def _repr_html_(self) -> str:
+        # The page has an origin of its own there, and reaches neither the notebook nor what is logged in.
+        page = escape(self.html(), quote=True)
+        return f'<iframe sandbox="allow-scripts" style="{FRAME}" srcdoc="{page}"></iframe>'
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Flow:
+    """One request."""
+
+    _stored: StoredFlow
+    spans: Table
+    """Its spans, as the view `spans` has them; none of a request of records."""
+    nodes: Table
+    """Its nodes, as the view `nodes` has them."""
+
+    @property
+    def request_id(self) -> str:
+        """Request or trace id."""
+        return str(self._stored.flow["request_id"])
+
+    @property
+    def params(self) -> list[dict[str, Any]]:
+        """Its parameters: position of the node, key, value as number or text."""
+        return self._stored.params
+
+    def text(self, width: int = WIDTH) -> str:
+        """Its swim lane, as a terminal shows it."""
+        from rich.console import Console
+
+        from flowdiff.commands.flow import print_flow
+
+        console = Console(width=width, color_system=None)
+        with console.capture() as captured:
+            print_flow(console, self._stored)
+        return captured.get()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="line-height:1.1">{escape(self.text())}</pre>'
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Imported:
+    """What an import did."""
+
+    summary: ImportSummary
+
+    @property
+    def flows(self) -> int:
+        """Requests that came into the lake."""
+        return self.summary.counters.flows
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """What was not taken, counted by reason; the dead letters are in the view `dead_letters`."""
+        return {str(reason): n for reason, n in self.summary.counters.rejects.items()}
+
+    def __repr__(self) -> str:
+        from flowdiff.commands.import_ import summary_rows
+
+        return "\n".join(f"{name}: {count}" for name, count in summary_rows(self.summary))

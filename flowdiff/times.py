@@ -1,0 +1,53 @@
+"""Write periods that are given as times in the grammar of `schemas.periods`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from schemas.errors import PeriodError
+
+Moment = date | datetime
+"""A date, a datetime (UTC where it has no zone), or what is one: a timestamp of pandas or polars."""
+Period = str | date | tuple[Moment, Moment | timedelta]
+"""A text as on the command line, a day, or a range: from a moment to another, or for a duration."""
+Periods = Period | Sequence[Period]
+"""One period, or several that are one sample."""
+
+
+def period_texts(periods: Periods) -> list[str]:
+    """The texts of some periods. Raises PeriodError for what is no period."""
+    if isinstance(periods, list) or (isinstance(periods, tuple) and not _is_range(periods)):
+        return [_text(period) for period in periods]
+    return [_text(periods)]
+
+
+def _is_range(given: object) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], date)
+
+
+def _text(period: object) -> str:
+    match period:
+        case str():
+            return period
+        case (date() as start, timedelta() as length):
+            return f"{instant_text(start)}/{instant_text(_aware(start) + length)}"
+        case (date() as start, date() as end):
+            return f"{instant_text(start)}/{instant_text(end)}"
+        case date() if not isinstance(period, datetime):
+            return period.isoformat()
+    raise PeriodError(
+        f"{period!r} is no period.", remedy="Give a text, a date, or (start, end), (start, duration)."
+    )
+
+
+def _aware(moment: Moment) -> datetime:
+    if not isinstance(moment, datetime):
+        return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def instant_text(moment: Moment) -> str:
+    """A moment in ISO 8601, UTC."""
+    # pandas keeps nanoseconds, in `isoformat` as in arithmetic.
+    return _aware(moment).astimezone(UTC).isoformat().replace("+00:00", "Z")

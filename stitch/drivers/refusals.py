@@ -1,0 +1,216 @@
+"""Refuse events of an import, absurd times and retired windows, and keep their dead letters.
+
+An absurd time is that of a clock ten years ahead, or of one that starts in 1970. The rule looks at the days
+(UTC) of all events of one file together, so it depends neither on the order of events nor on the memory
+budget, and files of January and of March may come in one import:
+
+* Days with events, with no more than MAX_SILENCE_DAYS between one and the next, are an *island*.
+* Islands that hold at least BULK_SHARE of the events each are the *bulk*; if the bulk holds most of all,
+  events of the other islands are absurd. If it does not, nothing is far from anything, and none is.
+* A day that is absurd in one file and not in another of the same import is kept.
+
+    day       19000 19001 19002 …  22650        0
+    events     5000  9000  4000      120       40     of 18160: one island is the bulk; 160 events are absurd
+
+A span has two times, and either may be absurd: its end lies on an island, too, but weighs nothing, so that no
+end makes a bulk. What is left of the request is stitched without it. (Live ingestion has a clock to go by: a
+start or an end in its future is absurd, `stitch.drivers.live.arrivals`.)
+
+Requests that began in windows which `flowdiff retain` took out of the lake would never be seen, and a sweep
+would remove them: they are refused, whole and with a reason. Of dead letters all are counted, so many a file
+kept, in memory at most one file of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import B1, I8
+from schemas.commits import Counters
+from schemas.config import StitchConfig
+from schemas.errors import InputError
+from schemas.events import SPAN_KIND_BASE
+from schemas.rejects import Reason
+from schemas.windows import NS_PER_DAY, Window
+from stitch.columnar.runs import count_values
+from stitch.drivers.inputs import Source
+from stitch.kernel import stitch
+from stitch.lake.known import rows_of
+from stitch.lake.staging import Staging
+from stitch.structures import StructureMemo
+
+MAX_SILENCE_DAYS: Final = 31
+"""A recording may pause for a month; clocks that are wrong are so by years."""
+BULK_SHARE: Final = 0.1
+"""Of a file's events: a smaller island is not what the file is about."""
+ABSURD_DETAIL: Final = (
+    "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
+)
+
+
+class DaysSeen:
+    """Counts events by file and day. Memory: 584 years have 213,504 days."""
+
+    def __init__(self) -> None:
+        self._events: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """By the day they start; 0 for a day on which they only end."""
+        self._ends: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """Of events that end on another day than they start on."""
+
+    def add(self, file: str, events: pa.Table) -> None:
+        """Count a batch of a file; events without a time count nowhere. O(events)."""
+        start, end = (_days(events[name]) for name in ("ts_ns", "end_ns"))
+        timed = events["ts_ns"].is_valid().to_numpy()
+        elsewhere = events["end_ns"].is_valid().to_numpy() & (~timed | (end != start))
+        for found, days in ((self._events[file], start[timed]), (self._ends[file], end[elsewhere])):
+            found.update(dict(zip(*(part.tolist() for part in count_values(days)), strict=True)))
+        self._events[file].update(dict.fromkeys(self._ends[file], 0))
+
+    def absurd(self) -> I8:
+        """Days whose events are quarantined, ascending; mostly none."""
+        far: set[int] = set()
+        fine: set[int] = set()
+        for events in self._events.values():
+            found = set(_absurd(events).tolist())
+            far |= found
+            fine |= events.keys() - found
+        return np.array(sorted(far - fine), dtype=np.int64)
+
+    def count(self, file: str, absurd_days: I8) -> int:
+        """Times of events of a file on some days; a span that starts and ends on one of them counts once."""
+        return sum(self._events[file][day] + self._ends[file][day] for day in absurd_days.tolist())
+
+
+def _absurd(events_by_day: Counter[int]) -> I8:
+    """Days that are absurd in one file, ascending."""
+    days = np.array(sorted(events_by_day), dtype=np.int64)
+    if not len(days):
+        return days
+    events = np.array([events_by_day[day] for day in days.tolist()], dtype=np.int64)
+    island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_SILENCE_DAYS)))
+    size = np.bincount(island, events)
+    is_bulk = size >= BULK_SHARE * events.sum()
+    if 2 * size[is_bulk].sum() <= events.sum():
+        return days[:0]
+    absurd: I8 = days[~is_bulk[island]]
+    return absurd
+
+
+def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
+    """[events] whether each starts or ends on one of the days."""
+    found: B1 = np.zeros(events.num_rows, dtype=np.bool_)
+    for name in ("ts_ns", "end_ns"):
+        found |= np.isin(_days(events[name]), absurd_days) & events[name].is_valid().to_numpy()
+    return found
+
+
+def _days(time_ns: pa.ChunkedArray) -> I8:
+    """[events] days since the epoch; any for an event without the time."""
+    days: I8 = pc.fill_null(time_ns, 0).to_numpy() // NS_PER_DAY
+    return days
+
+
+RETIRED_DETAIL: Final = "its request began in a window that `flowdiff retain` took out of the lake"
+
+
+def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo: StructureMemo) -> B1:
+    """[events] those of flows that start before `retired_to_ns`. `events`: whole requests, each with its id.
+
+    Only requests with an event of that time are stitched for it.
+    """
+    old = pc.fill_null(pc.less(events["ts_ns"], retired_to_ns), True)
+    none: B1 = np.zeros(events.num_rows, dtype=np.bool_)
+    if not pc.any(old).as_py():
+        return none
+    ids = pc.unique(events["request_id"].filter(old)).drop_null()
+    flows = stitch(rows_of(events, ids, keep=True), config, memo=memo).flows
+    flows = flows.filter(pc.less(flows["start_ns"], retired_to_ns))
+    is_span = pc.greater_equal(events["kind"], SPAN_KIND_BASE).to_numpy()
+    found = none
+    for kind, own in (("spans", is_span), ("records", ~is_span)):
+        gone = flows["request_id"].filter(pc.equal(flows["kind"].cast(pa.string()), kind))
+        inside = pc.is_in(
+            events["request_id"], value_set=gone.cast(events["request_id"].type).combine_chunks()
+        )
+        found |= own & inside.to_numpy()
+    return found
+
+
+def refuse_all_retired(
+    counters: Counters, sources: Sequence[Source], retired_to_ns: int | None, window_length_ns: int
+) -> None:
+    """Refuse an import of which nothing is left: its files do not count as known. Raises InputError."""
+    retired = counters.rejects.get(Reason.RETIRED.value, 0)
+    if not retired or retired_to_ns is None:
+        return
+    if counters.flows + counters.flows_late + counters.flows_duplicate:
+        return
+    what = f"'{sources[0].name}'" if len(sources) == 1 else f"the {len(sources):,} files"
+    last = Window(retired_to_ns - window_length_ns, window_length_ns).name
+    raise InputError(
+        f"All requests of {what} began in windows that were retired from this lake, {last} and before.",
+        remedy="Nothing was imported. Import them into a lake of their own, with another --lake.",
+    )
+
+
+FLUSH_BYTES: Final = 32 * 2**20
+"""Held at most; a file of dead letters is about so large before compression."""
+FLUSH_ROWS: Final = 100_000
+"""The same for dead letters of a few bytes each."""
+KERNEL_SOURCE: Final = "(stitched)"
+"""`source` of dead letters found when events of several files came together."""
+_ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
+
+
+class DeadLetters:
+    """Written to the stage as they come. Not for several threads."""
+
+    def __init__(self, staging: Staging, max_per_file: int) -> None:
+        self._staging = staging
+        self._max_per_file = max_per_file
+        self._kept: Counter[str] = Counter()
+        self._held: list[pa.Table] = []
+        self._parts = 0
+        self.counts: Counter[str] = Counter()
+        """By reason, kept or not."""
+        self.not_kept = 0
+
+    def room(self, source: str) -> int:
+        """How many more would be kept of a source."""
+        return max(0, self._max_per_file - self._kept[source])
+
+    def add(self, letters: pa.Table, source: str, refused: Mapping[str, int]) -> None:
+        """Take REJECT_SCHEMA rows of one source, under its name, the first of them kept while there is room.
+
+        `refused` counts by reason what was refused, at least as much as there are rows. Raises OSError.
+        """
+        kept = letters.slice(0, self.room(source))
+        self._kept[source] += kept.num_rows
+        self.counts.update(refused)
+        self.not_kept += sum(refused.values()) - kept.num_rows
+        if not kept.num_rows:
+            return
+        self._held.append(_renamed(kept, source))
+        rows = sum(table.num_rows for table in self._held)
+        if rows > FLUSH_ROWS or sum(table.nbytes for table in self._held) > FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held as one file of the stage. Raises OSError."""
+        if self._held:
+            table = pa.concat_tables(self._held)
+            self._staging.add_side("dead_letters", self._parts, table.sort_by(_ORDER))
+            self._held = []
+            self._parts += 1
+
+
+def _renamed(letters: pa.Table, source: str) -> pa.Table:
+    """Under the name the user gave, not that of a spool file."""
+    names = pa.array([source], pa.string()).take(pa.array(np.zeros(letters.num_rows, dtype=np.int32)))
+    return letters.set_column(0, "source", names)

@@ -1,0 +1,135 @@
+"""Keep under `watch/` what `flowdiff watch` decided: its commits, and tables as plain Parquet.
+
+A commit is a file under the next number, its first line the SHA-256 of the rest. A file of a table is named
+by the number of its commit and its content, so that it can be put again by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import LakeError
+from schemas.watch_tables import WATCH_TABLES
+from stitch.lake.layout import STAGE
+from stitch.lake.store import Store
+
+WATCH: Final = "watch"
+COMMITS: Final = f"{WATCH}/commits"
+KEPT_COMMITS: Final = 8
+"""Older ones are removed: what they said is in the tables."""
+
+
+class TakenError(LakeError):
+    """Another process committed under the number that this one wanted."""
+
+    slug = "commit-taken"
+
+
+def last_body(store: Store) -> bytes | None:
+    """What the last commit says; None where there is none. Raises LakeError where it is damaged, OSError."""
+    names = store.names(COMMITS)
+    if not names:
+        return None
+    name = f"{COMMITS}/{names[-1]}"
+    told, body = _parts(store.read(name).to_pybytes())
+    if _hash(body) != told:
+        raise LakeError(
+            f"'{name}' is not what was written.",
+            remedy="Remove it: the watch goes on from the commit before.",
+        )
+    return body
+
+
+def put_body(store: Store, seq: int, body: bytes) -> None:
+    """Make something the commit of a number. Raises TakenError, OSError."""
+    name, stage = f"{COMMITS}/{seq:012d}.json", _stage()
+    data = _hash(body).encode() + b"\n" + body
+    if store.names(COMMITS, after=f"{seq:012d}.json"):  # ours may be among those that were removed
+        raise _taken(seq)
+    try:
+        store.put_if_absent(name, data, stage)
+    except FileExistsError as error:
+        if store.read(name).to_pybytes() != data:
+            raise _taken(seq) from error
+    finally:
+        store.remove(stage)
+
+
+def forget_commits(store: Store) -> None:
+    """Remove those that nobody needs to go on."""
+    for old in store.names(COMMITS)[:-KEPT_COMMITS]:
+        store.remove(f"{COMMITS}/{old}")
+
+
+def put_rows(store: Store, table: str, seq: int, rows: Sequence[dict[str, Any]]) -> None:
+    """Put rows of a commit into a table; nothing happens where they are there."""
+    if not rows:
+        return
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([*rows], WATCH_TABLES[table]), sink, write_page_checksum=True)
+    data = bytes(sink.getvalue())
+    stage = _stage()
+    try:
+        with suppress(FileExistsError):
+            store.put_if_absent(f"{WATCH}/{table}/{seq:012d}-{_hash(data)[:32]}.parquet", data, stage)
+    finally:
+        store.remove(stage)
+
+
+def table_files(store: Store, table: str) -> list[str]:
+    """Names of a table's files, in the order of commits."""
+    return [
+        f"{WATCH}/{table}/{name}" for name in store.names(f"{WATCH}/{table}") if name.endswith(".parquet")
+    ]
+
+
+def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -> pa.Table:
+    """Rows of a table, of all its files or some. Raises LakeError for a damaged one, OSError."""
+    parts = [WATCH_TABLES[table].empty_table()]
+    for name in table_files(store, table) if names is None else names:
+        data = store.read(name)
+        if not _is_whole(name, data):
+            raise LakeError(
+                f"'{name}' is not what was written.", remedy="Restore it from a backup, or remove it."
+            )
+        parts.append(pq.read_table(pa.BufferReader(data), schema=WATCH_TABLES[table]))
+    return pa.concat_tables(parts)
+
+
+def damaged_watch_files(store: Store) -> Iterator[str]:
+    """Names of files that are not what was written. Raises OSError."""
+    for table in WATCH_TABLES:
+        yield from (name for name in table_files(store, table) if not _is_whole(name, store.read(name)))
+    for name in store.names(COMMITS):
+        told, body = _parts(store.read(f"{COMMITS}/{name}").to_pybytes())
+        if _hash(body) != told:
+            yield f"{COMMITS}/{name}"
+
+
+def _is_whole(name: str, data: pa.Buffer) -> bool:
+    told = name.rpartition("-")[2].removesuffix(".parquet")
+    return _hash(data).startswith(told)
+
+
+def _parts(data: bytes) -> tuple[str, bytes]:
+    told, _, body = data.partition(b"\n")
+    return told.decode("ascii", "replace"), body
+
+
+def _hash(data: pa.Buffer | bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _stage() -> str:
+    return f"{STAGE}/{WATCH}-{secrets.token_hex(8)}"
+
+
+def _taken(seq: int) -> TakenError:
+    return TakenError(f"Another watch took commit {seq}.", remedy="It goes on.")

@@ -1,0 +1,128 @@
+"""A fleet compared from statistics: two days of hourly windows with a week of history; `make bench FLEET=1`.
+
+Statistics of windows are drawn (`oracles.made_fleet`) and kept under the keys of real windows. What is
+measured is the whole command, as a process of its own.
+
+    PYTHONPATH=tests python tests/bench/bench_fleet.py 1000 10000 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from fixtures.timed_command import timed
+from oracles.lake_script import flows_table, structures_table
+from oracles.made_fleet import Fleet
+from oracles.stored_lake import write_lake
+
+from analyze.profile.encoding import encode
+from analyze.profile.profile import Slot
+from analyze.profile.stored import key_of, of_window
+from analyze.refine.settings import RefineSettings
+from analyze.scope import Lakes
+from schemas.ranges import parse_ranges
+from schemas.windows import NS_PER_MINUTE
+from stitch.lake.stats_files import put_stats
+from stitch.lake.store import LocalStore
+
+START_NS = 1_793_491_200 * 10**9
+"""2026-11-01."""
+NS_PER_HOUR = 60 * NS_PER_MINUTE
+KINDS = 4
+"""Windows that are drawn, of ordinary times and of the problem each; the others are one of them again."""
+
+
+def make_lake(folder: Path, fleet: Fleet, n_compared: int, n_history: int) -> float:
+    """A lake of history, reference and problem, a window an hour; bytes a site and window.
+
+    In the problem a call in a thousand takes half as long again.
+    """
+    n_windows = 2 * n_compared + n_history
+    starts = [START_NS + n * NS_PER_HOUR + 10**9 for n in range(n_windows)]
+    flows = flows_table([f"r{n}" for n in range(n_windows)], starts)
+    write_lake(folder, flows, structures_table(), NS_PER_HOUR)
+    (whole,) = Lakes(str(folder)).ranges(parse_ranges(["all"], now_ns=0))
+    slower = range(7, fleet.n_sites, max(1000, fleet.n_sites // 20))
+    known: dict[tuple[bool, int], tuple[bytes, bytes]] = {}
+    size = 0
+    for number, window in enumerate(whole.windows):
+        problem = number >= n_windows - n_compared
+        kind = problem, number % KINDS
+        slot = Slot(0, window.start_ns, window.end_ns)
+        if kind not in known:
+            made = fleet.profile(100 * problem + number % KINDS, slot, slower if problem else ())
+            known[kind] = encode(made), _told(slot)
+        data, told = known[kind]
+        # All instants have as many digits: the same profile of another window.
+        data = data.replace(told, _told(slot))
+        here = of_window(whole, window, window.start_ns, window.end_ns)
+        put_stats(LocalStore.at(folder), key_of(here, window, RefineSettings()), data)
+        size += len(data)
+    return size / n_windows / fleet.n_sites
+
+
+def _told(slot: Slot) -> bytes:
+    return json.dumps([slot.sample, slot.start_ns, slot.end_ns]).encode()
+
+
+def periods(n_compared: int, n_history: int) -> list[str]:
+    """Options of the comparison."""
+
+    def span(first: int, n: int) -> str:
+        start = time.gmtime(START_NS // 10**9 + first * 3600)
+        return f"{time.strftime('%Y-%m-%dT%H:%M', start)}/{n}h"
+
+    found = [
+        "--reference",
+        span(n_history, n_compared),
+        "--problem",
+        span(n_history + n_compared, n_compared),
+    ]
+    return [*found, "--history", span(0, n_history)] if n_history else found
+
+
+def run(n_sites: int, n_compared: int, n_history: int, folder: Path) -> None:
+    """Make the lake, compare, print."""
+    begin = time.process_time()
+    size = make_lake(folder / "lake", Fleet(n_sites), n_compared, n_history)
+    made = time.process_time() - begin
+    report = folder / "report.json"
+    words = (
+        "compare",
+        "--lake",
+        str(folder / "lake"),
+        *periods(n_compared, n_history),
+        "--statistics",
+        "all",
+    )
+    took = timed(*words, "--no-save", "--json", str(report), codes=(0, 1, 3))
+    (section,) = [s for s in json.loads(report.read_text())["sections"] if s["section"] == "findings"]
+    found = [f["site"]["operation"] for f in section["findings"]]
+    print(
+        f"{n_sites:,} sites, {n_compared} windows against {n_compared}, {n_history} of history, {size:.0f} "
+        f"bytes a site and window: {took}; {section['findings_total']} findings ({', '.join(found[:3])}) "
+        f"(made in {made:.0f} s CPU)",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """For every number of sites."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sites", type=int, nargs="*", default=[320, 1_000, 10_000, 100_000])
+    parser.add_argument("--windows", type=int, default=24)
+    parser.add_argument("--history", type=int, default=168)
+    parser.add_argument("--folder", type=Path, help="keep the lakes here")
+    told = parser.parse_args()
+    for n_sites in told.sites:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+            run(n_sites, told.windows, told.history, Path(folder) if told.folder is None else told.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,320 @@
+"""A watched lake: an incident is opened, told once and ended, however often the process dies."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from evaluation.recordings.kept_lakes import Unwatched
+from oracles.bucket_server import BucketServer
+from oracles.incidents import Receiver, receiver, wait_until
+from oracles.watched_shop import START_NS, write_minutes
+
+from analyze.refine.settings import RefineSettings
+from analyze.watch.lane import incidents_of, last_commit
+from analyze.watch.settings import WatchSettings
+from analyze.watch.watching import LakeWatch, accepted, marked
+from schemas.incidents import IncidentEvent
+from schemas.periods import parse_period
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.batch import import_into
+from stitch.drivers.import_settings import ImportSettings
+from stitch.lake.fsck import check
+from stitch.lake.place import open_store
+from stitch.lake.store import LocalStore
+from stitch.lake.watch_files import KEPT_COMMITS, TakenError, damaged_watch_files, read_rows_of
+
+SETTINGS = WatchSettings(slot_ns=15 * NS_PER_SECOND, versions="")
+FAULT = range(39, 43)
+GRAIN = "every" if os.environ.get("FLOWDIFF_TEST_VERSITYGW") else "kinds"
+"""Deaths: around every single write in the long run, around every kind of write in every run."""
+SLOT = ("--slot", "15s", "--versions", "")
+
+
+def imported(lake: Path | str, file: Path) -> None:
+    import_into(
+        lake,
+        [str(file)],
+        ImportSettings(window_length_ns=NS_PER_MINUTE),
+        owner="test",
+        created_by="test",
+        stdin=io.BytesIO(),
+        progress=Unwatched(),
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("shop")
+    before, after = folder / "before.otlp.jsonl", folder / "after.otlp.jsonl"
+    write_minutes(before, 0, 36)
+    write_minutes(after, 36, 48, slow=FAULT)
+    return before, after
+
+
+@pytest.fixture(scope="module")
+def begun(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that a watch has learned from, and in which more was sealed since."""
+    lake = tmp_path_factory.mktemp("begun") / "lake"
+    imported(lake, files[0])
+    told: list[IncidentEvent] = []
+    assert list(watch_of(lake, told).poll()) == []
+    assert told == []
+    imported(lake, files[1])
+    return lake
+
+
+def watch_of(lake: Path | str, told: list[IncidentEvent], settings: WatchSettings = SETTINGS) -> LakeWatch:
+    def notify(events: Sequence[IncidentEvent]) -> None:
+        told.extend(events)
+
+    watch = LakeWatch(str(lake), settings, RefineSettings(), "test", "test", notify)
+    watch.resume()
+    return watch
+
+
+@pytest.fixture(scope="module")
+def whole(begun: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[IncidentEvent]]:
+    """The lake when all is decided by one process, and what that said."""
+    lake = tmp_path_factory.mktemp("whole") / "lake"
+    shutil.copytree(begun, lake)
+    told: list[IncidentEvent] = []
+    for _ in watch_of(lake, told).poll():
+        pass
+    return lake, told
+
+
+def test_a_fault_is_one_incident_with_its_place_its_onset_and_its_end(
+    whole: tuple[Path, list[IncidentEvent]],
+) -> None:
+    lake, told = whole
+    (incident,) = incidents_of(LocalStore.at(lake))
+    assert [event.kind for event in told] == ["opened", "resolved"]
+    assert (incident.component, incident.direction, incident.state) == ("cart", "worse", "resolved")
+    onset = START_NS + FAULT.start * NS_PER_MINUTE
+    assert abs((incident.began_from_ns + incident.began_to_ns) / 2 - onset) <= 15 * NS_PER_SECOND
+    assert incident.opened_ns - onset <= 90 * NS_PER_SECOND
+    assert incident.resolved_ns is not None
+    assert abs(incident.resolved_ns - START_NS - FAULT.stop * NS_PER_MINUTE) <= 60 * NS_PER_SECOND
+    assert incident.examples.reference
+    assert incident.examples.problem
+    assert (lake / "reports" / incident.report / "report.html").is_file()
+    assert "cart" in incident.headline
+
+
+def test_its_tables_say_the_same(whole: tuple[Path, list[IncidentEvent]]) -> None:
+    lake, told = whole
+    store = LocalStore.at(lake)
+    assert read_rows_of(store, "incident_events")["event"].to_pylist() == [event.id for event in told]
+    points = read_rows_of(store, "change_points").to_pylist()
+    assert {point["incident"] for point in points if point["incident"]} == {told[0].incident_id}
+    assert len(store.names("watch/commits")) == KEPT_COMMITS
+    assert [*damaged_watch_files(store)] == []
+    rows = run("sql", "--lake", str(lake), "--format", "json", "-c", "SELECT incident, state FROM incidents")
+    assert json.loads(rows.stdout) == [{"incident": told[0].incident_id, "state": "resolved"}]
+
+
+def assert_same(one: str | Path, other: str | Path) -> None:
+    mine, theirs = open_store(str(one)), open_store(str(other))
+    for table in ("incident_events", "change_points"):
+        assert read_rows_of(mine, table).equals(read_rows_of(theirs, table))
+    last, wanted = last_commit(mine), last_commit(theirs)
+    assert last is not None
+    assert wanted is not None
+    assert last.state.tracked == wanted.state.tracked
+    assert last.state.sums == wanted.state.sums
+
+
+def sent(hook: Receiver) -> list[str]:
+    """Ids of the events that arrived at the webhook, in order."""
+    return [json.loads(body)["id"] for headers, body in hook.requests if headers[":path"].startswith("/hook")]
+
+
+def test_whatever_it_writes_or_sends_kills_it_and_the_same_is_said(
+    begun: Path, whole: tuple[Path, list[IncidentEvent]], tmp_path: Path
+) -> None:
+    lake, ledger = tmp_path / "shop", tmp_path / "ledger"
+    shutil.copytree(begun, lake)
+    with receiver() as hook:
+        environ = {
+            "FLOWDIFF_NOTIFY_WEBHOOK_URL": hook.url,
+            "FLOWDIFF_NOTIFY_ALERTMANAGER_URL": f"http://127.0.0.1:{hook.port}",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "oracles.dying_watch", str(ledger), GRAIN, str(lake), "--once", *SLOT],
+            env={**os.environ, **environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    deaths = ledger.read_text().splitlines()
+    assert sum("send to /hook" in point for point in deaths) == 4  # both events, before and after
+    assert any("send to /api/v2/alerts" in point for point in deaths)
+    assert any("watch/sent" in point for point in deaths)
+    assert len(deaths) >= 30
+    ids = sent(hook)
+    wanted = [event.id for event in whole[1]]
+    assert list(dict.fromkeys(ids)) == wanted  # each, in order, and nothing under another id
+    for one in wanted:  # once a life at most, and in lives that ended before it was noted as sent
+        lives = len(deaths) - deaths.index(f"before send to /hook/SECRET-PATH {one}")
+        assert ids.count(one) <= lives
+    assert_same(lake, whole[0])
+    assert check(LocalStore.at(lake)) == []
+
+
+@contextmanager
+def watching(lake: Path, log: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that watches until it is killed."""
+    with log.open("w") as out:
+        command = [sys.executable, "-m", "flowdiff", "watch", str(lake), *SLOT]
+        process = subprocess.Popen(command, stdout=out, stderr=out, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_another_process_takes_over_when_the_one_that_works_is_killed(
+    files: tuple[Path, Path], whole: tuple[Path, list[IncidentEvent]], tmp_path: Path
+) -> None:
+    lake, one, other = tmp_path / "shop", tmp_path / "one", tmp_path / "other"
+    imported(lake, files[0])
+    with watching(lake, one) as first:
+        wait_until(lambda: last_commit(open_store(str(lake))) is not None, 60)
+        with watching(lake, other):
+            wait_until(lambda: "Another process watches" in other.read_text(), 60)
+            first.kill()
+            first.wait()
+            imported(lake, files[1])
+            wait_until(lambda: "resolved" in other.read_text(), 60)
+    told = [line.split()[3] for line in other.read_text().splitlines() if line.startswith("2025")]
+    assert told == [event.incident_id for event in whole[1]]
+
+
+def test_of_two_watches_of_a_bucket_one_decides_and_the_other_takes_over(
+    files: tuple[Path, Path],
+    whole: tuple[Path, list[IncidentEvent]],
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+) -> None:
+    lake = bucket_server.new_lake()
+    imported(lake, files[0])
+    assert list(watch_of(lake, []).poll()) == []
+    imported(lake, files[1])
+    one_told, other_told = list[IncidentEvent](), list[IncidentEvent]()
+    one, other = watch_of(lake, one_told), watch_of(lake, other_told)
+    first = one.poll()
+    for _ in range(5):
+        next(first)  # behind the opening
+    with pytest.raises(TakenError):
+        next(other.poll())
+    other.resume()  # the first one is never heard of again
+    for _ in other.poll():
+        pass
+    with pytest.raises(TakenError):
+        next(first)
+    assert [event.kind for event in (*one_told, *other_told)] == ["opened", "resolved"]
+    assert_same(lake, whole[0])
+    assert check(open_store(lake)) == []
+
+
+def test_a_replay_says_what_the_watch_said_and_keeps_nothing(
+    whole: tuple[Path, list[IncidentEvent]], begun: Path
+) -> None:
+    before = sorted(path.name for path in begun.rglob("watch/**/*"))
+    watch = LakeWatch(str(begun), SETTINGS, RefineSettings(), "test", "test")
+    start = parse_period("2025-11-20T01:36:00Z/1h", now_ns=0)
+    told = [event for decided in watch.replay(start) for event in decided.events]
+    assert [event.id for event in told] == [event.id for event in whole[1]]
+    assert sorted(path.name for path in begun.rglob("watch/**/*")) == before
+
+
+def test_an_accepted_incident_is_the_new_normal(files: tuple[Path, Path], tmp_path: Path) -> None:
+    lake, told = tmp_path / "lake", list[IncidentEvent]()
+    imported(lake, files[0])
+    list(watch_of(lake, told).poll())
+    slow = tmp_path / "slow.otlp.jsonl"
+    write_minutes(slow, 36, 42, slow=range(38, 200))
+    imported(lake, slow)
+    list(watch_of(lake, told).poll())
+    (opened,) = told
+    assert accepted(str(lake), opened.incident_id[:8], "larger carts", "test", "test").note == "larger carts"
+    later = tmp_path / "later.otlp.jsonl"
+    write_minutes(later, 42, 60, slow=range(38, 200))
+    imported(lake, later)
+    told.clear()
+    list(watch_of(lake, told).poll())
+    assert [event.incident.state for event in told] == ["accepted"]  # said again at the start
+
+
+def test_the_command_ends_with_what_it_found(begun: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    shutil.copytree(begun, lake)
+    replayed = run("watch", str(lake), "--replay", "2025-11-20T01:36:00Z/1h", "--versions", "", "--json")
+    assert replayed.returncode == 1
+    kinds = [json.loads(line)["kind"] for line in replayed.stdout.splitlines()]
+    assert kinds == ["opened", "resolved"]
+    once = run("watch", str(lake), "--once", "--versions", "")
+    assert once.returncode == 0  # it is over
+    assert "cart" in once.stdout
+    listed = run("incidents", "--lake", str(lake), "--json")
+    (incident,) = json.loads(listed.stdout)
+    shown = run("incidents", "show", incident["id"][:10], "--lake", str(lake))
+    assert f"reports/{incident['report']}/report.html" in shown.stdout
+    assert run("incidents", "accept", "0000", "--lake", str(lake)).returncode == 2
+    assert run("watch", str(lake), "--once", "--false-alarms", "often").returncode == 2
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flowdiff", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Path:
+    lake, old, new = tmp_path / "lake", tmp_path / "old.otlp.jsonl", tmp_path / "new.otlp.jsonl"
+    write_minutes(old, 0, 20)
+    write_minutes(new, 20, 30, versions={21: "v2"}, slow_version="v2", share_of_new=0.3)
+    imported(lake, old)
+    list(watch_of(lake, [], WITH_VERSIONS).poll())
+    imported(lake, new)
+    return lake
+
+
+WITH_VERSIONS = SETTINGS.model_copy(update={"versions": "service.version"})
+
+
+def test_a_slow_version_is_found_among_the_others(deployed: Path) -> None:
+    told: list[IncidentEvent] = []
+    for _ in watch_of(deployed, told, WITH_VERSIONS).poll():
+        pass
+    mine = [event.incident for event in told if event.incident.lane == "deployment"]
+    assert {(incident.version, incident.component) for incident in mine} == {("v2", "cart")}
+
+
+def test_what_a_person_marks_is_compared_before_with_after(files: tuple[Path, Path], tmp_path: Path) -> None:
+    lake, told = tmp_path / "lake", list[IncidentEvent]()
+    imported(lake, files[0])
+    list(watch_of(lake, told).poll())
+    marked(str(lake), "deploy v2", START_NS + 36 * NS_PER_MINUTE, "test", "test")
+    later = tmp_path / "later.otlp.jsonl"
+    write_minutes(later, 36, 40, slow=range(36, 40))
+    imported(lake, later)
+    list(watch_of(lake, told, WITH_VERSIONS).poll())
+    assert ("deployment", "deploy v2") in {(event.incident.lane, event.incident.version) for event in told}

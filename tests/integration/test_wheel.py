@@ -1,0 +1,192 @@
+"""The wheel in an environment of its own: one package, whatever else lies beside it or in the folder."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+ROOMS = ("schemas", "ingest", "stitch", "analyze")
+
+
+SMOKE = """
+import pkgutil, sys
+import flowdiff
+from flowdiff.__main__ import run
+from flowdiff.extras import EXTRAS
+
+for command in ("categories", "compact demo/lake", "fsck demo/lake", "export --format otlp -o spans.json"):
+    assert not run(command.split()), command
+days = flowdiff.open("demo/lake").sql("select count(*) n from windows")["n"][0]
+beside = {"pandas", "polars", *EXTRAS} & {*sys.modules}
+for module in pkgutil.walk_packages(flowdiff.__path__, "flowdiff."):
+    try:
+        __import__(module.name)
+    except ModuleNotFoundError as error:
+        assert error.name.partition(".")[0] in EXTRAS, (module.name, error.name)
+print(days, flowdiff.__version__, beside)
+"""
+
+
+def checked(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """What a command prints; it must succeed."""
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a source distribution, as a package index would get it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    clone = folder / "clone"
+    for name in ("flowdiff", *ROOMS, "deploy/packaging"):
+        shutil.copytree(repository / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(repository / name, clone)
+    build = "import sys; sys.path.insert(0, 'deploy/packaging'); import one_package; one_package."
+    checked(sys.executable, "-c", f"{build}build_sdist(sys.argv[1])", folder, cwd=clone)
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as packed:
+        packed.extractall(folder, filter="data")
+    checked(
+        sys.executable, "-c", f"{build}build_wheel(sys.argv[1])", folder, cwd=next(folder.glob("flowdiff-*/"))
+    )
+    return next(folder.glob("*.whl"))
+
+
+def closure(names: Iterable[str]) -> set[str]:
+    """Distributions that some need, as they say themselves."""
+    seen: set[str] = set()
+    waiting = [*names]
+    while waiting:
+        if (name := waiting.pop()) in seen:
+            continue
+        seen.add(name)
+        plain = (text for text in metadata.requires(name) or () if ";" not in text)
+        waiting.extend(re.split(r"[^\w.-]", text)[0].lower() for text in plain)
+    return seen
+
+
+def environment(folder: Path, needed: Iterable[str]) -> Path:
+    """A virtual environment that has nothing but some distributions of this one, as links; its `bin`."""
+    venv.create(folder, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    for name in needed:
+        for file in metadata.distribution(name).files or ():
+            if (top := file.parts[0]) != ".." and not (site / top).exists():
+                (site / top).symlink_to(Path(str(file.locate())).parents[len(file.parts) - 1] / top)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`bin` of an environment with the wheel and what it requires; no extra."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    required = {re.split(r"[^\w-]", text)[0].lower() for text in project["dependencies"]}
+    folder = environment(tmp_path_factory.mktemp("bare"), closure(required))
+    checked(*PIP, "--python", folder / "python", "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder to work in, whose modules have the names of ours."""
+    (tmp_path / "ingest").mkdir()
+    for name in ("schemas.py", "analyze.py", "stitch.py", "ingest/__init__.py"):
+        (tmp_path / name).write_text("raise SystemExit('a module of the folder was imported')\n")
+    return tmp_path
+
+
+def test_everything_importable_is_in_one_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        texts = {name: packed.read(name) for name in names if name.endswith(".py")}
+    assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"flowdiff"}
+    assert "flowdiff/py.typed" in names
+    for room in ROOMS:
+        assert f"flowdiff/{room}/__init__.py" in names
+    for name, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                assert not {alias.name.split(".")[0] for alias in node.names} & {*ROOMS}, name
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in ROOMS, name
+
+
+def test_the_demo_runs_beside_modules_of_the_same_names(bare: Path, hostile: Path) -> None:
+    path = {"PYTHONPATH": str(hostile)}
+    # `-m` puts the folder itself in front of everything installed.
+    printed = checked(
+        *(bare / "python", "-m", "flowdiff", "demo", "--requests", "300", "--workers", "1"),
+        cwd=hostile,
+        **path,
+    )
+    assert "\n1. " in printed
+    assert (hostile / "demo" / "report.html").stat().st_size > 50_000
+    query = "select root from requests limit 1"
+    assert "nfs/" in checked(
+        bare / "flowdiff", "sql", "--lake", "demo/lake", "-c", query, cwd=hostile, **path
+    )
+    (hostile / "smoke.txt").write_text(SMOKE)
+    assert checked(bare / "python", "smoke.txt", cwd=hostile, **path, FLOWDIFF_LAKE="demo/lake").endswith(
+        "2 0.1.0 set()\n"
+    )
+
+
+def test_the_notebook_runs(bare: Path, hostile: Path, repository: Path) -> None:
+    """Each cell's value shows itself as a notebook would."""
+    (hostile / "tests").mkdir()
+    (hostile / "tests" / "data").symlink_to(repository / "tests" / "data")
+    notebook = json.loads((repository / "docs" / "tour.ipynb").read_text())
+    cells = [ast.parse("".join(c["source"])) for c in notebook["cells"] if c["cell_type"] == "code"]
+    for cell in cells:
+        if isinstance(last := cell.body[-1], ast.Expr):
+            cell.body[-1] = ast.parse(f"shown = {ast.unparse(last.value)}").body[0]
+            cell.body += ast.parse("getattr(shown, '_repr_html_', shown.__repr__)()").body
+    script = [*map(ast.unparse, cells), "print(flowdiff.__file__, found.findings[0].title)"]
+    (hostile / "tour.py").write_text("\n".join(script))
+    printed = checked(bare / "python", "tour.py", cwd=hostile, PYTHONPATH=str(hostile)).splitlines()[-1]
+    assert printed.startswith(str(bare.parent))
+    assert "calling recommendationservice" in printed
+
+
+def test_what_an_extra_installs_is_named_in_one_line(bare: Path, hostile: Path) -> None:
+    command = [bare / "flowdiff", "ingest", "--topics", "t", "--lake", "l", "--bootstrap", "localhost:9"]
+    done = subprocess.run(command, cwd=hostile, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'flowdiff[kafka]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_distribution_with_our_names_comes_and_goes(bare: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "ingest").mkdir(parents=True)
+    (other / "ingest" / "__init__.py").write_text("WHOSE = 'theirs'\n")
+    (other / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        '[project]\nname = "another-ingest"\nversion = "1"\n[tool.setuptools]\npackages = ["ingest"]\n'
+    )
+    checked(*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, other, cwd=tmp_path)
+    into = [*PIP, "--python", bare / "python"]
+    checked(*into, "install", "--no-deps", "--no-index", next(tmp_path.glob("*.whl")), cwd=tmp_path)
+    ours = "import ingest, flowdiff.ingest.formats as f; print(ingest.WHOSE, len(f.FORMATS) > 5)"
+    assert checked(bare / "python", "-c", ours, cwd=tmp_path) == "theirs True\n"
+    checked(*into, "uninstall", "-y", "another-ingest", cwd=tmp_path)
+    checked(bare / "python", "-c", "import flowdiff.ingest.codecs.otlp.otlp_json", cwd=tmp_path)

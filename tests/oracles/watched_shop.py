@@ -1,0 +1,102 @@
+"""A small shop as OTLP/JSON lines, minute by minute, with a fault: what a watch of its lake has to find."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from schemas.windows import NS_PER_MINUTE
+
+START_NS = 1_763_600_400_000_000_000
+"""2025-11-20T01:00:00Z."""
+A_MINUTE = 60
+MS = 1_000_000
+
+
+def write_minutes(
+    path: Path,
+    first: int,
+    past: int,
+    *,
+    slow: range = range(0),
+    versions: dict[int, str] | None = None,
+    slow_version: str = "",
+    share_of_new: float = 0.5,
+    seed: int = 1,
+) -> None:
+    """Requests of minutes `first` to `past`: a page that asks a cart, which asks a store, and a catalogue.
+
+    slow: minutes in which the cart takes 40 ms more. versions: minute -> version of the cart from then on, on
+    a share of the requests; one of `slow_version` takes 40 ms more.
+    """
+    with path.open("w") as out:
+        for minute in range(first, past):
+            rng = random.Random(seed * 1_000_003 + minute)
+            spans: dict[tuple[str, str], list[dict[str, Any]]] = {}
+            for number in range(A_MINUTE):
+                at = (
+                    START_NS
+                    + minute * NS_PER_MINUTE
+                    + int((number + rng.random()) * NS_PER_MINUTE / A_MINUTE)
+                )
+                version = _version(versions or {}, minute, rng, share_of_new)
+                extra = 40 * MS if minute in slow or (slow_version and version == slow_version) else 0
+                _request(rng, spans, at, version, extra)
+            resources = [
+                {
+                    "resource": {
+                        "attributes": [_text("service.name", service), _text("service.version", version)]
+                    },
+                    "scopeSpans": [{"spans": found}],
+                }
+                for (service, version), found in sorted(spans.items())
+            ]
+            out.write(json.dumps({"resourceSpans": resources}) + "\n")
+
+
+def _version(versions: dict[int, str], minute: int, rng: random.Random, share: float) -> str:
+    version = "v1"
+    for since, name in sorted(versions.items()):
+        if minute >= since and rng.random() < share:
+            version = name
+    return version
+
+
+def _request(
+    rng: random.Random, spans: dict[tuple[str, str], list[dict[str, Any]]], at: int, version: str, extra: int
+) -> None:
+    trace = f"{rng.getrandbits(128):032x}"
+
+    def span(service: str, name: str, kind: int, parent: str, start: int, end: int, of: str = "v1") -> str:
+        id_ = f"{rng.getrandbits(64):016x}"
+        spans.setdefault((service, of), []).append(
+            {
+                "traceId": trace,
+                "spanId": id_,
+                "parentSpanId": parent,
+                "name": name,
+                "kind": kind,
+                "startTimeUnixNano": str(start),
+                "endTimeUnixNano": str(end),
+                "attributes": [],
+            }
+        )
+        return id_
+
+    def took(ms: float) -> int:
+        return int(ms * MS * rng.lognormvariate(0, 0.25))
+
+    store, cart, catalogue, page = took(3), took(2) + extra, took(4), took(1)
+    cart_start, page_start = at + page // 2, at
+    cart_end = cart_start + store + cart
+    catalogue_end = cart_end + catalogue
+    root = span("shop", "GET /cart", 2, "", page_start, catalogue_end + page // 2)
+    mine = span("cart", "Cart/Get", 2, root, cart_start, cart_end, version)
+    span("store", "Store/Read", 2, mine, cart_start + cart, cart_end)
+    span("catalogue", "Catalogue/List", 2, root, cart_end, catalogue_end)
+
+
+def _text(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "value": {"stringValue": value}}

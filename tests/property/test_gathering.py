@@ -1,0 +1,118 @@
+"""Windows that are added up as they are read are what all of them together are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.made_profiles import Service
+
+from analyze.profile.encoding import decode, encode, stored_of, stored_tables
+from analyze.profile.gathering import Gathering
+from analyze.profile.numbering import RunNames
+from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot, joined, summed
+
+SHAPES = ((0, 1), (0, 2), (1, 1), (2, 3))
+KEYS = ("site", "path", "shape", "root", "error")
+
+
+def window(seed: int, at: int, kind: tuple[int, int], *, weighted: bool) -> Profile:
+    """A profile of a few sites, some of them of each service; its names come in an order of its own."""
+    profile = Service(n_roots=1 + kind[0], n_sites=3 + kind[1]).profile(
+        seed, (Slot(0, at * 10**9, (at + 60) * 10**9),), 40
+    )
+    if weighted:
+        tables = {}
+        for name, table in profile.tables().items():
+            if "w2" in table.column_names:
+                place = table.column_names.index("w2")
+                table = table.set_column(
+                    place, table.schema.field("w2"), pa.array(2.0 * table["n"].to_numpy())
+                )
+            tables[name] = table
+        profile = Profile(profile.names, profile.slots, **tables)
+    return profile
+
+
+def by_name(profile: Profile, name: str) -> dict[tuple[object, ...], tuple[float, ...]]:
+    """Rows of a table by the words their numbers stand for."""
+    names = profile.names
+
+    def path(at: int) -> tuple[object, ...]:
+        one = names.paths[at]
+        return (*(path(one.above) if one.above >= 0 else ()), site(one.site))
+
+    def site(at: int) -> object:
+        one = names.sites[at]
+        return names.caller(at), names.operation(at), one.kind
+
+    def shape(at: int) -> object:
+        return sorted((names.operations[c.operation], c.calls, c.awaited) for c in names.shapes[at])
+
+    words = {"site": site, "path": path, "shape": lambda at: str(shape(at)), "root": names.roots.__getitem__}
+    words["error"] = names.errors.__getitem__
+    keys, values = TABLES[name]
+    columns = [[words.get(key, int)(at) for at in profile.tables()[name][key].to_pylist()] for key in keys]
+    sums = [profile.tables()[name][value].to_pylist() for value in values]
+    return dict(zip(zip(*columns, strict=True), zip(*sums, strict=True), strict=True))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(SHAPES), st.booleans()), min_size=1, max_size=6),
+    st.data(),
+)
+@settings(max_examples=25, deadline=None)
+def test_windows_added_up_are_their_sum(
+    told: list[tuple[int, tuple[int, int], bool]], data: st.DataObject
+) -> None:
+    windows = [window(seed, 60 * at, kind, weighted=w) for at, (seed, kind, w) in enumerate(told)]
+    of_block = sorted(data.draw(st.lists(st.integers(0, 2), min_size=len(told), max_size=len(told))))
+    gathering = Gathering(RunNames())
+    for at, profile in enumerate(windows):
+        if at and of_block[at] != of_block[at - 1]:
+            gathering.close()
+        stored = stored_tables(encode(profile))
+        assert stored is not None
+        gathering.add(stored, 0, 0)
+    gathering.close()
+    found = gathering.gathered().profile()
+    slots = np.unique(of_block, return_inverse=True)[1]
+    whole = joined(windows)
+    plain = {
+        name: summed(
+            name,
+            [
+                table.set_column(
+                    table.column_names.index("slot"),
+                    SCHEMAS[name].field("slot"),
+                    pa.array(slots[table["slot"].to_numpy()].astype(np.int32)),
+                )
+            ],
+        )
+        for name, table in whole.tables().items()
+    }
+    oracle = replace(whole, **plain)
+    assert [slot.seconds for slot in found.slots] == [60.0 * n for n in np.bincount(slots)]
+    for name in SCHEMAS:
+        mine, theirs = by_name(found, name), by_name(oracle, name)
+        there = {key: sums for key, sums in theirs.items() if name != "votes" or sums[0]}
+        assert {key: pytest.approx(sums, rel=1e-9) for key, sums in there.items()} == {
+            key: mine[key] for key in there
+        }
+        assert len(mine) == len(there) or name == "votes"
+
+
+def test_names_are_numbered_once() -> None:
+    """As one name book would, whatever order each file has."""
+    run = RunNames()
+    profiles = [window(1, 0, kind, weighted=False) for kind in SHAPES]
+    for profile in profiles:
+        run.taken_in(stored_of(profile).names)
+        again = run.taken_in(stored_of(profile).names)
+        assert len(set(again.site.tolist())) == len(profile.names.sites)
+    assert decode(encode(profiles[0])) == profiles[0]
+    assert run.names() == joined(profiles).names

@@ -1,0 +1,156 @@
+"""Sites that are tested shard by shard are what all of them tested at once are."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.made_profiles import Service
+
+from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.confounders.load import _factors
+from analyze.methods.robust.measures import MEASURES
+from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites, site_views, whole_view
+from analyze.methods.robust.testing import judged_sites
+from analyze.methods.robust.view import View
+from analyze.profile.encoding import stored_of
+from analyze.profile.profile import SCHEMAS, Profile, Slot
+from analyze.profile.votes import Votes
+from analyze.stats.estimate import Estimate
+
+SETTINGS = RobustSettings()
+
+
+def made(seed: int, n_sites: int, n_slots: tuple[int, int, int], *, weighted: bool) -> Profile:
+    """Reference, problem with a slower site, and history; some calls are made several times, some fail."""
+    slots = [
+        Slot(s, at * 10**9, (at + 60) * 10**9) for s, n in enumerate(n_slots) for at in range(0, 60 * n, 60)
+    ]
+    service = Service(n_roots=3, n_sites=n_sites)
+    profile = service.profile(seed, tuple(slots), 300, slower={1: {2: 1.6}})
+    rng = np.random.default_rng(seed)
+    visits = profile.visits
+    n = visits["n"].to_numpy()
+    failing = np.minimum(rng.poisson(0.02 * n * (1 + 3 * (visits["slot"].to_numpy() == 1))), n)
+    visits = _with(visits, "visits", failing=failing, failing_n=failing)
+    votes = profile.votes
+    several = np.where(
+        (votes["measure"].to_numpy() == 3) & (votes["site"].to_numpy() % 3 == 1),
+        votes["bin"].to_numpy() + 32 * (votes["slot"].to_numpy() % 2),
+        votes["bin"].to_numpy(),
+    )
+    told = {"bin": several.astype(np.int16)}
+    if weighted:
+        told["w2"] = 2 * votes["n"].to_numpy()
+    return replace(profile, votes=_with(votes, "votes", **told), visits=visits)
+
+
+def _with(table: pa.Table, name: str, **columns: np.ndarray) -> pa.Table:
+    for key, values in columns.items():
+        field = SCHEMAS[name].field(key)
+        array = pa.array(values.astype(field.type.to_pandas_dtype()))
+        table = table.set_column(SCHEMAS[name].names.index(key), field, array)
+    return table
+
+
+def roles_of(profile: Profile, *, cold: bool) -> Roles:
+    sample = np.array([slot.sample for slot in profile.slots])
+    noise = np.where(sample == 1, -1, np.cumsum(sample != 1) - 1)
+    return Roles(sample != 1, sample == 0, sample == 1, noise.astype(np.int64), cold)
+
+
+def in_runs(profile: Profile, rng: np.random.Generator) -> Profile:
+    """The same with its votes in runs, in any order."""
+    votes = stored_of(profile).votes
+    runs = votes.taken(rng.permutation(len(votes.site)))
+    return replace(profile, votes=SCHEMAS["votes"].empty_table(), runs=runs.compact())
+
+
+def same(one: object, other: object) -> None:
+    """Every number, to nine digits."""
+    if isinstance(one, Estimate):
+        assert isinstance(other, Estimate)
+        for field in fields(Estimate):
+            if field.name not in ("noise", "margin"):
+                same(getattr(one, field.name), getattr(other, field.name))
+        same(np.broadcast_to(one.margin, one.p.shape), np.broadcast_to(other.margin, one.p.shape))
+    elif isinstance(one, tuple):
+        for mine, theirs in zip(one, other, strict=True):  # type: ignore[call-overload]
+            same(mine, theirs)
+    elif isinstance(one, np.ndarray):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)  # type: ignore[arg-type]
+    else:
+        assert one == other
+
+
+def same_sites(one: SitesSeen, other: SitesSeen) -> None:
+    assert [measure.name for measure, _ in one.observed] == [measure.name for measure, _ in other.observed]
+    for (_, mine), (_, theirs) in zip(one.observed, other.observed, strict=True):
+        for name in (field.name for field in fields(mine)):
+            if name == "patterns":
+                assert (mine.patterns is None) == (theirs.patterns is None)
+                for row in range(len(mine.site)) if mine.patterns and theirs.patterns else ():
+                    assert mine.patterns(row) == theirs.patterns(row)
+            elif name == "floor":
+                same(
+                    np.broadcast_to(mine.floor, mine.site.shape),
+                    np.broadcast_to(theirs.floor, mine.site.shape),
+                )
+            else:
+                same(getattr(mine, name), getattr(theirs, name))
+    for name in (field.name for field in fields(one.places)):
+        same(getattr(one.places, name), getattr(other.places, name))
+    same(one.call_ratio, other.call_ratio)
+
+
+@given(
+    seed=st.integers(0, 99),
+    n_sites=st.integers(2, 12),
+    n_slots=st.tuples(st.integers(1, 8), st.integers(1, 5), st.integers(0, 8)),
+    shards=st.integers(2, 9),
+    weighted=st.booleans(),
+)
+@settings(max_examples=12, deadline=None)
+def test_shards_of_sites_are_all_sites(
+    seed: int, n_sites: int, n_slots: tuple[int, int, int], shards: int, weighted: bool
+) -> None:
+    profile = made(seed, n_sites, n_slots, weighted=weighted)
+    roles = roles_of(profile, cold=not n_slots[2])
+    cut = in_runs(profile, np.random.default_rng(seed))
+    assert cut.runs is not None
+    most = -(-len(cut.runs.bin) // shards)
+    plain = seen_at_sites([whole_view(View(profile, roles, SETTINGS))], profile.names, SETTINGS, MEASURES)
+    parts = list(site_views(cut, roles, SETTINGS, most))
+    assert len(parts) == shards
+    sharded = seen_at_sites(parts, cut.names, SETTINGS, MEASURES)
+    same_sites(sharded, plain)
+    first, second = judged_sites(plain), judged_sites(sharded)
+    assert second.sites == first.sites
+    assert second.candidates == first.candidates
+    assert [(c.kind, c.site, c.shapes) for c in second.changes] == [
+        (c.kind, c.site, c.shapes) for c in first.changes
+    ]
+    for mine, theirs in zip(second.changes, first.changes, strict=True):
+        assert (mine.z, mine.q, mine.low, mine.high) == pytest.approx(
+            (theirs.z, theirs.q, theirs.low, theirs.high), rel=1e-9
+        )
+        assert affected_by_statistics(cut, roles, [mine]) == affected_by_statistics(profile, roles, [theirs])
+    predicted, seen = (np.ones(len(profile.names.sites)) for _ in range(2))
+    for part in parts:
+        predicted[part.site], seen[part.site] = _factors(part.view.profile, roles, 1.4)
+    same((predicted, seen), _factors(profile, roles, 1.4))
+
+
+def test_votes_in_runs_are_their_table() -> None:
+    profile = made(3, 4, (3, 2, 0), weighted=True)
+    cut = in_runs(profile, np.random.default_rng(1))
+    assert cut.tables()["votes"] == profile.votes
+    assert cut.votes_at(2) == profile.votes_at(2)
+    empty = {name: table[name].to_numpy()[:0] for table in [profile.votes] for name in table.column_names}
+    assert Votes.of(empty).table().num_rows == 0

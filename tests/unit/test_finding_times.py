@@ -1,0 +1,70 @@
+"""A finding says when within the period it began, and whether it is still so at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.refined import Call, call, population
+from oracles.span_events import T0
+
+from analyze.compare import compare
+from analyze.methods.port import Chosen
+from analyze.methods.robust.method import METHOD
+from analyze.methods.robust.sections.findings import when_words
+from analyze.methods.robust.settings import RobustSettings
+from analyze.population import Sample
+from schemas.report.findings import Finding, FindingsSection
+
+N, SECOND_NS, HOUR_NS = 300, 10**9, 3_600 * 10**9
+
+
+def requests(first: int, past: int, *, slow_us: float = 0.0) -> list[Call]:
+    """One a second; between two of them half of the reads fail, or all take longer."""
+    rng = np.random.default_rng(5)
+    found = []
+    for at in range(N):
+        inside = first <= at < past
+        end = 100 + 400 * rng.lognormal(0, 0.2) + slow_us * inside
+        status = "x" if inside and not slow_us and rng.random() < 0.5 else "ok"
+        found.append(call("web/get", 0, end + 50, call("db/read", 20, end, status=status)))
+    return found
+
+
+def finding(problem: list[Call]) -> Finding:
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + N * SECOND_NS)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    compared = replace(population(requests(0, 0), problem), samples=samples)
+    section = compare(compared, [Chosen(METHOD, RobustSettings(paths=False))]).report.section(FindingsSection)
+    assert section is not None
+    return section.findings[0]
+
+
+@pytest.mark.parametrize("slow_us", [0.0, 1_500.0], ids=["fails", "slow"])
+@pytest.mark.parametrize(("first", "past"), [(100, N), (0, 200), (60, 240)])
+def test_begin_and_end_are_told_where_they_lie_within(first: int, past: int, slow_us: float) -> None:
+    when = finding(requests(first, past, slow_us=slow_us)).when
+    assert when is not None
+    for told, true in ((when.began, first), (when.ended, past)):
+        if true in (0, N):
+            assert told is None
+        else:
+            assert told is not None
+            assert told.low_ns <= T0 + HOUR_NS + true * SECOND_NS <= told.high_ns
+            assert told.high_ns - told.low_ns < 30 * SECOND_NS
+
+
+def test_what_is_so_throughout_has_no_time() -> None:
+    assert finding(requests(0, N)).when is None
+
+
+def test_times_in_words() -> None:
+    when = finding(requests(100, N, slow_us=800.0)).when
+    assert when is not None
+    assert when_words(when).endswith("still so at the end")
+    assert when_words(when.model_copy(update={"ended": when.began, "began": None})).startswith(
+        "from the start, until 20"
+    )

@@ -1,0 +1,330 @@
+"""Every receiver hears of every incident, whatever it does; secrets stay where they are."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from oracles.incidents import Receiver, event, incident, receiver, wait_until
+
+from flowdiff.notify import messages, senders
+from flowdiff.notify.address import address_of
+from flowdiff.notify.ledger import FOLDER
+from flowdiff.notify.notifier import Notifier
+from flowdiff.notify.post import Message, SendError, post
+from flowdiff.notify.settings import NotifySettings
+from schemas.errors import ConfigError
+from schemas.incidents import IncidentEvent
+from stitch.lake.store import LocalStore
+
+SECRET = "key-of-the-signature"
+TOKEN = "token-that-nobody-sees"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(senders, "LONGEST_WAIT_S", 0.1)
+
+
+class Watched:
+    """A lake that is watched: what happened, and who is told."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self.events: list[IncidentEvent] = []
+        self.said: list[str] = []
+        self.store = LocalStore.at(folder)
+        self.settings = NotifySettings.model_validate({"timeout_ns": 10**9, **settings})
+
+    @contextmanager
+    def running(self) -> Iterator[Notifier]:
+        """A process that watches."""
+        made = Notifier(self.settings, "lake", self.store, lambda: self.events, self.said.append)
+        with made.running(0.3):
+            made([])
+            yield made
+
+    def happens(self, notifier: Notifier, *events: IncidentEvent) -> None:
+        """A commit of the watch."""
+        self.events += events
+        notifier(events)
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    with receiver() as made:
+        yield made
+
+
+def to(hook: Receiver) -> dict[str, Any]:
+    return {"webhook": {"url": hook.url, "secret": SECRET, "token": TOKEN}}
+
+
+def ids(hook: Receiver) -> list[str]:
+    return [json.loads(body)["id"] for _, body in hook.requests]
+
+
+def test_a_webhook_gets_signed_cloud_events_in_order(hook: Receiver, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, {**to(hook), "reports": "https://reports.example/lake/"})
+    opened, over = event("opened", incident()), event("resolved", incident(state="resolved"), 60)
+    better = event("opened", incident("c" * 16, direction="better"))
+    with watched.running() as notifier:
+        watched.happens(notifier, opened, better)
+        watched.happens(notifier, over)
+        wait_until(lambda: len(hook.requests) == 2)
+    (headers, body), (_, last) = hook.requests
+    assert headers["content-type"] == "application/cloudevents+json"
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    told = json.loads(body)
+    assert (told["specversion"], told["id"], told["subject"]) == ("1.0", opened.id, "a" * 16)
+    assert told["type"] == "io.flowdiff.incident.opened.v1"
+    assert json.loads(last)["type"] == "io.flowdiff.incident.resolved.v1"
+    data = told["data"]
+    assert data["moved"] == "12.1\u00a0ms → 264\u00a0ms"
+    assert data["report"] == f"https://reports.example/lake/reports/{'b' * 16}/report.html"
+    assert "`r1`, `r2`" in data["markdown"]
+    signature = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    wanted = base64.b64encode(hmac.new(SECRET.encode(), signature, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{wanted}"
+    assert headers["webhook-id"] == opened.id
+    everything = body.decode() + last.decode() + "".join(watched.said)
+    for secret in (SECRET, TOKEN, "SECRET-PATH"):
+        assert secret not in everything
+
+
+def test_the_signature_is_that_of_standard_webhooks() -> None:
+    """The example of its specification's library."""
+    headers = messages.signed(
+        b'{"test": 2432232314}',
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        1614265330,
+        b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    )
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_a_receiver_that_is_away_gets_everything_later_once(hook: Receiver, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, to(hook))
+    many = [event("opened", incident(f"{n:016x}"), n) for n in range(5)]
+    hook.answers = [503, 500, 429, 404, 302]
+    with watched.running() as notifier:
+        watched.happens(notifier, *many[:3])
+        wait_until(lambda: len(hook.requests) == 8)
+        watched.happens(notifier, *many[2:])
+        wait_until(lambda: len(hook.requests) == 10)
+    assert ids(hook) == [many[0].id] * 5 + [one.id for one in many]
+    assert [line for line in watched.said if "Trying again" in line] == [
+        f"notify: webhook at http://127.0.0.1:{hook.port} answered 503. Trying again."
+    ]
+
+
+def test_a_process_that_dies_anywhere_loses_nothing(hook: Receiver, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, to(hook))
+    first, second, third = (event("opened", incident(f"{n:016x}"), n) for n in range(3))
+    with watched.running() as notifier:
+        watched.happens(notifier, first)
+        wait_until(lambda: len(hook.requests) == 1)
+    watched.events += [second]  # committed by a process that died before it could say so
+    hook.answers = [503] * 1000
+    with watched.running() as notifier:
+        watched.happens(notifier, third)  # and one whose receiver is down to its end
+        wait_until(lambda: len(hook.requests) > 3)
+    hook.answers = []
+    hook.requests.clear()
+    with watched.running() as notifier:
+        notifier([third])  # as the watch repeats its last commit
+        wait_until(lambda: len(hook.requests) == 2)
+    assert ids(hook) == [second.id, third.id]
+    # A ledger that is lost: what goes on is said again, under its id.
+    (tmp_path / FOLDER / "webhook.json").write_text("{")
+    watched.events += [event("resolved", incident(f"{0:016x}", state="resolved"), 9)]
+    with watched.running():
+        wait_until(lambda: len(hook.requests) == 4)
+    assert ids(hook)[2:] == [second.id, third.id]
+
+
+def test_a_receiver_that_never_answered_misses_nothing(hook: Receiver, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, to(hook))
+    watched.events += [
+        event("opened", incident("f" * 16), -9),
+        event("resolved", incident("f" * 16, "resolved")),
+    ]
+    opened, over = event("opened", incident(), 1), event("resolved", incident(state="resolved"), 2)
+    hook.answers = [503] * 1000
+    with watched.running() as notifier:
+        watched.happens(notifier, opened, over)
+        wait_until(lambda: hook.requests)
+    hook.answers = []
+    hook.requests.clear()
+    with watched.running():
+        wait_until(lambda: len(hook.requests) == 2)
+    assert ids(hook) == [opened.id, over.id]
+
+
+def test_an_event_that_is_refused_holds_up_no_other(hook: Receiver, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, to(hook))
+    bad, good = (event("opened", incident(f"{n:016x}"), n) for n in range(2))
+    hook.answers = [400] * senders.REFUSALS
+    with watched.running() as notifier:
+        watched.happens(notifier, bad, good)
+        wait_until(lambda: len(hook.requests) == senders.REFUSALS + 1)
+        (counts,) = notifier.counts
+        wait_until(lambda: counts.pending == 0)
+        assert (counts.sent, counts.refused, counts.failed) == (1, 1, senders.REFUSALS)
+    with watched.running():
+        pass
+    assert ids(hook)[-1] == good.id
+    assert any("given up" in line for line in watched.said)
+
+
+def test_a_redirect_is_not_followed(hook: Receiver, tmp_path: Path) -> None:
+    with receiver() as other:
+        hook.answers, hook.location = [307] * 3, other.url
+        watched = Watched(tmp_path, to(hook))
+        with watched.running() as notifier:
+            watched.happens(notifier, event("opened", incident()))
+            wait_until(lambda: len(hook.requests) == 4)
+        assert other.requests == []
+
+
+@contextmanager
+def hostile(answer: Sequence[bytes], pause_s: float) -> Iterator[int]:
+    """A server that answers with pieces, a pause between, without end; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=drip, args=[connection], daemon=True).start()
+
+        def drip(connection: socket.socket) -> None:
+            try:
+                with connection:
+                    for piece in answer:
+                        connection.sendall(piece)
+                    while True:
+                        connection.sendall(answer[-1])
+                        time.sleep(pause_s)
+            except OSError:
+                pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "pause_s"),
+    [
+        ([b"H"], 0.05),
+        ([b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"], 0.05),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n"], 0.01),
+        ([b"\x00\xff" * 5000], 0.0),
+        ([b"HTTP/1.1 200 OK\r\nX: ", b"y" * 65536], 0.0),
+    ],
+)
+def test_what_a_receiver_sends_costs_no_more_than_the_time_out(
+    answer: Sequence[bytes], pause_s: float
+) -> None:
+    with hostile(answer, pause_s) as port:
+        began = time.monotonic()
+        with pytest.raises(SendError) as error:
+            post(Message(address_of(f"http://127.0.0.1:{port}/"), b"{}", {}), 0.4)
+        assert time.monotonic() - began < 1.5
+    assert str(error.value) in ("no whole answer in time", "answered no HTTP")
+
+
+def test_a_hostile_receiver_holds_up_no_other_and_not_the_watch(hook: Receiver, tmp_path: Path) -> None:
+    with hostile([b"H"], 0.05) as port:
+        others = {
+            "alertmanager": {"url": f"http://127.0.0.1:{port}"},
+            "otlp": {"url": f"http://127.0.0.1:{port}"},
+        }
+        watched = Watched(tmp_path, {**to(hook), **others})
+        with watched.running() as notifier:
+            began = time.monotonic()
+            watched.happens(notifier, event("opened", incident()))
+            assert time.monotonic() - began < 0.2
+            wait_until(lambda: len(hook.requests) == 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host/x",
+        "https://",
+        "https://user:pw@host/",
+        "https://host/#x",
+        "https://host/a b",
+        "https://host/\r\nX: y",
+        "https://host:99999/",
+        "http://169.254.169.254/latest",
+        "http://0.0.0.0/",
+        "https://[::1/",
+        "https://hôst/",
+        f"https://host/{'x' * 3000}",
+    ],
+)
+def test_what_is_no_address_is_refused_without_repeating_it(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"address|write|receives|give|reads") as error:
+        address_of(url)
+    assert "pw" not in str(error.value)
+    file = tmp_path / "url"
+    file.write_text(url)
+    told = NotifySettings.model_validate({"webhook": {"url_file": str(file)}})
+    with pytest.raises(ConfigError) as refused:
+        Notifier(told, "lake", LocalStore.at(tmp_path), list, print)
+    assert "pw" not in str(refused.value)
+
+
+def test_a_token_does_not_go_over_an_open_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="readable"):
+        NotifySettings.model_validate({"otlp": {"url": "http://collector:4318", "token": "x"}})
+    (tmp_path / "url").write_text("http://collector:4318")
+    told = {"otlp": {"url_file": str(tmp_path / "url"), "token": "x"}}
+    with pytest.raises(ConfigError, match="readable"):
+        Notifier(NotifySettings.model_validate(told), "lake", LocalStore.at(tmp_path), list, print)
+
+
+def test_a_log_event_is_what_the_protocol_says() -> None:
+    one = event("opened", incident(severity="critical"))
+    found = json_format.Parse(messages.log_record(one, "lake", "", 5), ExportLogsServiceRequest())
+    (resource,) = found.resource_logs
+    (scope,) = resource.scope_logs
+    (record,) = scope.log_records
+    assert record.time_unix_nano == one.at_ns
+    assert record.severity_text == "FATAL"
+    assert record.event_name == "flowdiff.incident.opened"
+    assert record.body.string_value == one.incident.headline
+    attributes = {each.key: each.value.string_value for each in record.attributes}
+    assert attributes["incident.component"] == "recommendation"
+    assert attributes["event.id"] == one.id
+
+
+@settings(max_examples=20)
+@given(st.text(max_size=2000), st.text(max_size=50))
+def test_messages_are_bounded_and_whole_whatever_is_in_them(text: str, short: str) -> None:
+    one = incident(component=text, operation=short, headline=text, host=text, also=(text,) * 50, note=text)
+    body = messages.cloud_event(event("opened", one), text, "")
+    (alert,) = json.loads(messages.alerts([one], text, "", time.time_ns()))
+    assert len(body) < 64_000
+    assert json.loads(body)["data"]["component"] == alert["labels"]["component"]
+    assert {*alert["labels"]} == {"alertname", "lake", "id", "kind", "component", "operation"}
+    assert not {*alert["labels"].values()} & {str(one.before), str(one.after)}
+    json_format.Parse(messages.log_record(event("opened", one), text, "", 0), ExportLogsServiceRequest())

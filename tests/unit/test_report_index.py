@@ -1,0 +1,112 @@
+"""The list of a lake's reports is what its folders hold, whatever became of the list."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+from oracles.object_store import ObjectStore
+from oracles.page_reader import Reader
+from oracles.shop import shop_outcome
+
+from analyze.report.index import INDEX_PAGE, INDEX_ROWS, KeptReport, index_page, kept_reports
+from analyze.report.outcome import Outcome
+from analyze.report.store import put_report, write_report
+from stitch.lake.fsck import check
+from stitch.lake.layout import ensure_lake
+from stitch.lake.place import LakePlace, open_place
+from stitch.lake.store import Store
+from stitch.lake.upkeep.retention import _aged_reports
+
+
+def other(outcome: Outcome, name: str) -> Outcome:
+    """The same report under another id."""
+    return dataclasses.replace(outcome, report=outcome.report.model_copy(update={"id": name}))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    ensure_lake(open_place(str(folder)).store, 300 * 10**9, 300 * 10**9, "test")
+    return folder
+
+
+def ids(place: LakePlace) -> set[str]:
+    return {row.id for row in kept_reports(place)}
+
+
+def test_reports_are_listed_with_what_they_found_and_where_they_are(lake: Path) -> None:
+    outcome = shop_outcome()
+    folder = write_report(lake, outcome, "page")
+    (row,) = kept_reports(open_place(str(lake)))
+    assert row.outcome == outcome.report.verdict.outcome
+    assert row.headline == outcome.report.headline.sentence
+    assert row.kept_ns == (folder / "report.json").stat().st_mtime_ns
+    assert (lake / row.path) == folder / "report.html"
+    seen = Reader((lake / INDEX_PAGE).read_text())
+    assert [attrs["href"] for tag, attrs in seen.tags if tag == "a"] == [f"{outcome.report.id}/report.html"]
+
+
+def test_the_list_follows_the_folders_whatever_became_of_it(lake: Path) -> None:
+    place = open_place(str(lake))
+    for name in ("1" * 16, "2" * 16, "3" * 16):
+        write_report(lake, other(shop_outcome(), name), "page")
+    assert ids(place) == {"1" * 16, "2" * 16, "3" * 16}
+    shutil.rmtree(lake / "reports" / ("2" * 16))
+    (lake / "reports" / ("3" * 16) / "report.json").write_text("{")
+    (lake / "reports" / ".staged-x").mkdir()
+    (lake / INDEX_ROWS).write_text("[{")
+    assert ids(place) == {"1" * 16}
+    assert "2" * 16 not in (lake / INDEX_PAGE).read_text()
+    (lake / INDEX_PAGE).unlink()
+    assert ids(place) == {"1" * 16}
+    assert "1" * 16 in (lake / INDEX_PAGE).read_text()
+
+
+def test_upkeep_takes_the_list_for_no_report(lake: Path) -> None:
+    write_report(lake, shop_outcome(), "page")
+    place = open_place(str(lake))
+    kept_reports(place)
+    assert not check(place.store, str(lake))
+    assert _aged_reports(place.store, 2**62) == [f"reports/{shop_outcome().report.id}"]
+
+
+def test_a_bucket_has_the_same_list_and_reads_each_report_once(tmp_path: Path) -> None:
+    store = ObjectStore()
+    outcome = shop_outcome()
+    put_report(store, outcome, "page", "s3://lakes/shop")
+    place = LakePlace("s3://lakes/shop", store, tmp_path)
+    (first,) = kept_reports(place)
+    del store.objects[f"reports/{outcome.report.id}/report.json"]
+    assert kept_reports(place) == [first]
+
+
+def test_who_may_not_write_sees_the_list(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_report(lake, shop_outcome(), "page")
+    place = open_place(str(lake))
+
+    def refuses(_self: Store, *_: object) -> None:
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr(type(place.store), "put_if_absent", refuses)
+    assert len(kept_reports(place)) == 1
+    assert not (lake / INDEX_PAGE).exists()
+
+
+def test_a_title_from_outside_is_text() -> None:
+    hostile = KeptReport(
+        id="0" * 16,
+        kept_ns=0,
+        periods="<script>",
+        method="robust",
+        outcome="changed",
+        verdict="",
+        headline="",
+        finding="</td><img src=x onerror=y>\x1b",
+        findings=1,
+    )
+    seen = Reader(index_page([hostile], "<b>"))
+    assert not {"script", "img", "b"} & {tag for tag, _ in seen.tags}

@@ -1,0 +1,58 @@
+"""Requests of another type come: no request takes another path."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from oracles.refined import Call, call, population
+from oracles.span_events import T0
+
+from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.settings import RobustSettings
+from analyze.population import Sample
+
+HOUR_NS = 3_600 * 10**9
+
+
+def requests(lists: int, creates: int, lists_that_insert: int = 0) -> list[Call]:
+    """Two types of requests share a gate and a store; each goes on to a place of its own."""
+
+    def one(root: str, at: int, child: str) -> Call:
+        below = [call(child, 50, 100 + at % 7), call("log/write", 120, 150), call("auth/ask", 30, 45)]
+        asked = call("store/get", 25, 170, *below)
+        return call(root, 0, 200 + at % 5, call("gate/pass", 20, 180, asked))
+
+    made = [one("web/list", at, "index/lookup") for at in range(lists)]
+    made += [one("web/list", at, "db/insert") for at in range(lists_that_insert)]
+    made += [one("web/create", at, "db/insert") for at in range(creates)]
+    return [made[at] for at in np.random.default_rng(0).permutation(len(made)).tolist()]
+
+
+def run(before: list[Call], after: list[Call], without: tuple[str, ...] = ()) -> RobustRun:
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 400 * 10**9)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    settings = RobustSettings(paths=False, without=without)
+    return robust_run(replace(population(before, after), samples=samples), None, settings)
+
+
+def test_another_mix_of_types_is_no_other_path() -> None:
+    before, after = requests(200, 200), requests(320, 80)
+    found = run(before, after)
+    assert found.causes == ()
+    assert "store/get" in found.confounded.text("root-mix")
+    assert run(before, after, ("root-mix",)).causes != (), "the rule pays its rent"
+
+
+def test_a_path_within_a_type_is_found_beside_another_mix() -> None:
+    found = run(requests(200, 200), requests(100, 150, lists_that_insert=100))
+    lead = found.causes[0].lead
+    assert found.profile.names.operation(lead.site).component == "store"
+
+
+def test_of_one_type_there_is_no_mix() -> None:
+    found = run(requests(200, 0, lists_that_insert=50), requests(100, 0, lists_that_insert=150))
+    assert found.causes != ()
+    assert found.confounded.text("root-mix") == ""

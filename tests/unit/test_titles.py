@@ -1,0 +1,91 @@
+"""Titles of findings and reports: plain words, and nothing that no test supports."""
+
+from __future__ import annotations
+
+import pytest
+from oracles.robust_report import account_section, findings_section, verdict_section
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.headline import headline_of
+from analyze.methods.robust.titles import title
+from analyze.methods.robust.verdict.assertions import one_sum, unsupported
+from analyze.profile.names import NO_CALLER, Child, Names, OperationName, SiteKind, SiteName
+from analyze.report.wording import NBSP
+from schemas.report.findings import ChangeKind, Interval
+
+NAMES = Names(
+    operations=(
+        OperationName("checkout", "shop.Checkout/Place"),
+        OperationName("checkout", "shop.Pay/Charge", "payment"),
+        OperationName("checkout", "shop.Checkout/Ship"),
+    ),
+    sites=(SiteName(NO_CALLER, 0, SiteKind.CALL),),
+    shapes=((), (Child(1, 1, True),), (Child(2, 3, True),)),
+    paths=(),
+    roots=("checkout/shop.Checkout/Place",),
+)
+
+
+def change(kind: ChangeKind, before: float, after: float, shape: int = -1, child: int = -1) -> Change:
+    return Change(
+        kind=kind, site=0, p=0.0, z=9.0, unit="share", before=before, after=after, low=0.1, high=0.2,
+        n0=9, n1=9, contribution_ns=0.0, shape=shape, child=child,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lead", "other", "said"),
+    [
+        (change(ChangeKind.LOST_PATH, 0.87, 0.0, child=1), None,
+         "stopped calling payment/shop.Pay/Charge (was 87 % of its requests)"),
+        (change(ChangeKind.LOST_PATH, 0.87, 0.03, child=1), None,
+         "calls payment/shop.Pay/Charge in 3.0 % of its requests, was 87 %"),
+        (change(ChangeKind.NEW_PATH, 0.0, 0.2, child=2), None,
+         "calls …/Ship in 20 % of its requests, was 0 %"),
+        (change(ChangeKind.NEW_PATH, 0.0, 0.9, shape=0), change(ChangeKind.LOST_PATH, 0.9, 0.0, shape=1),
+         "stopped calling payment/shop.Pay/Charge in 90 % of its requests"),
+        (change(ChangeKind.PATH, 0.2, 0.9, shape=2), change(ChangeKind.PATH, 0.8, 0.1, shape=1),
+         "calls 3 x …/Ship instead of payment/shop.Pay/Charge in 90 % of its requests, was 20 %"),
+        (change(ChangeKind.LOST_PATH, 0.4, 0.0, shape=0), None,
+         "stopped calling nothing (was 40 % of its requests)"),
+    ],
+)  # fmt: skip
+def test_a_path_is_named_by_operations_in_plain_words(lead: Change, other: Change | None, said: str) -> None:
+    told = title(lead, [lead, *([] if other is None else [other])], NAMES).replace(NBSP, " ")
+    assert told == f"checkout/shop.Checkout/Place {said}"
+
+
+def test_the_title_of_a_report_is_what_a_test_supports() -> None:
+    verdict, found = verdict_section(), findings_section().findings
+    mean, tail, errors = account_section().accounts
+    assert (mean.changed, errors.changed) == (True, True)
+    told = headline_of(verdict, (mean, tail, errors), found)
+    assert told.startswith("Requests with a failing call rose from")
+    assert "; mean response time rose from" in told
+    fewer = errors.model_copy(update={"before": errors.after, "after": errors.before})
+    assert headline_of(verdict, (mean, tail, fewer), found).startswith("Mean response time rose from")
+    still = mean.model_copy(update={"changed": False})
+    assert headline_of(verdict, (still, tail, errors), found) == f"{found[0].title}; and 2 more findings."
+    assert headline_of(verdict, (still, tail, errors), ()).startswith("Requests with a failing call rose")
+    quiet = errors.model_copy(update={"changed": False})
+    calm = tail.model_copy(update={"changed": False})
+    unchanged = verdict.model_copy(update={"outcome": "unchanged"})
+    told = headline_of(unchanged, (still, calm, quiet), ())
+    assert told.startswith("Nothing changed significantly: mean response time")
+    assert "rose" not in told
+
+
+def test_a_title_without_a_test_is_found() -> None:
+    found = findings_section().findings
+    assert not list(unsupported(found))
+    wide = found[0].model_copy(update={"change": Interval(low=-1.0, high=found[0].change.high)})
+    away = found[0].model_copy(update={"change": Interval(low=-2.0, high=-1.0)})
+    assert len(list(unsupported([wide, away, *found[1:]]))) == 2
+
+
+def test_findings_and_breakdown_that_are_not_one_sum_are_found() -> None:
+    mean, found = account_section().accounts[0], findings_section().findings
+    left = mean.after - mean.before - sum(finding.contribution_us for finding in found)
+    assert not list(one_sum(mean, found, left))
+    assert len(list(one_sum(mean, found, left + 1.0))) == 1
+    assert len(list(one_sum(mean, found[:1], left + sum(f.contribution_us for f in found[1:])))) == 1

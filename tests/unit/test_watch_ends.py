@@ -1,0 +1,74 @@
+"""What begins as an incident ends is of its end, and what rises with one asks for no comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from oracles.robust_report import slow_recommendations
+from oracles.watched_series import MONDAY, TICK_NS, levels, windows
+
+from analyze.watch.decide import CHANGED, Decision, Range
+from analyze.watch.settings import WatchSettings
+from analyze.watch.watcher import State, Watcher
+from schemas.incidents import IncidentEvent
+
+SETTINGS = WatchSettings(slot_ns=0, baseline_ticks=576, season_days=14)
+LEARNED, BEGIN, END = 600, 620, 640
+SD = 0.05
+
+
+@dataclass
+class Always:
+    """A comparison that finds a change, at a place of its problem's own."""
+
+    asked: list[int] = field(default_factory=list)
+    """Ticks at which it was asked."""
+
+    def __call__(self, reference: list[Range], problem: list[Range], *_: object, **__: object) -> Decision:
+        self.asked.append((problem[-1][1] - MONDAY) // TICK_NS)
+        found = slow_recommendations()
+        component = "first" if len(self.asked) == 1 else f"other-{len(self.asked)}"
+        site = found.site.model_copy(update={"component": component, "operation": "work"})
+        return Decision(CHANGED, "changed", (found.model_copy(update={"site": site}),))
+
+
+def run(*shifts: tuple[range, int, int, float]) -> tuple[list[int], list[IncidentEvent]]:
+    """Ticks at which was compared, and events; shifts: series, from, to, standard deviations."""
+    logs = levels(np.random.default_rng(5), 40, 700, rho=0.3, sd=SD, season=0.0)
+    for series, begin, end, by in shifts:
+        logs[series.start : series.stop, begin:end] += by * SD
+    always = Always()
+    watcher = Watcher(State(lake_id="x", tick_ns=TICK_NS, through_ns=MONDAY), SETTINGS, always)
+    events = []
+    for number, window in enumerate(windows(logs)):
+        if number < LEARNED:
+            watcher.learn(window)
+        else:
+            events += watcher.decide(window).events
+    return always.asked, events
+
+
+def test_series_that_rise_together_ask_once() -> None:
+    asked, events = run(*((range(2 * k, 2 * k + 2), BEGIN, END, 12.0 - k) for k in range(8)))
+    assert len(asked) <= 2
+    assert BEGIN < asked[0] <= BEGIN + 4
+    assert [event.kind for event in events if event.incident.component == "first"] == ["opened", "resolved"]
+
+
+def test_what_begins_with_an_end_is_no_incident() -> None:
+    """Caches are cold for some ticks: other series shift as the fault ends."""
+    fault = (range(8), BEGIN, END, 12.0)
+    asked, events = run(fault, (range(20, 24), END, END + 4, 9.0))
+    assert [event.kind for event in events] == ["opened", "resolved"]
+    assert max(asked) < END
+    # What stays is found, a little later.
+    asked, events = run(fault, (range(20, 24), END, END + 30, 9.0))
+    assert [event.kind for event in events][:3] == ["opened", "resolved", "opened"]
+    assert max(asked) <= END + 12
+
+
+def test_what_begins_behind_an_end_is_found_as_soon_as_ever() -> None:
+    later = END + SETTINGS.recovery_ticks + 1
+    asked, _ = run((range(8), BEGIN, END, 12.0), (range(20, 24), later, later + 30, 9.0))
+    assert later < max(asked) <= later + 4
