@@ -20,7 +20,7 @@ import typer
 import typer.core
 import typer.main
 
-from flowdiff.cli.outcome import exit_code, open_closed_streams, tolerate_any_text
+from flowdiff.cli.outcome import Leaving, exit_code, open_closed_streams, tolerate_any_text
 from flowdiff.cli.version import version
 from schemas.errors import InputError
 
@@ -173,12 +173,16 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `flowdiff` script. Always ends in SystemExit."""
+    """Entry point of the `flowdiff` script. Ends in SystemExit, and without `arguments` the process."""
+    leaving = Leaving() if arguments is None else None
     gc.set_threshold(*GC_THRESHOLDS)
     open_closed_streams()
     tolerate_any_text()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(exit_code(lambda: run(given)))
+    code = exit_code(lambda: run(given))
+    if leaving is not None:
+        leaving.code = code
+    sys.exit(code)
 
 
 def run(given: list[str]) -> int | None:

@@ -31,6 +31,7 @@ if BESIDE != "//":
     sys.addaudithook(_only_the_clone)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return one worker more than there are cores: many tests wait for a server."""
     return (os.cpu_count() or 1) + 1

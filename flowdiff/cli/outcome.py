@@ -11,6 +11,7 @@ would find both out at its very end, where it has an exit code of its own for th
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import errno
 import io
@@ -18,7 +19,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import typer
@@ -127,6 +128,28 @@ def is_about_output(error: OSError) -> bool:
 
 FAILED: Final = 2
 INTERRUPTED: Final = 130
+
+
+class Leaving:
+    """Leave the process once all handlers of its end have run, and take no library apart around its threads.
+
+    To be made before the libraries of a command are loaded, so that it is called last. Threads of Arrow give
+    buffers back to Python after a read is over; Python ends a thread that asks for its lock while it takes
+    itself apart, and a destructor in C++ that is ended so ends the process by SIGABRT, whatever its exit code
+    was to be. Pools of threads, temporary folders and other processes are ended before, as always.
+    """
+
+    def __init__(self) -> None:
+        self.code = FAILED
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.code)
+
+
 _WRITING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 

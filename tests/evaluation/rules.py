@@ -1,12 +1,12 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or REQUEST_MIX. Compared are the goldens' lakes, and with
-`--real DIR` and `--systems SEED` labelled recordings and described systems, with history and alone, with some
-quiet pairs. Each is profiled and observed once; what is made again without a rule is what comes after it, and
-only of rules that had a part in it. What is held against the whole engine is what a person reads first: how
-many findings there are, and the first of them; of a labelled fault, whether it is the right one.
-`make evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page has the
-table; `WITHOUT=name` prints what one rule changes.
+A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or REQUEST_MIX. Compared are the goldens'
+lakes, and with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history and
+alone, with some quiet pairs. Each is profiled and observed once; what is made again without a rule is what
+comes after it, and only of rules that had a part in it. What is held against the whole engine is what a
+person reads first: how many findings there are, and the first of them; of a labelled fault, whether it is the
+right one. `make evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the
+page has the table; `WITHOUT=name` prints what one rule changes.
 """
 
 from __future__ import annotations

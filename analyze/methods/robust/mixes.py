@@ -33,7 +33,7 @@ class RequestMix:
     def noisier(
         self, seen: Sequence[tuple[Measure, Observed]], settings: RobustSettings
     ) -> tuple[tuple[Measure, Observed], ...]:
-        """Give shares of paths the over-dispersion that all sites show together, where it is more than theirs."""
+        """Give shares of paths the over-dispersion that all sites show together, where that is more."""
         patterns = (_z2(found) for row, found in seen if row.name == "call-pattern")
         phi = max([1.0, *(least_median(z2, settings.mix_patterns, settings.mix_sure) for z2 in patterns)])
         phi = min(phi, settings.mix_most)
@@ -44,7 +44,7 @@ REQUEST_MIX: Final = RequestMix()
 
 
 def least_median(z2: F8, least: int, sure: float) -> float:
-    """Give the lower bound, `sure`, of the median of z² by ranks, over that of chance; 1 for fewer than `least`."""
+    """Give the lower bound, `sure`, of the median of z² by ranks, over that of chance; 1 for too few."""
     if len(z2) < least:
         return 1.0
     rank = np.searchsorted(bdtr(np.arange(len(z2)), len(z2), 0.5), 1 - sure)

@@ -113,7 +113,7 @@ class RobustSettings(Config):
     cold_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where nothing tells."""
     mix_patterns: int = Field(default=10, ge=2)
-    """Call patterns from which, without a history, all together say how much the requests themselves differ;"""
+    """Call patterns that, without a history, say together how much the requests themselves differ;"""
     mix_sure: float = Field(default=0.9, gt=0.5, lt=1)
     """by this confidence, since a few have a large change by chance,"""
     mix_most: float = Field(default=5.0, ge=1, le=1e6)
