@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from analyze.methods.port import Chosen
-from analyze.profile.history import cut_history
+from analyze.profile.history import NamedSamples, cut_history
 from analyze.profile.profile import Profile
 from analyze.profile.stored import of_window, window_profile
 from analyze.refine.settings import RefineSettings
@@ -55,7 +55,7 @@ class Level(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class OrdinaryPair:
     """Ordinary times to hold against ordinary times."""
 
     reference: tuple[Window, ...]
@@ -90,7 +90,7 @@ def _near(values: F8, there: B1, least: float) -> B1:
     return near
 
 
-def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> list[Pair]:
+def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> list[OrdinaryPair]:
     """Pairs of steady stretches, chosen by the seed; as many as were asked for, or all there are.
 
     windows: the steady ones, in time order. No window between reference and problem is unsteady or missing.
@@ -119,19 +119,18 @@ def _runs(windows: Sequence[Window]) -> list[tuple[int, int]]:
     return [*pairwise((0, *cuts, len(windows)))]
 
 
-def _pair(windows: Sequence[Window], first: int, second: int, settings: CalibrationSettings) -> Pair:
+def _pair(windows: Sequence[Window], first: int, second: int, settings: CalibrationSettings) -> OrdinaryPair:
     reference = tuple(windows[first : first + settings.reference_windows])
     problem = tuple(windows[second : second + settings.problem_windows])
     taken = {*reference, *problem}
     others = [window for window in windows if window not in taken]
     others.sort(key=lambda window: abs(window.start_ns - problem[0].start_ns))
-    return Pair(reference, problem, tuple(sorted(others[: settings.history_windows])))
+    return OrdinaryPair(reference, problem, tuple(sorted(others[: settings.history_windows])))
 
 
-Named = Sequence[tuple[str, tuple[LakePeriod, ...]]]
-Run = Callable[[Named, Named], Outcome]
+Run = Callable[[NamedSamples, NamedSamples], Outcome]
 """The whole pipeline: (samples compared, history) to an outcome, as `flowdiff compare` runs it."""
-Watch = Callable[[str, int, int], None]
+PairWatch = Callable[[str, int, int], None]
 """Called with what is done, how much of it is, and of how much."""
 
 
@@ -143,7 +142,7 @@ class Ordinary:
     unsteady: int
 
 
-def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: Watch) -> Ordinary:
+def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: PairWatch) -> Ordinary:
     """Windows that lie in a period as a whole and in which nothing plainly happened; reads or makes their
     statistics."""
     whole = {
@@ -171,7 +170,7 @@ def calibrate(
     settings: CalibrationSettings,
     run: Run,
     *,
-    watch: Watch,
+    watch: PairWatch,
     created_at: str,
     created_by: str,
 ) -> CalibrationRecord:
@@ -224,7 +223,7 @@ def calibrate(
     )
 
 
-def _compared(pair: Pair, period: Period, lakes: Lakes, run: Run) -> Outcome:
+def _compared(pair: OrdinaryPair, period: Period, lakes: Lakes, run: Run) -> Outcome:
     def ranges(windows: Sequence[Window]) -> list[Period]:
         parts = [Period(period.lake, window.start_ns, window.end_ns, period.where) for window in windows]
         return list(united(parts))

@@ -7,22 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyze.profile.history import cut_history
+from analyze.profile.history import NamedSamples, cut_history
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
 from schemas.errors import ConfigError, PeriodError
 from schemas.periods import Period
 from schemas.ranges import SAME_WEEKDAY, parse_ranges, ranges_text, weeks_before
-
-Named = tuple[tuple[str, tuple[LakePeriod, ...]], ...]
-"""Samples as `analyze.load.load_population` takes them: name and periods, which share no instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
     """What is compared, and ordinary times beside it."""
 
-    compared: Named
-    history: Named
+    compared: NamedSamples
+    history: NamedSamples
     notes: tuple[str, ...] = ()
     """What a reader should know of how they were chosen, one sentence each."""
 

@@ -58,7 +58,7 @@ _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
 } | {"rows": np.int64}
 
-Column = npt.NDArray[Any]
+StoredColumn = npt.NDArray[Any]
 
 
 class Stored(NamedTuple):
@@ -67,7 +67,7 @@ class Stored(NamedTuple):
     names: NameColumns
     slots: tuple[Slot, ...]
     votes: Votes
-    tables: Mapping[str, Mapping[str, Column]]
+    tables: Mapping[str, Mapping[str, StoredColumn]]
     """Every other table -> column -> [rows], keys as integers, values as doubles."""
     folded: tuple[FoldedNames, ...]
     """What is joined with it has to be folded so, too: `analyze.profile.folded_names`."""
@@ -144,7 +144,7 @@ def encode(profile: Profile) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _name_tables(names: NameColumns) -> dict[str, dict[str, Column | pa.StringArray]]:
+def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn | pa.StringArray]]:
     return {
         "operations": {"component": names.component, "point": names.point, "callee": names.callee},
         "sites": {"caller": names.caller, "operation": names.operation, "kind": names.kind},
@@ -174,7 +174,7 @@ def _equal_columns(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return same
 
 
-def _narrowed(value: Column) -> Column:
+def _narrowed(value: StoredColumn) -> StoredColumn:
     """Integers, of four bytes where they fit, where all are whole."""
     if value.dtype.kind == "f" and not (np.isfinite(value).all() and (np.rint(value) == value).all()):
         return value
@@ -264,7 +264,7 @@ def _votes(places: Mapping[str, Any], rows: Mapping[str, Any], *, weighted: bool
     return Votes(keys, places["rows"], rows["bin"], tuple(rows[name] for name in sums))
 
 
-def _typed(table: str, name: str, column: Column | None, first: int, past: int) -> Column:
+def _typed(table: str, name: str, column: StoredColumn | None, first: int, past: int) -> StoredColumn:
     to = np.dtype(np.int64 if table in _NAMES else _TYPES[name])
     if column is None:
         return np.zeros(past - first, to)

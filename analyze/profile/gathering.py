@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.population import FoldedNames
-from analyze.profile.encoding import Column, Stored
+from analyze.profile.encoding import Stored, StoredColumn
 from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
@@ -181,6 +181,6 @@ def _in_slot(table: pa.Table, name: str, slot: int) -> pa.Table:
     return table.set_column(place, field, pa.repeat(pa.scalar(slot, field.type), table.num_rows))
 
 
-def _no_votes() -> dict[str, Column]:
+def _no_votes() -> dict[str, StoredColumn]:
     table = SCHEMAS["votes"].empty_table()
     return {name: table[name].to_numpy() for name in table.column_names}

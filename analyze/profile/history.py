@@ -18,7 +18,7 @@ import numpy as np
 from analyze.load import load_population, sample_of
 from analyze.population import Population
 from analyze.profile.numbering import RunNames
-from analyze.profile.stored import ProfileTally, SampleProfiles, Watch, gathered
+from analyze.profile.stored import ProfileTally, ReadWatch, SampleProfiles, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -175,7 +175,8 @@ def _joined(pieces: Sequence[LakePeriod], most: int) -> list[tuple[LakePeriod, .
 
 StatisticsUse = Literal["auto", "never", "history", "all"]
 """What is read from statistics: what is large, nothing, the history, or the samples compared as well."""
-Named = Sequence[tuple[str, tuple[LakePeriod, ...]]]
+NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
+"""Names and periods, which share no instant."""
 
 MOST_HISTORY: Final = 50_000
 """Requests of a history that are read as such: one second of refining. Refined together with the samples
@@ -194,13 +195,13 @@ class Read(NamedTuple):
 
 
 def read_samples(
-    compared: Named,
-    history: Named,
+    compared: NamedSamples,
+    history: NamedSamples,
     refine: RefineSettings,
     *,
     use: StatisticsUse = "auto",
     can_use: bool = True,
-    watch: Watch | None = None,
+    watch: ReadWatch | None = None,
 ) -> Read:
     """Read the samples in the form that their size asks for.
 
@@ -222,7 +223,7 @@ def read_samples(
     return Read(loaded.population, loaded.history)
 
 
-def n_flows(samples: Named) -> int:
+def n_flows(samples: NamedSamples) -> int:
     """Flows of the windows that samples touch."""
     parts = [part for _, parts in samples for part in parts]
     # A window that two samples touch (filters part them) counts once.
@@ -233,7 +234,7 @@ def n_flows(samples: Named) -> int:
 
 
 def _statistics(
-    samples: Named, refine: RefineSettings, watch: Watch | None, run: RunNames, *, added: bool
+    samples: NamedSamples, refine: RefineSettings, watch: ReadWatch | None, run: RunNames, *, added: bool
 ) -> SampleProfiles:
     """Statistics of samples that are compared, or of blocks of a history, which are added up as they come."""
     tally = ProfileTally()

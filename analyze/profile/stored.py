@@ -34,7 +34,7 @@ from stitch.lake.store import Store, ahead
 MOST_SLOTS: Final = 120
 """Slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
 
-Watch = Callable[[int, int], None]
+ReadWatch = Callable[[int, int], None]
 """Called with (windows done, windows in all)."""
 
 
@@ -57,7 +57,7 @@ def sample_profile(
     settings: RefineSettings,
     *,
     tally: ProfileTally | None = None,
-    watch: Watch | None = None,
+    watch: ReadWatch | None = None,
     with_silent: bool = False,
 ) -> Profile:
     """One profile of several samples, see `gathered`."""
@@ -72,7 +72,7 @@ def gathered(
     run: RunNames,
     *,
     tally: ProfileTally | None = None,
-    watch: Watch | None = None,
+    watch: ReadWatch | None = None,
     with_silent: bool = False,
     added: bool = False,
 ) -> Gathered:

@@ -27,7 +27,7 @@ from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from schemas.arrays import B1, F8, I8
 from stitch.graph.placed import is_made_up
 
-Place = tuple[Operation, ...]
+Calls = tuple[Operation, ...]
 """Operations that a question is about: (parent, child), or (parent, child, span below the child)."""
 
 _MOVED = 0.5
@@ -52,7 +52,7 @@ class Asynchrony:
 class _Votes:
     """Requests and weighted calls by place; arrays are [samples, places]."""
 
-    places: tuple[Place, ...]
+    places: tuple[Calls, ...]
     requests: F8
     calls: F8
     ayes: F8
@@ -67,7 +67,7 @@ class _Votes:
         np.divide(self.ayes, self.calls, out=shares, where=self.calls > 0)
         return shares
 
-    def carried(self, share: float, settings: RefineSettings) -> set[Place]:
+    def carried(self, share: float, settings: RefineSettings) -> set[Calls]:
         """Places where at least `share` of the calls agree, in requests enough to say so.
 
         As for sibling order (S5): `min_traces` requests decide, or `min_unanimous` that agree without
@@ -84,12 +84,12 @@ class _Ballot:
 
     def __init__(self, n_samples: int) -> None:
         self._n_samples = n_samples
-        self._codes: dict[Place, int] = {}
+        self._codes: dict[Calls, int] = {}
         self._entries: list[tuple[I8, F8]] = []
 
     def ask(
         self,
-        places: list[Place],
+        places: list[Calls],
         category: StoredCategory,
         times: I8,
         tree: SpanTree,
@@ -145,7 +145,7 @@ def find_asynchronous(
         if tree is None:
             continue
         units = [unit for unit in range(1, tree.n_units) if tree.awaited[unit]]
-        places: list[Place] = [(tree.operation[tree.parent[unit]], tree.operation[unit]) for unit in units]
+        places: list[Calls] = [(tree.operation[tree.parent[unit]], tree.operation[unit]) for unit in units]
         if units:
             lateness.ask(places, category, matrix, tree, _outliving(tree, units, settings))
     outlives = lateness.count()
@@ -175,7 +175,7 @@ def find_asynchronous(
     return found, _notes(outlives.of_first(len(samples)), asynchronous, stays, samples)
 
 
-def _units_of(tree: SpanTree, asynchronous: set[Place]) -> frozenset[int]:
+def _units_of(tree: SpanTree, asynchronous: set[Calls]) -> frozenset[int]:
     return frozenset(
         unit
         for unit in range(1, tree.n_units)
@@ -194,11 +194,11 @@ def _below(tree: SpanTree, behind: frozenset[int]) -> Iterator[tuple[int, int]]:
         yield unit, above
 
 
-def _place(tree: SpanTree, unit: int, child: int) -> Place:
+def _place(tree: SpanTree, unit: int, child: int) -> Calls:
     return tree.operation[tree.parent[child]], tree.operation[child], tree.operation[unit]
 
 
-def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: set[Place]) -> Iterator[tuple[int, int]]:
+def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: set[Calls]) -> Iterator[tuple[int, int]]:
     """(span, ancestor that waits for it); spans below one that stays come with it."""
     stays: set[int] = set()
     for unit, child in below:
@@ -249,10 +249,10 @@ DEFERRED: Final = "Asynchronous, as they outlive their parent, which shows the t
 
 
 def _notes(
-    outlives: _Votes, asynchronous: set[Place], kept: set[Place], samples: Sequence[str]
+    outlives: _Votes, asynchronous: set[Calls], kept: set[Calls], samples: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences: what only some samples leave behind, and what was deferred; the most calls first."""
-    stays: dict[Place, list[str]] = {}
+    stays: dict[Calls, list[str]] = {}
     for place in sorted(kept, key=_text):
         stays.setdefault(place[:2], []).append(place[2].text)
     moved: list[str] = []
@@ -300,7 +300,7 @@ def _notes(
     return tuple(moved)
 
 
-def _text(place: Place) -> list[str]:
+def _text(place: Calls) -> list[str]:
     return [operation.text for operation in place]
 
 

@@ -22,7 +22,7 @@ from schemas.events import EventKind
 from schemas.messages import WAITING
 from stitch.graph.placed import END, START
 
-Word = TypeVar("Word")
+T = TypeVar("T")
 
 OK: Final = "ok"
 FAILED: Final = "error"
@@ -165,7 +165,7 @@ def _structure(structure: StoredStructure, work: _Work) -> StoredStructure:
         if dst in awaited:
             awaited.add(src)
 
-    def around(end: Word, column: tuple[Word, ...]) -> tuple[Word, ...]:
+    def around(end: T, column: tuple[T, ...]) -> tuple[T, ...]:
         return (end, *(column[at] for at in kept), end)
 
     return StoredStructure(

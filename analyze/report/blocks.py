@@ -15,7 +15,7 @@ SQL reference, too (`schemas.report.columns`):
 To add a section, write its model and
 
     def slowest(section: SlowestSection) -> Blocks:
-        return (Part("Slowest requests", (Table("Slowest requests", COLUMNS, section.rows, section.total),)),)
+        return (Part("Slowest requests", (Grid("Slowest requests", COLUMNS, section.rows, section.total),)),)
 
 and put `SectionView(SlowestSection, slowest)` into its method's `sections`.
 
@@ -231,7 +231,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Grid:
     """Rows under headings."""
 
     label: str
@@ -321,5 +321,5 @@ class Only:
     blocks: Blocks
 
 
-Block: TypeAlias = Text | Items | Facts | Table | Drawing | Beside | Details | Part | Only
+Block: TypeAlias = Text | Items | Facts | Grid | Drawing | Beside | Details | Part | Only
 Blocks: TypeAlias = "Sequence[Block]"

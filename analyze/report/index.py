@@ -17,7 +17,7 @@ from typing import Final
 from markupsafe import Markup
 from pydantic import TypeAdapter, ValidationError
 
-from analyze.report.blocks import Column, Part, Styled, Table, Text
+from analyze.report.blocks import Column, Grid, Part, Styled, Text
 from analyze.report.page_templates import blocks_html, template
 from analyze.report.store import HTML_FILE, JSON_FILE, put_same
 from schemas.report.findings import FindingsSection
@@ -130,7 +130,7 @@ _COLUMNS: Final = (
 
 def index_page(rows: Sequence[KeptReport], lake: str) -> str:
     """The page: no script, no request, links to the reports beside it."""
-    table = Table("Reports", _COLUMNS, rows[:LISTED], len(rows))
+    table = Grid("Reports", _COLUMNS, rows[:LISTED], len(rows))
     note = table.shown_of or "newest first"
     blocks = (Part(f"Reports of {lake}", (table if rows else Text("None."),), note=note),)
     style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")

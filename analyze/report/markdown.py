@@ -17,11 +17,11 @@ from analyze.report.blocks import (
     Blocks,
     Column,
     Facts,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     cell,
@@ -72,7 +72,7 @@ def blocks_markdown(blocks: Blocks, level: int = 4) -> Iterator[str]:
 def _parts(report: Report, views: Views) -> Iterator[str]:
     for warning in (*warnings(report, views), *report.notes):
         yield f"> {inline(warning)}\n"
-    yield from _table(Table("Periods", _PERIODS, report.samples))
+    yield from _table(Grid("Periods", _PERIODS, report.samples))
     leading = {s.method: s for s in reversed(report.sections) if views[s.section].leads}
     for method in report.methods:
         if len(report.methods) > 1:
@@ -107,7 +107,7 @@ def _block(block: Block, level: int) -> Iterator[str]:
         yield from _list(
             f"* {inline(fact.name[:1].upper() + fact.name[1:])}: {inline(fact.words)}" for fact in block.facts
         )
-    elif isinstance(block, Table) and block.printed and block.rows:
+    elif isinstance(block, Grid) and block.printed and block.rows:
         yield from _table(block)
 
 
@@ -116,7 +116,7 @@ def _list(items: Iterable[str]) -> Iterator[str]:
         yield f"{text}\n"
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: Grid) -> Iterator[str]:
     rows = table.rows[: table.printed]
     columns = [c for c in table.filled if c.unit != "bar"]
     if not (rows and columns):

@@ -12,7 +12,19 @@ from enum import StrEnum
 from functools import partial
 
 from analyze.report import wording
-from analyze.report.blocks import Bar, Blocks, Column, Details, Stretch, Table, Text, Words, code, dim, strong
+from analyze.report.blocks import (
+    Bar,
+    Blocks,
+    Column,
+    Details,
+    Grid,
+    Stretch,
+    Text,
+    Words,
+    code,
+    dim,
+    strong,
+)
 from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MATERIAL = 0.03
@@ -219,10 +231,10 @@ def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> Blo
     every = [inner for line in view.lines for inner in (line.inside or (line,))]
     columns = _columns(view)
     total = _total(every)
-    shown = Table(label, columns, (*view.lines, total), printed=0, tone=partial(_tone, view))
+    shown = Grid(label, columns, (*view.lines, total), printed=0, tone=partial(_tone, view))
     if len(every) == len(view.lines):
         return (Text(_caption(view, names), "dim"), shown)
-    whole = Table(f"{label}, every one", columns, (*every, total), printed=0, tone=partial(_tone, view))
+    whole = Grid(f"{label}, every one", columns, (*every, total), printed=0, tone=partial(_tone, view))
     return (
         Text(_caption(view, names), "dim"),
         shown,

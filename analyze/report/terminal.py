@@ -22,11 +22,11 @@ from analyze.report.blocks import (
     Blocks,
     Column,
     Facts,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     cell,
@@ -106,7 +106,7 @@ def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
             _put(_hanging(mark, _text(item), console.width - indent), console, indent)
     elif isinstance(block, Facts):
         _facts(block, console, indent)
-    elif isinstance(block, Table) and block.printed and block.rows:
+    elif isinstance(block, Grid) and block.printed and block.rows:
         _put(_table(block, console.width - indent), console, indent)
         left = (len(block.rows) if block.total is None else block.total) - block.printed
         if left > 0:
@@ -118,7 +118,7 @@ def _says(blocks: Blocks) -> bool:
     return any(
         _says(block.blocks)
         if isinstance(block, Beside | Only)
-        else isinstance(block, Part | Text | Items | Facts | Table)
+        else isinstance(block, Part | Text | Items | Facts | Grid)
         for block in blocks
         if not isinstance(block, Only) or block.where == "terminal"
     )
@@ -195,7 +195,7 @@ def _visible(text: str) -> str:
     return head + wording.visible(text.removeprefix("\n"))
 
 
-def _table(table: Table, width: int) -> RichTable:
+def _table(table: Grid, width: int) -> RichTable:
     """A table within `width`: names are clipped, numbers are not; where little would be left of names,
     columns go, those of the highest `far` first and of these from the right."""
     rows = table.rows[: table.printed]

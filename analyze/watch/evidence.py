@@ -61,7 +61,7 @@ def tail_p(value: F8, group: Pooled, spread: F8, chosen: B1, settings: WatchSett
 
 
 @dataclass(slots=True)
-class Evidence:
+class RunningEvidence:
     """Sums by series of the ring, up and down."""
 
     sums: F8 = field(default_factory=lambda: np.zeros((2, 0)))

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import numpy as np
 
 from analyze.watch.decide import Decision
-from analyze.watch.evidence import Evidence
+from analyze.watch.evidence import RunningEvidence
 from analyze.watch.series import Name
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, I8
@@ -211,7 +211,7 @@ class Book:
         elif state != "open":
             self._say("changed", place, state, at)
 
-    def recover(self, evidence: Evidence, codes: dict[Name, int], at: int) -> list[Tracked]:
+    def recover(self, evidence: RunningEvidence, codes: dict[Name, int], at: int) -> list[Tracked]:
         """Count calm ticks of the incidents that go on; those that are over by this one."""
         over = []
         for place, one in enumerate(self.tracked):

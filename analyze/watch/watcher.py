@@ -16,7 +16,7 @@ import numpy as np
 from analyze.report.outcome import Outcome
 from analyze.watch.baseline import Baseline, count_slow, fit
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
-from analyze.watch.evidence import Evidence, log_threshold
+from analyze.watch.evidence import RunningEvidence, log_threshold
 from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
@@ -104,7 +104,7 @@ class Watcher:
         self._keep = keep
         self._windows_of = windows_of
         self.ring = Ring(state.tick_ns)
-        self.evidence = Evidence()
+        self.evidence = RunningEvidence()
         self.book = Book(state.lake_id, state.tick_ns, settings, state.tracked)
         self._base: Baseline | None = None
         self._base_past = state.fitted

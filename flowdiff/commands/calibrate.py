@@ -16,8 +16,9 @@ from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from analyze.calibrate import Named, Run
+    from analyze.calibrate import Run
     from analyze.methods.port import Chosen
+    from analyze.profile.history import NamedSamples
     from analyze.refine.settings import RefineSettings
 
 
@@ -94,7 +95,7 @@ def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
     from analyze.profile.history import read_samples
     from analyze.report.outcome import Outcome
 
-    def run(samples: Named, history: Named) -> Outcome:
+    def run(samples: NamedSamples, history: NamedSamples) -> Outcome:
         read = read_samples(samples, history, refine, can_use=chosen.method.statistics is not None)
         return compare(read.compared, [chosen], history=read.history, refined=refine)
 

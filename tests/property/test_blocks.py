@@ -18,11 +18,11 @@ from analyze.report.blocks import (
     Details,
     Fact,
     Facts,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     cell,
@@ -61,7 +61,7 @@ COLUMNS = (
 def blocks(text: str, rows: list[Row]) -> Blocks:
     """One of each kind."""
     words: Words = (text, Styled(text, "strong"), Styled(text, "tag", title=text), Styled("x", href="#here"))
-    table = Table(text, COLUMNS, rows, total=len(rows) + 1, first=2, tone=lambda _row: "up")
+    table = Grid(text, COLUMNS, rows, total=len(rows) + 1, first=2, tone=lambda _row: "up")
     inner = (
         Text(words),
         Items([words, text], ordered=True),
@@ -152,11 +152,11 @@ def test_a_value_reads_by_its_unit(column: Column, text: str) -> None:
 
 def test_what_all_names_begin_with_stands_in_the_heading_once() -> None:
     rows = [Row(f"shop/hipstershop.Cart/{name}", 1, 2, 1.0, 2.0, 0.5) for name in ("Add", "Empty")]
-    page = " ".join(Reader(str(blocks_html((Table("calls", COLUMNS, rows),), ""))).text)
+    page = " ".join(Reader(str(blocks_html((Grid("calls", COLUMNS, rows),), ""))).text)
     assert "Call site shop/hipstershop.Cart/…" in page
     assert "…Add" in page
     out = StringIO()
-    print_blocks((Table("calls", COLUMNS[:1], rows),), Console(file=out, width=80, color_system=None))
+    print_blocks((Grid("calls", COLUMNS[:1], rows),), Console(file=out, width=80, color_system=None))
     assert out.getvalue().splitlines()[0].strip() == "Call site shop/hipstershop.Cart/…"
     assert out.getvalue().count("hipstershop") == 1
     # Parquet has the names whole.

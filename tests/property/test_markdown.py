@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from analyze.report.blocks import Block, Column, Fact, Facts, Items, Only, Part, Table, Text, code, strong
+from analyze.report.blocks import (
+    Block,
+    Column,
+    Fact,
+    Facts,
+    Grid,
+    Items,
+    Only,
+    Part,
+    Text,
+    code,
+    strong,
+)
 from analyze.report.markdown import blocks_markdown
 from schemas.visible import visible
 
@@ -50,7 +62,7 @@ def read(text: str) -> str:
 @example("![a](http://b) www.x <b> &amp; ~~s~~ @team **x** ***")
 @example("a|b`c``d")
 def test_any_text_is_text(text: str) -> None:
-    table = Table(
+    table = Grid(
         "t", (Column("name", text), Column("", "v", "text", lambda row: code(row.name))), [Row(text)]
     )
     blocks: list[Block] = [

@@ -16,11 +16,11 @@ from analyze.report.blocks import (
     Column,
     Details,
     Drawing,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     code,
@@ -123,15 +123,15 @@ def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
         yield Part(told, tuple(_range(number, one, s)), range_told(one), f"range{number}", open=number == 1)
         yield Only("terminal", tuple(_most(one, s)))
     if len(s.roots) > 1:
-        roots = Table("Root types", _ALL_KINDS, s.roots, s.roots_total, anchor="all-roots")
+        roots = Grid("Root types", _ALL_KINDS, s.roots, s.roots_total, anchor="all-roots")
         yield Details(f"All root types ({wording.count(s.roots_total)})", (roots,))
-    categories = Table(
+    categories = Grid(
         "Categories", _ALL_CATEGORIES, s.categories, s.categories_total, anchor="all-categories"
     )
     yield Details(
         f"All categories by number of requests ({wording.count(s.categories_total)})", (categories,)
     )
-    sites = Table("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
+    sites = Grid("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
     yield Details(f"The call sites that ranges are told by ({wording.count(s.sites_total)})", (sites,))
 
 
@@ -154,12 +154,10 @@ def _range(number: int, one: ResponseRange, s: BrowseRangesSection) -> Iterator[
     ):
         if kind == "categories" or len(of) > 1:
             columns = _kind_columns(label, of)
-            yield Table(
-                f"{label} of range {number}", columns, rows, printed=0, anchor=f"range{number}-{kind}"
-            )
+            yield Grid(f"{label} of range {number}", columns, rows, printed=0, anchor=f"range{number}-{kind}")
     if one.sites:
         label = f"Call sites of range {number}"
-        yield Table(label, _site_columns(s.sites), one.sites, printed=0, anchor=f"range{number}-sites")
+        yield Grid(label, _site_columns(s.sites), one.sites, printed=0, anchor=f"range{number}-sites")
         if one.mean_out_us is not None:
             whole = wording.change(one.mean_us - one.mean_out_us)
             told = f"Over all call sites the differences add up to {whole}, that of the mean."
@@ -395,10 +393,10 @@ ERRORS: Final = (
 
 def _places(s: BrowsePlacesSection) -> Iterator[Block]:
     title = "Call sites, by the time that requests wait for them"
-    sites = Table(title, SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
+    sites = Grid(title, SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
     yield Part(title, (sites,))
     if s.hosts:
-        hosts = Table("Hosts", HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
+        hosts = Grid("Hosts", HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
         none = (
             f"{wording.percent(s.no_host)} of the time is on hosts that are not known."
             if s.no_host > 0
@@ -406,7 +404,7 @@ def _places(s: BrowsePlacesSection) -> Iterator[Block]:
         )
         yield Part("Hosts", (hosts, *((Text(none, "dim"),) if none else ())))
     if s.errors:
-        errors = Table(
+        errors = Grid(
             "Errors", ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
         )
         told = f"something fails in {wording.percent(s.failed_inside)} of the requests"
@@ -439,7 +437,7 @@ def curves_blocks(section: BrowseVarianceSection) -> Blocks:
         Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
         for curve in section.curves
     ]
-    roots = Table("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
+    roots = Grid("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
     more = (Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
     drawn = c2_curves([curve.points for curve in section.curves])
     other = Only("page", (Text(("What makes times vary: ", code("flowdiff variance"), "."), "dim"),))

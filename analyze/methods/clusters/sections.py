@@ -17,11 +17,11 @@ from analyze.report.blocks import (
     Details,
     Fact,
     Facts,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     dim,
@@ -87,7 +87,7 @@ def _blocks(s: ClustersSection) -> Iterator[Block]:
         legend = (Styled("", "swatch"), f"{s.samples[0]} ", Styled("", "swatch", "after"), s.samples[1])
         yield Only("page", (Text(legend, "dim"),))
     rows = listed(s)
-    yield Table(
+    yield Grid(
         "Clusters",
         _columns(s),
         (*rows, *(row for row in s.clusters if row not in rows)),
@@ -215,7 +215,7 @@ def _overlay(row: TreeOverlayRow, place: int) -> Part:
         Fact(f"{side}: {name}" if side else name, f"{wording.count(n)} requests, {wording.duration(us)}")
         for side, name, n, us in sides
     ]
-    tree = Table(
+    tree = Grid(
         overlay_title(row),
         _tree_columns(row),
         tree_rows(row),
@@ -232,7 +232,7 @@ def _overlay(row: TreeOverlayRow, place: int) -> Part:
         overlay_title(row),
         (
             Only("page", (Facts(facts, "lines"), tree)),
-            Only("terminal", (Table("Where they differ", _tree_columns(row), shown),)),
+            Only("terminal", (Grid("Where they differ", _tree_columns(row), shown),)),
             *((Only("page", (Text(cut, "dim"),)),) if len(row.nodes) < row.nodes_total else ()),
         ),
         note=overlay_says(row),

@@ -15,11 +15,11 @@ from analyze.report.blocks import (
     Column,
     Details,
     Drawing,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     code,
@@ -104,7 +104,7 @@ def _blocks(s: DistalyzeSection) -> Iterator[Block]:
     found = f"{wording.count(s.significant)} of {wording.count(s.features)} features differ (Bonferroni, "
     found += f"{wording.percent(s.alpha)}), {wording.count(s.significant_bh)} by false discovery rate"
     yield Only("page", (Text((*classes, f" · {found}"), "dim"),))
-    yield Table("Classes", _studies(s), s.studies)
+    yield Grid("Classes", _studies(s), s.studies)
     if any(study.heavy and not study.weighted for study in s.studies):
         heavy = "Heavy: more than 1.1 % of the instances lie outside of mean ± 3 sigma; "
         yield Text((heavy, code("--set tail_weights=on"), " counts them by what they cost."), "dim")
@@ -117,7 +117,7 @@ def _blocks(s: DistalyzeSection) -> Iterator[Block]:
         shown = f"{len(s.components)} of {wording.count(s.components_total)} components"
         yield Text(f"{shown}; the table distalyze_dependencies beside this page has all.", "dim")
     if s.variables:
-        table = Table(
+        table = Grid(
             "Variables that diverge most",
             _variables(s),
             s.variables,
@@ -184,7 +184,7 @@ def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[Block]
     if len(c.variables) < c.variables_total:
         caption += f" {len(c.variables)} of {wording.count(c.variables_total)} variables drawn."
     yield Drawing(_network(c), caption, wide=f"Network of component {c.rank}")
-    table = Table(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
+    table = Grid(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
     yield Details("Variables and their two distributions", (table,))
     if c.trivial:
         left = c.trivial_total - len(c.trivial)

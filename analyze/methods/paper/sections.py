@@ -19,11 +19,11 @@ from analyze.report.blocks import (
     Drawing,
     Fact,
     Facts,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     code,
@@ -341,7 +341,7 @@ def _list(listed: RankedList, s: MutationsSection) -> Part:
         Column("share_of_listed", "Share", "share", far=2),
     )
     rows = [by_rank[rank] for rank in listed.ranks]
-    table = Table(title, columns, rows, printed=PRINTED, tone=_tone)
+    table = Grid(title, columns, rows, printed=PRINTED, tone=_tone)
     return Part(title, (table,), note=meaning)
 
 
@@ -390,7 +390,7 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
     if m.histograms:
         yield Beside([histogram(found) for found in m.histograms])
     if m.edges:
-        table = Table(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
+        table = Grid(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
         told = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"
         displaced = "Displaced on the critical path, by edges that did not change significantly: "
         more = () if m.displaced_us is None else (Text(f"{displaced}{change(m.displaced_us)}.", "dim"),)
@@ -399,7 +399,7 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
     yield Details("Graph" if len(graphs) == 1 else "Both graphs", (Beside(graphs),), open=m.account is None)
     if m.precursors:
         rows = m.precursors, m.precursors_total
-        table = Table(f"Precursors of mutation {m.rank}", _PRECURSORS, *rows, "precursors")
+        table = Grid(f"Precursors of mutation {m.rank}", _PRECURSORS, *rows, "precursors")
         yield Part("Candidate precursors", (table,), note="most likely first")
     kept = "category" if m.stored_total == 1 else "the categories"
     every = joined(map(code, m.stored))
@@ -518,16 +518,16 @@ _CATEGORIES: Final = (
 
 def roots_blocks(section: RootsSection) -> Blocks:
     """Root types, busiest first."""
-    return _folded("Root types", Table("Root types", _ROOTS, section.roots, section.roots_total))
+    return _folded("Root types", Grid("Root types", _ROOTS, section.roots, section.roots_total))
 
 
 def categories_blocks(section: CategoriesSection) -> Blocks:
     """Every category, the most changed first."""
     rows, total = section.categories, section.categories_total
-    return _folded("Categories", Table("Categories", _CATEGORIES, rows, total, "categories"))
+    return _folded("Categories", Grid("Categories", _CATEGORIES, rows, total, "categories"))
 
 
-def _folded(name: str, table: Table) -> Blocks:
+def _folded(name: str, table: Grid) -> Blocks:
     return (Details(f"{name} ({len(table.rows) if table.total is None else table.total})", (table,)),)
 
 
@@ -560,7 +560,7 @@ def sums_blocks(section: SumsSection) -> Blocks:
         "The papers' contributions are estimates and need not add up. The exact rows do: structure and "
         "timing together are the change of the summed response time."
     )
-    table = Table("Sums", _SUMS, (structure, timing, _Sum("Total", None, s.total_change_us, None)))
+    table = Grid("Sums", _SUMS, (structure, timing, _Sum("Total", None, s.total_change_us, None)))
     return (Details("What the contributions add up to", (text, table)),)
 
 

@@ -15,12 +15,12 @@ from analyze.report.blocks import (
     Blocks,
     Column,
     Details,
+    Grid,
     Items,
     Only,
     Part,
     Stretch,
     Styled,
-    Table,
     Text,
     Words,
     code,
@@ -134,13 +134,13 @@ def _variance(s: VarianceSection) -> Iterator[Block]:
             Column("", "", "bar", _root_bar),
             Column("total", "Of the variance", "share"),
         )
-        yield Table("By root type", columns, roots, printed=0)
+        yield Grid("By root type", columns, roots, printed=0)
     if told := residual(s):
         yield Text(told)
     if s.watched:
         yield Part("To be reduced", (Items([_watched(source) for source in s.watched]),))
     worth = sum(abs(site.within) >= MATERIAL for site in s.sites[:SHOWN])
-    sites = Table(
+    sites = Grid(
         "Call sites, by what they add within paths",
         _sites(s),
         s.sites,
@@ -153,10 +153,10 @@ def _variance(s: VarianceSection) -> Iterator[Block]:
     curves = [Text(_curve(curve, len(s.curves) > 1)) for curve in s.curves]
     drawn = c2_curves([curve.points for curve in s.curves])
     stored = "variance_categories"
-    table = Table("Categories", _CATEGORIES, s.categories, s.categories_total, stored, SHOWN)
+    table = Grid("Categories", _CATEGORIES, s.categories, s.categories_total, stored, SHOWN)
     yield Part("Categories", (*curves, *drawn, table), anchor="categories")
     if s.markers:
-        yield Details(f"Markers ({len(s.markers)})", (Table("Markers", _MARKERS, s.markers),))
+        yield Details(f"Markers ({len(s.markers)})", (Grid("Markers", _MARKERS, s.markers),))
 
 
 def _curve(curve: C2Curve, named: bool) -> str:
@@ -286,7 +286,7 @@ def _detail(detail: VarianceDetail) -> Iterator[Block]:
         Column("", "Time", "figure", _time, far=1),
         Column("critical", "Critical in", "share", far=2),
     )
-    yield Table(f"Parts of {detail.root}", columns, detail.edges, detail.edges_total)
+    yield Grid(f"Parts of {detail.root}", columns, detail.edges, detail.edges_total)
     of = (
         ""
         if len(detail.edges) >= detail.edges_total
@@ -294,7 +294,7 @@ def _detail(detail: VarianceDetail) -> Iterator[Block]:
     )
     yield Only("page", (Text(f"Bold: the highest variances.{of}", "dim"),))
     if detail.pairs:
-        pairs = Table("Pairs that vary together", _PAIRS, detail.pairs, detail.pairs_total)
+        pairs = Grid("Pairs that vary together", _PAIRS, detail.pairs, detail.pairs_total)
         yield Details(f"{wording.counted(detail.pairs_total, 'pair')} vary together", (pairs,))
     if detail.histogram is not None:
         caption = f"Times of no. 1, {wording.clip(detail.edges[0].label, 100)}, where it is critical"
@@ -341,12 +341,12 @@ def _change(s: VarianceChangeSection) -> Iterator[Block]:
         Column("q", "q", "p", far=2),
     )
     if s.sites:
-        yield Table("Changed call sites", columns, s.sites, s.sites_total, "variance_sites", printed=PRINTED)
+        yield Grid("Changed call sites", columns, s.sites, s.sites_total, "variance_sites", printed=PRINTED)
     else:
         yield Text(f"None of {wording.counted(s.sites_tested, 'call site')} changed significantly.")
     if s.categories:
         of = f"{wording.count(s.categories_total)} of {wording.count(s.categories_tested)}"
-        table = Table("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
+        table = Grid("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
         yield Part("Categories whose C² changed", (table,), note=of)
 
 

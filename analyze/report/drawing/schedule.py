@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.bars import Axis
-from analyze.report.blocks import Bar, Blocks, Column, Details, Drawing, Styled, Table, dim
+from analyze.report.blocks import Bar, Blocks, Column, Details, Drawing, Grid, Styled, dim
 from analyze.report.drawing.wide_charts import draw_train
 from schemas.report.parts import ScheduleStep, TrainSchedule
 
@@ -45,7 +45,7 @@ def schedule_blocks(schedule: TrainSchedule, title: str) -> Blocks:
     lanes = [
         Details(
             (f"{wording.clip(lane.component, 60)} ", dim(f"{wording.duration(lane.waited_us)} waited for")),
-            (Table(f"Steps of {lane.component}", columns, lane.steps, lane.steps_total),),
+            (Grid(f"Steps of {lane.component}", columns, lane.steps, lane.steps_total),),
         )
         for lane in schedule.lanes
         if lane.steps

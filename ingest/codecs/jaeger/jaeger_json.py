@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from ingest.codecs.jaeger.jaeger_spans import (
-    Pair,
+    Tag,
     add_jaeger_span,
     add_log,
     add_tagged_span,
@@ -202,13 +202,13 @@ def _duration(span: Object) -> int:
     return -length if found[1] else length
 
 
-def _log(value: object) -> tuple[int, list[Pair]]:
+def _log(value: object) -> tuple[int, list[Tag]]:
     log = as_object(value, "a log")
     return _time(log, "timestamp"), _pairs(array(log, "fields"))
 
 
-def _pairs(tags: list[object]) -> list[Pair]:
-    out: list[Pair] = []
+def _pairs(tags: list[object]) -> list[Tag]:
+    out: list[Tag] = []
     for entry in tags:
         tag = _camel(as_object(entry, "a tag"))
         kind = _enum(tag.get("vType"), _TAG_TYPES, "vType")

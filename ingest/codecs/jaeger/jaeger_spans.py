@@ -16,7 +16,7 @@ from ingest.codecs.values.json_fields import ItemError, Object, array, as_object
 from schemas.events import EventKind
 from schemas.rejects import Reason
 
-Pair = tuple[str, object]
+Tag = tuple[str, object]
 
 KINDS = {
     "server": EventKind.SPAN_SERVER,
@@ -62,7 +62,7 @@ def add_tagged_span(
     name: str,
     times: tuple[int, int],
     resource: int,
-    tags: list[Pair],
+    tags: list[Tag],
     follows: list[str],
     links: list[tuple[str, str]],
 ) -> None:
@@ -133,7 +133,7 @@ def sort_references(
     return parent, follows, links
 
 
-def add_log(rows: SpanRows, ts: int, pairs: list[Pair]) -> None:
+def add_log(rows: SpanRows, ts: int, pairs: list[Tag]) -> None:
     """A log as a span event: its `event` (or `message`) field is the name, the other fields attributes."""
     fields = dict(reversed(pairs))
     key = next((k for k in ("event", "message") if isinstance(fields.get(k), str)), None)
@@ -141,9 +141,9 @@ def add_log(rows: SpanRows, ts: int, pairs: list[Pair]) -> None:
     rows.add_event(name, ts, [(k, v) for k, v in pairs if k != key])
 
 
-def read_tags(tags: list[object]) -> list[Pair]:
+def read_tags(tags: list[object]) -> list[Tag]:
     """Typed values of `{key, type, value}` tags. Raises ItemError."""
-    out: list[Pair] = []
+    out: list[Tag] = []
     for entry in tags:
         tag = as_object(entry, "a tag")
         key = text(tag, "key")
@@ -183,7 +183,7 @@ def _time(parent: Object, name: str) -> int:
     return ns(_us(value, name))
 
 
-def _log(value: object) -> tuple[int, list[Pair]]:
+def _log(value: object) -> tuple[int, list[Tag]]:
     log = as_object(value, "a log")
     return _time(log, "timestamp"), read_tags(array(log, "fields"))
 
@@ -193,7 +193,7 @@ def _resource(rows: SpanRows, process: Object) -> int:
     return rows.add_resource(text(process, "serviceName"), *split_host(tags))
 
 
-def split_host(tags: list[Pair]) -> tuple[str | None, list[Pair]]:
+def split_host(tags: list[Tag]) -> tuple[str | None, list[Tag]]:
     """The machine that process tags name, and the other tags."""
     for key in HOST_TAGS:
         for name, value in tags:

@@ -16,7 +16,7 @@ from analyze.methods.robust.causes.patterns import cut_after, last_callees, load
 from analyze.methods.robust.causes.requests import Requests
 from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.causes.symptoms import (
-    Place,
+    Bundle,
     Symptom,
     bundles,
     covering,
@@ -98,7 +98,7 @@ def context_of(
     mean_ns = _larger_mean_ns(profile, roles)
     last = last_callees(population, patterns, {c.shape for c in changes if c.shape != NO_SHAPE}, names)
 
-    def symptom(place: Place, mine: Sequence[Change], component: str, *, by_load: bool = False) -> Symptom:
+    def symptom(place: Bundle, mine: Sequence[Change], component: str, *, by_load: bool = False) -> Symptom:
         operation, timed, *_ = place
         if timed:
             lead, suspect, shown = largest(mine), "", mine

@@ -13,7 +13,7 @@ from schemas.arrays import B1
 from schemas.report.findings import ChangeKind
 
 _ONE_SIDED_95 = 1.645
-Place = tuple[int, bool, bool, Instance | None]
+Bundle = tuple[int, bool, bool, Instance | None]
 """(operation, of time, faster, on which instance alone)."""
 
 
@@ -96,9 +96,9 @@ def sure_part(change: Change) -> float:
     return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
 
 
-def bundles(changes: Sequence[Change], names: Names) -> dict[Place, list[Change]]:
+def bundles(changes: Sequence[Change], names: Names) -> dict[Bundle, list[Change]]:
     """Put together what changed in one way at one operation."""
-    bundles: dict[Place, list[Change]] = defaultdict(list)
+    bundles: dict[Bundle, list[Change]] = defaultdict(list)
     for change in changes:
         timed = change.kind in TIME_KINDS
         faster = timed and change.kind is ChangeKind.FASTER
@@ -128,14 +128,16 @@ def structure_score(change: Change, mean_ns: float, path_weight: float) -> float
     return sure_part(change) * max(abs(change.contribution_ns) / mean_ns, path_weight * change.weight)
 
 
-def covering(found: Mapping[Place, Sequence[Change]], names: Names, caller_weight: float) -> dict[Place, str]:
+def covering(
+    found: Mapping[Bundle, Sequence[Change]], names: Names, caller_weight: float
+) -> dict[Bundle, str]:
     """Component for which each change of time speaks: few components cover them all.
 
     A component that is slow covers its own times and the waits for it; one that waits for all, its waits.
     """
     left = {place: abs(part_ns(mine)) + 1e-6 for place, mine in found.items() if place[1]}
     speaks = {place: _speaks_for(place[0], names, caller_weight) for place in left}
-    speaker: dict[Place, str] = {}
+    speaker: dict[Bundle, str] = {}
     while left:
         covered: dict[tuple[str, bool], float] = defaultdict(float)
         for place, part in left.items():

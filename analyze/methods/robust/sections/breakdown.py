@@ -14,11 +14,11 @@ from analyze.report.blocks import (
     Blocks,
     Column,
     Details,
+    Grid,
     Only,
     Part,
     Stretch,
     Styled,
-    Table,
     Text,
     Words,
     dim,
@@ -73,7 +73,7 @@ def breakdown_blocks(section: AccountSection) -> Blocks:
         measured.append(Only("terminal", (_waterfall(first, PRINTED),)))
     mean = section.accounts[0] if section.accounts else None
     mix = () if mean is None or len(mean.mixes) < 2 else (_mix(mean),)
-    roots = Table("Root types before and after", _ROOTS, section.roots, section.roots_total)
+    roots = Grid("Root types before and after", _ROOTS, section.roots, section.roots_total)
     return (
         Part(
             "Where the change came from",
@@ -103,10 +103,10 @@ def _mix(account: Account) -> Details:
         Column("part", "Contribution", "figure", lambda row: part(account, row.part)),
     )
     whole = part(account, account.mix) or "no part"
-    return Details(f"Workload mix: {whole} of the change", (Table("Workload mix", columns, account.mixes),))
+    return Details(f"Workload mix: {whole} of the change", (Grid("Workload mix", columns, account.mixes),))
 
 
-def _waterfall(account: Account, most: int) -> Table:
+def _waterfall(account: Account, most: int) -> Grid:
     """Rows from the value before to the value after, each with its bar."""
     found = lines(account, most)
     fall = waterfall(account.before, [line.total for line in found], account.low, account.high)
@@ -138,7 +138,7 @@ def _waterfall(account: Account, most: int) -> Table:
         Column("", "Finding", "figure", _finding),
         *((Column("", "In requests of", "text", _root, far=2),) if several else ()),
     )
-    return Table(
+    return Grid(
         f"{title(account)} by call site",
         columns,
         (before, *found, after),

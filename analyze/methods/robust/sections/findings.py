@@ -17,11 +17,11 @@ from analyze.report.blocks import (
     Details,
     Fact,
     Facts,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     code,
@@ -280,10 +280,10 @@ def _details(finding: Finding) -> Iterator[Block]:
     if f.evidence:
         tests = f"Evidence: {counted(f.evidence_total, 'test')}"
         rows = [EvidenceRow(f.rank, place, evidence) for place, evidence in enumerate(f.evidence, 1)]
-        table = Table(f"Evidence of finding {f.rank}", _EVIDENCE, rows, f.evidence_total, "evidence")
+        table = Grid(f"Evidence of finding {f.rank}", _EVIDENCE, rows, f.evidence_total, "evidence")
         yield Details(tests, (table,))
     if f.members:
-        paths = Table(f"Paths of finding {f.rank}", _MEMBERS, f.members, f.members_total)
+        paths = Grid(f"Paths of finding {f.rank}", _MEMBERS, f.members, f.members_total)
         yield Details(f"Paths it occurs in: {count(f.members_total)}", (paths,))
 
 
@@ -301,7 +301,7 @@ def _explained(found: Explanation) -> Iterator[Block]:
             told += f", the first split in {percent(found.root_stability)} of repeated trees"
         yield Part("Rules", (Items([_rule(rule) for rule in found.rules]),), note=told)
     if found.attributes:
-        table = Table("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
+        table = Grid("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
         yield Part("Parameters", (table,), note="most unlike first")
     if found.competing:
         yield Text(f"As good at the first split: {', '.join(found.competing)}.", "dim")

@@ -11,11 +11,11 @@ from analyze.report.blocks import (
     Blocks,
     Column,
     Details,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     code,
@@ -97,7 +97,7 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         ("The same path took another time", change(whole.timing_us)),
         ("Not significant path by path", change(whole.rest_us)),
     )
-    yield Table("Breakdown over whole paths", _BREAKDOWN, rows)
+    yield Grid("Breakdown over whole paths", _BREAKDOWN, rows)
     yield from map(_group, s.groups)
     if len(s.groups) < s.groups_total:
         yield Text(f"Shown: {count(len(s.groups))} of {count(s.groups_total)} groups.", "dim")
@@ -113,7 +113,7 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
     if s.rare:
         yield Part("Rare paths together", (Items([_rare(row) for row in s.rare]),))
     if s.times:
-        table = Table("Paths that took another time", _TIMES, s.times[:TIMES_SHOWN], s.times_total)
+        table = Grid("Paths that took another time", _TIMES, s.times[:TIMES_SHOWN], s.times_total)
         yield Part("Paths that took another time", (table,))
 
 
@@ -122,7 +122,7 @@ def _group(group: PathGroupRow) -> Part:
     blocks: list[Block] = [Text(_roots(group.roots, group.roots_total, "more root type"))]
     if group.difference:
         blocks.append(Items([_difference(row) for row in group.difference], ordered=True))
-    blocks.append(Table(f"Moves of group {group.rank}", _MOVES, group.moves, group.moves_total))
+    blocks.append(Grid(f"Moves of group {group.rank}", _MOVES, group.moves, group.moves_total))
     return Part(group.title, blocks, note=share, anchor=f"path{group.rank}", open=False)
 
 

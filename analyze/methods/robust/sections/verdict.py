@@ -9,11 +9,11 @@ from analyze.report.blocks import (
     Blocks,
     Column,
     Details,
+    Grid,
     Items,
     Only,
     Part,
     Styled,
-    Table,
     Text,
     Words,
     dim,
@@ -78,8 +78,8 @@ def verdict_blocks(section: VerdictSection) -> Blocks:
                 Details(
                     "How sure: the data, and the smallest change that would have been seen",
                     (
-                        Table("Data quality", _QUALITY, section.quality),
-                        Table("Smallest visible change", _VISIBLE, section.visible),
+                        Grid("Data quality", _QUALITY, section.quality),
+                        Grid("Smallest visible change", _VISIBLE, section.visible),
                         Text(section.calibration, "dim"),
                     ),
                     open=is_open,
