@@ -12,7 +12,11 @@ from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BESIDE = f"{REPOSITORY.parent}/"
-OURS = (f"{REPOSITORY}/", f"{BESIDE}.", sys.base_prefix, sys.prefix, tempfile.gettempdir())
+OURS = tuple(
+    place
+    for place in (f"{REPOSITORY}/", f"{BESIDE}.", sys.base_prefix, sys.prefix, tempfile.gettempdir())
+    if f"{place}/".startswith(BESIDE)
+)
 """What above the clone is no neighbour: the clone, hidden folders (caches), Python, temporary files."""
 
 
