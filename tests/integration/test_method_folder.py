@@ -28,7 +28,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.report.blocks import Column, Part, Table
+from analyze.report.blocks import Column, Grid, Part
 from analyze.report.outcome import Weighed
 from analyze.report.section_view import SectionView
 from schemas.config import Config
@@ -80,7 +80,7 @@ COLUMNS = (
 
 
 def slowest(section):
-    return (Part("Slowest", (Table("Slowest requests", COLUMNS, section.slowest),), anchor="slow"),)
+    return (Part("Slowest", (Grid("Slowest requests", COLUMNS, section.slowest),), anchor="slow"),)
 
 
 METHOD = Method(
