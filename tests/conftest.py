@@ -34,6 +34,11 @@ def _only_the_clone(event: str, arguments: tuple[object, ...]) -> None:
 if BESIDE != "//":
     sys.addaudithook(_only_the_clone)
 
+# Even where the environment forbids byte code: hundreds of processes are started, here and as workers, and to
+# compile all modules anew takes each of them half a CPU second.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import io
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from fixtures.chromium_pages import CONSOLE, PROBE, headless, served, without_policy
+from fixtures.chromium_pages import CONSOLE, fits, headless, served
 from oracles.two_changes import two_changes
 from rich.console import Console
 
@@ -74,17 +72,11 @@ def test_the_page_loads_alone_and_without_complaint(browser: str, page: str, tmp
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [1400, 400])
-def test_the_page_fits_the_window(browser: str, page: str, tmp_path: Path, width: int) -> None:
-    probed = without_policy(page).replace("</body>", PROBE)
-    framed = f'<iframe width="{width}" height="1000" frameborder="0" srcdoc="{html.escape(probed)}"></iframe>'
-    file = tmp_path / "probe.html"
-    file.write_text(f"<!doctype html><html><body>{framed}</body></html>", encoding="utf-8")
-    dom, _ = headless(browser, tmp_path / "profile", "--window-size=1500,1100", "--dump-dom", file.as_uri())
-    found = dict(re.findall(r'data-(\w+)="(-?\d+)"', dom.split("<head>")[0]))
-    assert int(found["over"]) <= 0
-    assert found["unreached"] == "0"
-    assert found["covered"] == "0"
+def test_the_page_fits_the_window(browser: str, page: str, tmp_path: Path) -> None:
+    told = fits(browser, page, (1400, 400), tmp_path)
+    for found in told.values():
+        assert found["over"] <= 0
+        assert found["unreached"] == found["covered"] == 0
 
 
 def test_one_node_is_marked_most(outcome: Outcome, page: str) -> None:
