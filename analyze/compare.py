@@ -15,7 +15,7 @@ from analyze.methods.port import Chosen, Result
 from analyze.population import Population
 from analyze.profile.stored import SampleProfiles
 from analyze.refine.settings import RefineSettings
-from analyze.report.header import excluded_notes, headline, load_ratio, sample_summary
+from analyze.report.header import excluded_notes, folded_notes, headline, load_ratio, sample_summary
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
@@ -67,7 +67,11 @@ def compare(
         preparation=None if refined is None else _preparation(refined),
         samples=samples,
         notes=(
-            *(() if isinstance(population, SampleProfiles) else excluded_notes(samples, population)),
+            *(
+                folded_notes(population.profile.folded)
+                if isinstance(population, SampleProfiles)
+                else (*excluded_notes(samples, population), *folded_notes(population.folded))
+            ),
             *(note for result in results for note in result.notes),
             *(note for note in population.notes if note not in told),
         ),
