@@ -133,6 +133,40 @@ def test_a_halted_lane_halts_whichever_member_of_the_group_gets_it(
     accept_the_gap(tmp_path, options, lake, topic, 2 * READ // 3 + 2 * 5 * PASSES)
 
 
+def test_an_unclean_election_among_three_brokers_waits_for_a_person(tmp_path: Path) -> None:
+    """Both followers die, more is written, the leader dies, a follower is elected that never had it."""
+    began = (time.time_ns() // (60 * NS_PER_SECOND) - 60) * 60 * NS_PER_SECOND
+    first, last = records(20, began), records(10, began + 2 * NS_PER_SECOND, name="lost")
+    with started(tmp_path / "kafka", nodes=3) as broker, KafkaBench(broker) as bench:
+        topic, lake = bench.topic(replicas=3, unclean_leader_election_enable="true"), tmp_path / "lake"
+        options = (
+            *("--bootstrap", ",".join(broker.bootstrap), "--topics", topic, "--lake", lake, "--until-end"),
+            *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
+        )
+        bench.fill(topic, first)
+        leader, replicas = bench.replicas(topic)
+        heir, other = (node for node in replicas if node != leader)
+        broker.kill(heir)
+        broker.kill(other)
+        wait_until(lambda: bench.replicas(topic) == (leader, [leader]))
+        bench.fill(topic, last)
+        with ingesting(tmp_path, *options) as run:
+            assert run.ended() == 0, run.text
+        broker.kill(leader)
+        broker.up(heir)
+        wait_until(lambda: bench.replicas(topic) == (heir, [heir]))
+        broker.up(leader)  # it follows the heir now, and cuts its own log
+        broker.up(other)
+        wait_until(lambda: bench.replicas(topic) == (heir, replicas))
+        for restart in range(2):
+            with ingesting(tmp_path, *options) as run:
+                assert run.ended() == HaltedError.exit_code, run.text
+                assert CUT in run.wait_for("lane halted")["why"]
+            bench.fill(topic, records(20, began + 60 * NS_PER_SECOND, name=f"new{restart}-"))
+        assert bench.end(StreamId(topic, 0)) > READ
+        accept_the_gap(tmp_path, options, lake, topic, READ // 3 + 2 * 20)
+
+
 def test_a_segment_that_is_gone_is_read_again(
     mortal: KafkaBench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
