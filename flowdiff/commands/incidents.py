@@ -87,6 +87,7 @@ def _details(incident: Incident, lake: str) -> list[str]:
     told += [f"opened    {opened} by the {incident.lane} lane, {incident.looks} comparisons"]
     if incident.resolved_ns is not None:
         told.append(f"over      {format_instant(incident.resolved_ns)}")
+    told.append(f"recent    {incident.recent} in the 28 days before its last event")
     told += [f"also      {text}" for text in incident.also]
     told += [f"before    flowdiff flow --lake {lake} {one}" for one in incident.examples.reference]
     told += [f"since     flowdiff flow --lake {lake} {one}" for one in incident.examples.problem]
