@@ -82,11 +82,12 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         f"{line or 'No path changed significantly.'}"
     )
     few = (
-        " With one window the noise of shares is assumed (10 %): read moves with care, or give more history."
+        " They are pieces of few windows, so more noise is assumed than they show: read moves with care, or "
+        "give more history."
     )
     yield Text(
         f"{count(s.paths_tested)} of {count(s.paths_total)} paths are frequent enough to be tested one by "
-        f"one, against {counted(s.windows, 'window')} of the baseline.{few if s.cold else ''}",
+        f"one, against {counted(s.windows, 'block')} of the baseline.{few if s.cold else ''}",
         "dim",
     )
     whole = s.account
