@@ -385,7 +385,6 @@ def details_section(
                 look.shares.share,
                 float(impact[look.group]),
                 least_share=settings.advice_share,
-                seed=settings.seed,
             )
         ],
         {look.group: look.parts for look in looked},
