@@ -108,7 +108,7 @@ class Incident(Config):
     report: str = ""
     """Id of its report: `reports/<id>/report.json` and `report.html` in the lake; empty: none was kept."""
     looks: int = Field(default=1, ge=0)
-    """Comparisons that reported it."""
+    """Comparisons that found it."""
     recent: int = Field(default=1, ge=0)
     """Incidents, itself included, that were opened in the 28 days before its last event."""
     series: tuple[str, ...] = ()
