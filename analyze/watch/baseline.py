@@ -53,8 +53,10 @@ def usable(names: list[Name]) -> B1:
 
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
-    """[series, places] values; NaN where there are too few events: under half of what they are to have on
-    average."""
+    """Give [series, places] values; NaN where there are too few events.
+
+    Too few are under half of what they are to have on average.
+    """
     den, num, _ = sums
     enough = den >= least / 2
     den = np.where(enough, den, np.nan)
@@ -66,7 +68,7 @@ def values(sums: F8, kinds: list[str], least: int) -> F8:
 
 
 def errors(sums: F8, kinds: list[str]) -> F8:
-    """[series, places] standard errors of values by sampling; of places that have an event."""
+    """Give [series, places] standard errors of values by sampling; of places that have an event."""
     den, num, sq = sums
     den = np.maximum(den, 1.0)
     mean = num / den

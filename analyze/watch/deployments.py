@@ -55,12 +55,12 @@ class Versions(Config):
     rollouts: tuple[Rollout, ...] = ()
 
     def runs(self, version: str) -> bool:
-        """Whether some component has the version."""
+        """Tell whether some component has the version."""
         return any(one.version == version for one in self.running)
 
 
 def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
-    """(component, value of the parameter) of a window, each that occurs."""
+    """List each (component, value of the parameter) that occurs in a window."""
     params = read_params(here, keys=[key]).filter(pc.field("text") != "")
     if not params.num_rows:
         return frozenset()

@@ -49,8 +49,9 @@ def log_threshold(ways: float, tick_ns: int, settings: WatchSettings) -> float:
 
 
 def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: int, mine: B1) -> F8:
-    """[mine, ticks] how often ordinary times go so far: by rank among those seen where they are many, else by
-    Student's law.
+    """Give [mine, ticks] how often ordinary times go so far.
+
+    By rank among the values seen where they are many, else by Student's law.
 
     value: what is beyond the allowance, in the direction of `way`; mine: series of the group.
     """
@@ -65,8 +66,10 @@ def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: i
 
 
 def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
-    """[rows, ticks] how many of the first n values of each row, ascending, are less than v; or_same: not
-    more. O(log values) a row and tick."""
+    """Count [rows, ticks] those of the first n values of each row, ascending, that are less than v.
+
+    or_same: not more. O(log values) a row and tick.
+    """
     rows = np.arange(len(past))[:, None]
     low, high = np.zeros(v.shape, dtype=np.int64), np.broadcast_to(n, v.shape).copy()
     for _ in range(int(n.max(initial=0)).bit_length()):
@@ -93,7 +96,7 @@ class TickEvidence:
 def evidence_of(
     ring: Ring, columns: I8, base: Baseline, threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """What the ticks of some columns say, by tick number; columns are the ring's last ones, ascending."""
+    """Weigh the ticks of some columns, by tick number; columns are the ring's last ones, ascending."""
     found: dict[int, list[TickEvidence]] = {}
     for group in base.groups if len(columns) else ():
         k = group.k
@@ -130,7 +133,7 @@ def evidence_of(
 def _gain(
     group: Pooled, now: F8, before: F8, error: F8, cap: float, settings: WatchSettings
 ) -> tuple[F8, F8]:
-    """([ways, series, ticks] evidence, [series, ticks] values in units of what is usual)."""
+    """Give ([ways, series, ticks] evidence, [series, ticks] values in units of what is usual)."""
     u, allow = now, np.broadcast_to(group.allow[:, None], now.shape)
     if settings.whiten:
         rho = group.rho[:, None]
@@ -188,7 +191,7 @@ class RunningEvidence:
         self.starts[:, which] = at + 1
 
     def step(self, n_series: int, evidence: Sequence[TickEvidence]) -> None:
-        """Take in what is said at the end of a tick."""
+        """Add the evidence of a tick."""
         self.grow(n_series)
         self.z = np.full(n_series, np.nan)
         for one in evidence:

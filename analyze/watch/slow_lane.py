@@ -100,12 +100,12 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
 
 
 def week_of(day: int) -> int:
-    """The number of a day's week, which begins on Monday; the epoch was a Thursday."""
+    """Number a day's week, which begins on Monday; the epoch was a Thursday."""
     return (day + 3) // 7
 
 
 def days_of(week: int) -> range:
-    """Days of a week, Monday first."""
+    """List the days of a week, Monday first."""
     return range(7 * week - 3, 7 * week + 4)
 
 

@@ -335,7 +335,7 @@ class Watcher:
         return 1
 
     def _drop_transient(self, at: int, threshold: float, decided: Decided) -> None:
-        """Candidates that were over before a comparison could tell."""
+        """Drop candidates that were over before a comparison could tell, and keep a row of each."""
         reported = {name for one in self.book.open for name in one.series}
         for name, n in [*self._tried.items()]:
             row = self.ring.codes[name]
