@@ -62,7 +62,7 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="PERIOD",
-            help="Ordinary times, for methods that look; written the same way. It may hold the others.",
+            help="Baseline, for methods that use one; written the same way. It may include the periods.",
         ),
     ] = None,
     lake: PeriodsLakeOption = None,
@@ -116,8 +116,8 @@ def command(
 ) -> None:
     """Compare two periods: name, rank and explain what changed.
 
-    Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: it cannot be
-    reported, or something changed that nothing explains.
+    Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: cannot tell, or
+    something changed that nothing explains.
     """
     from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
     from analyze.report.store import kept_heads
