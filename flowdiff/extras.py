@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Final
 
 from schemas.errors import ConfigError
@@ -26,7 +27,7 @@ TABLES: Final = ("pandas", "polars")
 
 
 def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
-    """What to install so that an import succeeds; None for a module that nothing of ours needs."""
+    """Say what to install so that an import succeeds; None for a module that nothing of ours needs."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS and name not in TABLES:
         return None
@@ -36,13 +37,18 @@ def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
     )
 
 
+def installed(command: str) -> bool:
+    """Tell whether the extra named as a command is installed; true of a command that has none."""
+    return all(find_spec(name) for name, extra in EXTRAS.items() if extra == command)
+
+
 @contextmanager
 def needed() -> Iterator[None]:
-    """Around an import of a package that may be missing: raises ConfigError, which says what to install."""
+    """Guard an import of a package that may be missing: raises ConfigError, which says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
-        told = missing_extra(error)
-        if told is None:
+        refusal = missing_extra(error)
+        if refusal is None:
             raise
-        raise told from error
+        raise refusal from error

@@ -172,7 +172,8 @@ def _parse_range(text: str, now_ns: int) -> tuple[int, int]:
 
 
 def _days_ago(word: str, today: int) -> int | None:
-    """How many days before `today` (days since the epoch) the day of a word is; None: it names no day."""
+    """Count how many days before `today` (days since the epoch) the day of a word is; None: it names no
+    day."""
     if word in ("today", "yesterday"):
         return ("today", "yesterday").index(word)
     if match := _DAYS_AGO.fullmatch(word):
@@ -362,8 +363,8 @@ class _Reader:
         matches = [_TIME.fullmatch(value) if isinstance(value, str) else None for value in values]
         for value, match in zip(values, matches, strict=True):
             if match is None:
-                told = f"{value:g}" if isinstance(value, float) else value
-                raise _filter_error(self._text, f"'{told}' is not a duration: write 250ms, 1.5s, 90us or 2m")
+                shown = f"{value:g}" if isinstance(value, float) else value
+                raise _filter_error(self._text, f"'{shown}' is not a duration: write 250ms, 1.5s, 90us or 2m")
         return tuple(float(match[1]) * _TIME_NS[match[2]] for match in matches if match is not None)
 
     def _list(self) -> tuple[str | float, ...]:

@@ -130,9 +130,9 @@ def stitch_closed(
     lane: int = 0,
     memo: StructureMemo | None = None,
 ) -> ClosedFlows:
-    """Stitch events of requests that are closed, and tell what became of each event.
+    """Stitch events of requests that are closed, and say what became of each event.
 
-    As `stitch` at the end of the input, for a caller that holds back what is open; every span has a trace id
+    As `stitch` at the end of the input, for a caller that keeps what is open; every span has a trace id
     and a span id. aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
     """
     batch = concat_events([events] if events.num_rows else [])
@@ -235,7 +235,7 @@ def _flows_of(placed: PlacedFlows, marked: B1) -> I8:
 
 
 def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: I8) -> PlacedFlows:
-    """One set of flows; rows of the two parts are mapped to rows of the whole batch."""
+    """Join two sets of flows; rows of the two parts are mapped to rows of the whole batch."""
     assert spans.request_names is not None
     assert records.request_names is not None
 

@@ -38,7 +38,7 @@ def command(
     *,
     calibration: Annotated[CalibrationSettings, Options()],
 ) -> None:
-    """Compare ordinary times of a lake with each other and count the findings, all of them false.
+    """Compare ordinary periods of a lake with each other and count the findings, all of them false.
 
     Pairs are chosen by the seed from windows in which nothing plainly happened, other windows are their
     history. Every later report of the lake says how many false findings its settings gave.
@@ -90,7 +90,7 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """What `flowdiff compare` does, without writing."""
+    """Do what `flowdiff compare` does, without writing."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.outcome import Outcome

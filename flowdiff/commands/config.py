@@ -27,9 +27,9 @@ def command(
         bool, typer.Option("--defaults", help="Print every key, what it is and its default, to begin a file.")
     ] = False,
 ) -> None:
-    """Print the settings of `flowdiff ingest` that count: file, environment and flags together.
+    """Print the settings of `flowdiff ingest` in force: file, environment and flags together.
 
-    TOML that --config reads back, with the origin of every value behind it. Secrets are named, never shown.
+    TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown.
     """
     if defaults:
         typer.echo(default_toml(), nl=False)
@@ -38,12 +38,12 @@ def command(
 
 
 def effective_toml(found: Effective) -> str:
-    """Every key with its value and where that comes from. Secrets are named and never shown."""
+    """Write every key with its value and where that comes from. Secrets are named and never shown."""
     return _document(lambda key: _effective_line(key, found))
 
 
 def default_toml() -> str:
-    """Every key with what it is, at its default, commented out."""
+    """Write every key with what it is, at its default, commented out."""
     return _document(lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))
 
 

@@ -78,22 +78,25 @@ def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
 
 
 def _console() -> Console:
-    """As wide as the terminal or COLUMNS say; `UNSEEN_WIDTH` where neither is there (a job, a file)."""
-    told = "COLUMNS" in os.environ or any(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-    return Console() if told else Console(width=UNSEEN_WIDTH)
+    """Make a console as wide as the terminal or COLUMNS say; `UNSEEN_WIDTH` where neither is there (a job,
+    a file)."""
+    has_width = "COLUMNS" in os.environ or any(
+        stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
+    )
+    return Console() if has_width else Console(width=UNSEEN_WIDTH)
 
 
 def _print_head(console: Console, found: StoredFlow) -> None:
     flow = found.flow
     started = datetime.fromtimestamp(flow["start_ns"] / 1e9, UTC)
     console.print(Text(visible(flow["request_id"]), style="bold"), Text(visible(flow["root"])))
-    told = (
+    summary = (
         f"{started:%Y-%m-%d %H:%M:%S.%f} UTC, response {duration(flow['response_ns'] / 1e3)}, "
         f"{flow['n_nodes']} nodes, category {short(flow['category'])}, status {flow['status']}"
     )
     if flow["inner_status"] is not None:
-        told += f", {flow['inner_status']} inside"
-    console.print(visible(told), markup=False)
+        summary += f", {flow['inner_status']} inside"
+    console.print(visible(summary), markup=False)
     flags = [str(flag.name).lower() for flag in Quality if flow["quality"] & flag]
     if flags:
         console.print("quality: " + ", ".join(flags), style="yellow")
@@ -146,7 +149,8 @@ def _failed(bar: Activity) -> str:
 
 
 def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
-    """One bar in `width` cells; `◀` and `▶` where it goes on outside the axis, when if it begins there."""
+    """Draw one bar in `width` cells; `◀` and `▶` where it goes on outside the axis, when if it begins
+    there."""
     at = cells(bar, axis_us, width)
     if bar.start_us > axis_us:
         begins = f"+{duration(bar.start_us - axis_us)} ▶"
@@ -163,7 +167,7 @@ def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
 
 
 def _legend(bars: Sequence[Activity], axis_us: float) -> list[str]:
-    """What the glyphs in sight mean, and how far the clipped bars reach."""
+    """Say what the glyphs in sight mean, and how far the clipped bars reach."""
     glyphs = "█ on the critical path   ▒ not waited for"
     if any(bar.deferred for bar in bars):
         glyphs += "   ░ deferred"

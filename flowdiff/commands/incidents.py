@@ -33,9 +33,9 @@ def command(
 ) -> None:
     """List what `flowdiff watch` found, show one, or say what it is.
 
-    `list`: those that go on first. `show ID`: one of them, with examples and its report. `accept ID`: it is
-    the new normal, what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now;
-    what comes after is compared with what was before.
+    `list`: open ones first. `show ID`: one of them, with examples and its report. `accept ID`: it is the new
+    normal, and what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now; what
+    comes after is compared with what was before.
     """
     from analyze.watch.lane import incidents_of
     from analyze.watch.watching import accepted, marked
@@ -77,19 +77,20 @@ def _line(incident: Incident) -> str:
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
-    """One line each."""
+    """Describe an incident, one line for each fact."""
     from schemas.periods import format_instant
 
-    told = [f"where     {incident.component}: {incident.operation}"]
-    told += [f"root      {incident.root}"] if incident.root else []
-    told += [f"version   {incident.version}"] if incident.version else []
+    lines = [f"where     {incident.component}: {incident.operation}"]
+    lines += [f"root      {incident.root}"] if incident.root else []
+    lines += [f"version   {incident.version}"] if incident.version else []
     opened = format_instant(incident.opened_ns)
-    told += [f"opened    {opened} by the {incident.lane} lane, {incident.looks} comparisons"]
+    lines += [f"opened    {opened} by the {incident.lane} lane, {incident.looks} comparisons"]
     if incident.resolved_ns is not None:
-        told.append(f"over      {format_instant(incident.resolved_ns)}")
-    told += [f"also      {text}" for text in incident.also]
-    told += [f"before    flowdiff flow --lake {lake} {one}" for one in incident.examples.reference]
-    told += [f"since     flowdiff flow --lake {lake} {one}" for one in incident.examples.problem]
-    told += [f"report    {lake}/reports/{incident.report}/report.html"] if incident.report else []
-    told += [f"note      {incident.note}"] if incident.note else []
-    return told
+        lines.append(f"over      {format_instant(incident.resolved_ns)}")
+    lines.append(f"recent    {incident.recent} in the 28 days before its last event")
+    lines += [f"also      {text}" for text in incident.also]
+    lines += [f"before    flowdiff flow --lake {lake} {one}" for one in incident.examples.reference]
+    lines += [f"since     flowdiff flow --lake {lake} {one}" for one in incident.examples.problem]
+    lines += [f"report    {lake}/reports/{incident.report}/report.html"] if incident.report else []
+    lines += [f"note      {incident.note}"] if incident.note else []
+    return lines

@@ -33,8 +33,8 @@ def command(
     """Drop whole windows past an age from a lake, under readers and live ingestion.
 
     Late events and dead letters of that age go, too; commit records stay. Late events that a repair wrote
-    anew go with the next one, by their own time. All are gone for readers that start from now on; the files
-    go with the first run after the grace.
+    anew go with the next one, by their own time. Readers that start from now on see none of them; the files
+    are deleted by the first run after the grace.
     """
     keep_ns, grace_ns = duration_ns(keep), duration_ns(grace)
     keep_late_ns, keep_reports_ns = (
@@ -67,8 +67,8 @@ def command(
     would = "would be " if dry_run else ""
     typer.echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
     for side in done.sides:
-        told = f"{side.files:,} files of {side.table} ({side.rows:,} rows)"
-        typer.echo(f"{told} {would}taken out, written longer than their age ago")
+        counted = f"{side.files:,} files of {side.table} ({side.rows:,} rows)"
+        typer.echo(f"{counted} {would}taken out, written longer than their age ago")
     if done.reports:
         typer.echo(f"{len(done.reports):,} reports {would}removed")
     typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")

@@ -173,7 +173,7 @@ def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
 
 
 def _kind(type_: pa.DataType) -> Kind:
-    """What may happen to values of a type in a narrow terminal."""
+    """Say what may happen to values of a type in a narrow terminal."""
     import pyarrow as pa
 
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
@@ -235,8 +235,8 @@ def _print_schema(name: str) -> None:
     from analyze.sql.catalog import VIEWS, relation
 
     if name not in VIEWS:
-        told = f"There is no view '{name}'" if name else "Name a view"
-        print_sentence(f"{told}: {', '.join(VIEWS)}.", style="red")
+        request = f"There is no view '{name}'" if name else "Name a view"
+        print_sentence(f"{request}: {', '.join(VIEWS)}.", style="red")
         return
     view = relation(name)
     print(view.doc)

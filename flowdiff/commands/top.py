@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Show what a running `flowdiff ingest` does, in a terminal.
 
-    Of a running `flowdiff watch` it shows the watched service and the incidents that go on.
+    Of a running `flowdiff watch` it shows the watched service and the open incidents.
     """
     from flowdiff.live.top_view import metrics_url, scrape, view
 
@@ -67,8 +67,8 @@ def _follow(console: Console, page: str, now: Scrape, wait_s: float) -> None:
             try:
                 before, now = now, scrape(page, time.monotonic())
             except InputError as error:
-                told = Text(visible(error.message), style="bold red")
-                live.update(Group(told, view(page, now, before, rows=_rows(console))), refresh=True)
+                message = Text(visible(error.message), style="bold red")
+                live.update(Group(message, view(page, now, before, rows=_rows(console))), refresh=True)
             else:
                 live.update(view(page, now, before, rows=_rows(console)), refresh=True)
 

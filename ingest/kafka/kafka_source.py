@@ -38,8 +38,8 @@ REFETCHES: Final = 3
 """How often a damaged batch is fetched before it counts as damaged on the disk."""
 _PROBE_EVERY_S: Final = 10.0
 """Between looks for the reason why nothing comes."""
-_SILENT_S: Final = 5.0
-"""Brokers that reported nothing of topics for so long, and when they were asked twice, are looked at."""
+_IDLE_S: Final = 5.0
+"""Brokers that said nothing of topics for so long, and when they were asked twice, are looked at."""
 _RANGE_MS: Final = 2_000
 """For each of two questions about the range of a log, while other streams wait."""
 _NS_PER_MS: Final = 1_000_000
@@ -184,18 +184,18 @@ class KafkaSource:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
+        """Return where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
         try:
-            told = self._consumer.committed(
+            found = self._consumer.committed(
                 partition_of(stream),
                 metadata=True,
                 timeout_ms=self._settings.request_timeout_ms,
             )
         except KafkaError as error:
             raise InputError(f"The group's offset of {stream.name} is not known: {error}.") from error
-        if told is None:
+        if found is None:
             return None
-        return Place(told.offset, epoch=None if told.leader_epoch < 0 else told.leader_epoch)
+        return Place(found.offset, epoch=None if found.leader_epoch < 0 else found.leader_epoch)
 
     def pause(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.pause`."""
@@ -269,7 +269,7 @@ class KafkaSource:
         return self._next_piece()
 
     def _next_piece(self) -> Payloads | None:
-        """Of what was fetched already, but for streams that are paused."""
+        """Return a piece of what was fetched already, but not of streams that are paused."""
         for _ in range(len(self._pieces)):
             stream, pieces = self._pieces[0]
             if stream not in self._streams:
@@ -353,7 +353,7 @@ class KafkaSource:
         return self._not_there(stream, place, there) or cut_back(stream, place.offset, None)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """What is wrong with going on at a place. Raises what kafka-python raises."""
+        """Say what is wrong with going on at a place. Raises what kafka-python raises."""
         if place.offset < there.first:
             return gap(stream, place.offset, there.first)
         end = there.end
@@ -368,14 +368,14 @@ class KafkaSource:
         )
 
     def _stop(self, stream: StreamId) -> _Stream | None:
-        """Nothing more comes of a stream until it is started again."""
+        """Stop a stream: nothing more comes of it until it is started again."""
         self._fetching.hold([stream])
         kept = self._streams.get(stream)
         self._forget(stream)
         return kept
 
     def _forget(self, stream: StreamId) -> None:
-        """Nothing is known of it, and nothing of what was fetched will be given."""
+        """Forget a stream: nothing is known of it, and nothing of what was fetched will be given."""
         self._streams.pop(stream, None)
         self._ends.forget(stream)
         self._lost.pop(stream, None)
@@ -389,15 +389,13 @@ class KafkaSource:
 
     def _watch(self, has_come: bool, now_s: float) -> None:
         """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
-        if has_come or self._metadata_age_s(now_s) < max(
-            _SILENT_S, 2e-3 * self._settings.metadata_max_age_ms
-        ):
+        if has_come or self._metadata_age_s(now_s) < max(_IDLE_S, 2e-3 * self._settings.metadata_max_age_ms):
             self._trouble = self._missing_topic() or (self._lost_trouble if self._lost else None)
         else:
             self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """What a look finds wrong; None also where the last look was a moment ago."""
+        """Return what a look finds wrong; None also where the last look was a moment ago."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s
@@ -409,7 +407,8 @@ class KafkaSource:
         return missing_topic(missing[0], self._settings) if missing else None
 
     def _metadata_age_s(self, now_s: float) -> float:
-        """How long ago brokers reported topics and leaders; they are asked every metadata_max_age_ms."""
+        """Return how long ago brokers reported topics and leaders; they are asked every
+        metadata_max_age_ms."""
         last_ms: float = self._consumer._cluster._last_successful_refresh_ms
         return now_s - last_ms / 1000
 

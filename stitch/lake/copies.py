@@ -83,7 +83,8 @@ class Copies:
         return mapped(self.root / name)
 
     def report_files(self) -> list[Path]:
-        """Where tables of the finished reports will be once they are fetched, as the bucket has them now."""
+        """Return where tables of the finished reports will be once they are fetched, as the bucket has them
+        now."""
         try:
             listed = [entry for entry in self.store.listed(REPORTS) if "/." not in entry.name]
         except OSError as error:
@@ -267,9 +268,9 @@ def cache_at(environ: Mapping[str, str]) -> FileCache:
 
     Raises ConfigError, LakeError.
     """
-    told = environ.get("FLOWDIFF_CACHE")
-    if told:
-        folder = Path(told)
+    configured = environ.get("FLOWDIFF_CACHE")
+    if configured:
+        folder = Path(configured)
     else:
         home = environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         folder = Path(home) / "flowdiff"

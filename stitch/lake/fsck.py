@@ -64,7 +64,7 @@ class Violation(Config):
 
 
 def check(store: Store, lake: str = "LAKE") -> list[Violation]:
-    """All that is wrong with the lake; empty when nothing is. Reads every data file once.
+    """Find all that is wrong with the lake; empty when nothing is. Reads every data file once.
 
     What the system will not let us read is a finding, too, and the rest is checked all the same. Meant for a
     lake at rest: files of a commit that is being published are reported under I3. Memory: the request ids of
@@ -112,7 +112,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
 
 
 def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Violation:
-    """What `look` sees; where the system refuses, a finding about `name`."""
+    """Yield what `look` sees; where the system refuses, a finding about `name`."""
     try:
         return look()
     except OSError as error:
@@ -147,8 +147,8 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violatio
 
 
 def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
-    """What a lane wrote for commits that its chain does not have. (That for the coming one is on its way, or
-    was when its writer died. Data files of no commit are found among all data files.)
+    """Find what a lane wrote for commits that its chain does not have. (That for the coming one is on its
+    way, or was when its writer died. Data files of no commit are found among all data files.)
     """
     for folder, seq_of in ((segment_folder(lane), segment_seq), (stage_lane_folder(lane), staged_seq)):
         for name in store.names(folder):
@@ -203,9 +203,9 @@ def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
         return
     file = pq.ParquetFile(pa.BufferReader(data))
     metadata = file.metadata.metadata or {}
-    told = {key: metadata.get(key, b"").decode() for key in (META_TABLE, META_WINDOW, META_ROWS)}
+    stored = {key: metadata.get(key, b"").decode() for key in (META_TABLE, META_WINDOW, META_ROWS)}
     expected = {META_TABLE: item.table, META_WINDOW: item.window or "", META_ROWS: str(item.rows)}
-    if told != expected or META_VERSION not in metadata or file.metadata.num_rows != item.rows:
+    if stored != expected or META_VERSION not in metadata or file.metadata.num_rows != item.rows:
         yield Violation(invariant="I2", detail=f"'{item.final}' has other metadata than its commit says")
 
 
@@ -227,7 +227,7 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """What is in no commit and recognised by its own names.
+    """Check what is in no commit and is recognised by its own names.
 
     Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
     """
@@ -239,7 +239,7 @@ def _caches(store: Store) -> list[Violation]:
 
 
 def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iterator[Violation]:
-    """What `look` names is to be removed."""
+    """Report what `look` names as to be removed."""
     damaged = _attempt(look, folder, invariant)
     if isinstance(damaged, Violation):
         yield damaged
@@ -283,27 +283,29 @@ def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
     ends: dict[tuple[int, str, str | None, int], int] = {}
     for record in commits:
         gaps = {(*_stream(record.lane, gap), gap.start, gap.end) for gap in record.gaps}
-        for told in record.standing.positions:
-            stream = _stream(record.lane, told)
-            before = ends.get(stream, told.start)
-            cut = (*stream, told.start, before)
-            if (before != told.start and cut not in gaps) or told.end < told.start:
-                detail = f"commit {record.seq} of lane {record.lane} starts '{told.topic}' at {told.start}"
+        for position in record.standing.positions:
+            stream = _stream(record.lane, position)
+            before = ends.get(stream, position.start)
+            cut = (*stream, position.start, before)
+            if (before != position.start and cut not in gaps) or position.end < position.start:
+                detail = (
+                    f"commit {record.seq} of lane {record.lane} starts '{position.topic}' at {position.start}"
+                )
                 yield "I6", f"{detail}, the one before ended at {before}"
-            first = 0 if record.counters.events_lost else told.start
-            within = {gap for gap in gaps if gap[:4] == stream and first <= gap[4] <= gap[5] <= told.end}
+            first = 0 if record.counters.events_lost else position.start
+            within = {gap for gap in gaps if gap[:4] == stream and first <= gap[4] <= gap[5] <= position.end}
             gaps -= {cut, *within}
-            ends[stream] = told.end
+            ends[stream] = position.end
         for _ in gaps:
             yield "I4", f"commit {record.seq} of lane {record.lane} has a gap outside of what it took"
 
 
-def _stream(lane: int, told: PartitionRange) -> tuple[int, str, str | None, int]:
-    return lane, told.topic, told.topic_id, told.partition
+def _stream(lane: int, position: PartitionRange) -> tuple[int, str, str | None, int]:
+    return lane, position.topic, position.topic_id, position.partition
 
 
 def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
-    """Every live commit of a lane begins with the open events that the one before ended with."""
+    """Check that every live commit of a lane begins with the open events that the one before ended with."""
     still_open: dict[int, int] = {}
     for record in commits:
         if record.kind != "live":
@@ -319,8 +321,8 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
 
 
 def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
-    """What the last commit of every lane needs to go on is there, and holds what is open; what is left of
-    earlier ones, for a repair, is whole.
+    """Check that what the last commit of every lane needs to go on is there, and holds what is open; what
+    is left of earlier ones, for a repair, is whole.
     """
     last = {record.lane: record for record in commits}
     needed = {segment.name for record in last.values() for segment in record.standing.segments}
@@ -349,7 +351,7 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
 
 
 def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
-    """What the commits of a lake (of each lane in order) hide."""
+    """Return what the commits of a lake (of each lane in order) hide."""
     own = [record for record in commits if record.lane == UPKEEP_LANE]
     upkeep = own[-1].standing.upkeep if own else None
     listing = files_table(own) if own else FILES_SCHEMA.empty_table()
@@ -380,17 +382,17 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[str]:
         for window in sorted(windows):
             seq_before, through_before = effective.get(window, (0, {}))
             for table in _COUNTED:
-                told = rows[table, window]
-                before = told[UPKEEP_LANE, seq_before] + sum(
+                recorded = rows[table, window]
+                before = recorded[UPKEEP_LANE, seq_before] + sum(
                     n
-                    for (lane, seq), n in told.items()
+                    for (lane, seq), n in recorded.items()
                     if lane != UPKEEP_LANE and through_before.get(lane, 0) < seq <= through.get(lane, 0)
                 )
                 more = getattr(changed[window], table) if window in changed else 0
-                if told[UPKEEP_LANE, record.seq] != before + more:
+                if recorded[UPKEEP_LANE, record.seq] != before + more:
                     yield (
                         f"commit {record.seq} of the upkeep lane replaces {before} {table} of window "
-                        f"{window} by {told[UPKEEP_LANE, record.seq]}, {more} more by its own account"
+                        f"{window} by {recorded[UPKEEP_LANE, record.seq]}, {more} more by its own account"
                     )
             effective[window] = (record.seq, through)
 
@@ -406,8 +408,8 @@ def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[str]:
     gone: dict[int, int] = {}
     for record in own:  # ascending
         standing = record.standing.upkeep or Upkeep()
-        told = [at for at in standing.replaced if at.table == _LATE and at.seq == record.seq]
-        through = dict(told[-1].through) if told else gone
+        replaced = [at for at in standing.replaced if at.table == _LATE and at.seq == record.seq]
+        through = dict(replaced[-1].through) if replaced else gone
         if record.repair is not None:
             taken = sum(
                 n for (lane, seq), n in rows.items() if gone.get(lane, 0) < seq <= through.get(lane, 0)

@@ -195,12 +195,12 @@ class Manifest:
         folders = self._last_folders(start_ns, end_ns)
         for folder, names in zip(folders, abreast(self.store, self.store.names, folders), strict=True):
             for name in names:
-                told = origin(name)
-                if told is None or told[1] <= heads.get(told[0], 0):
+                parts = origin(name)
+                if parts is None or parts[1] <= heads.get(parts[0], 0):
                     continue
-                heads[told[0]] = read_tail(self.store, told[0]).head  # it may have gone on since
-                if told[1] > heads[told[0]]:
-                    raise of_no_commit(f"{folder}/{name}", told[0], heads[told[0]])
+                heads[parts[0]] = read_tail(self.store, parts[0]).head  # it may have gone on since
+                if parts[1] > heads[parts[0]]:
+                    raise of_no_commit(f"{folder}/{name}", parts[0], heads[parts[0]])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
         """Folders of flows that a stretch may have, the last ones."""
@@ -269,7 +269,7 @@ class Manifest:
             return self.store.read(f"{file.name}{ASIDE}")
 
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
-        """Its size, and its footer, which a reader would believe; pages have checksums of their own."""
+        """Check its size, and its footer, which a reader would believe; pages have checksums of their own."""
         try:
             try:
                 whole = self._is_whole(name, size, footer_size, footer_sha256)
@@ -356,8 +356,8 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
 
 
 def sealed_to_ns(store: Store) -> int | None:
-    """How far every live lane of a lake is: windows that end there or before are sealed. None: no live lane
-    says anything yet. Where all were ended: as far as anything of them reaches. Raises LakeError.
+    """Return how far every live lane of a lake is: windows that end there or before are sealed. None: no
+    live lane says anything yet. Where all were ended: as far as anything of them reaches. Raises LakeError.
     """
     tails = [read_tail(store, lane) for lane in lanes(store)]
     reached = _sealed_to_ns(tails)
@@ -393,8 +393,8 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publis
 
 
 def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
-    """How far every live lane is; None where there is none. A lane that sealed nothing seals nothing, one
-    that was ended does not count.
+    """Return how far every live lane is; None where there is none. A lane that sealed nothing seals
+    nothing, one that was ended does not count.
     """
     last = [tail.records[-1].record.standing for tail in tails if tail.records]
     live = [at for at in last if at.positions and at.ended_to_ns is None]

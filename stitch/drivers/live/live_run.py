@@ -85,7 +85,7 @@ def open_lane(
 
 
 def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
-    """Where a stream goes on. Raises StreamError unless gaps are accepted."""
+    """Return where a stream goes on. Raises StreamError unless gaps are accepted."""
     place = lane.place(stream)
     try:
         return source.start(stream, place)
@@ -135,7 +135,7 @@ class LiveRun:
         self._memo = structure_memo(settings)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
         self._work = LaneWork(clock, lanes_at_once)
-        self._told: set[tuple[int, str]] = set()
+        self._reported: set[tuple[int, str]] = set()
         """Lanes and topics of which another format was reported."""
         self._full = False
         self._trouble: str | None = None
@@ -145,7 +145,7 @@ class LiveRun:
     # -- what others ask ------------------------------------------------------------------------------------
 
     def status(self) -> LiveStatus:
-        """Where it stands, as of the last turn."""
+        """Return where it stands, as of the last turn."""
         return self._status
 
     @property
@@ -161,7 +161,7 @@ class LiveRun:
     # -- a turn ---------------------------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> None:
-        """One step: ownership, a poll, and work for the lanes that rest."""
+        """Take one step: ownership, a poll, and work for the lanes that rest."""
         self._own(self._source.change())
         self._take_over_again()
         if self._work.bytes > self._settings.memory_bytes // AHEAD_SHARE:
@@ -370,9 +370,9 @@ class LiveRun:
     def _tell_format(self, lane: LiveLane, topic: str, format_: str | None) -> None:
         """Name both formats, once, where a topic comes in another one than before."""
         before = lane.format_of(topic)
-        if None in (before, format_) or before == format_ or (lane.number, topic) in self._told:
+        if None in (before, format_) or before == format_ or (lane.number, topic) in self._reported:
             return
-        self._told.add((lane.number, topic))
+        self._reported.add((lane.number, topic))
         self._watch.lane(
             lane.number, "set otherwise", f"topic {topic}: {before} until now, {format_} from now on"
         )
@@ -391,7 +391,7 @@ class LiveRun:
             self._work.begin(lane, ends, commit)
 
     def _settle(self) -> None:
-        """Every lane rests, and has taken all that was read."""
+        """Wait until every lane rests and has taken all that was read."""
         self._take(drain=True)
         self._work.rest()
         self._collect()
@@ -491,11 +491,11 @@ class LiveRun:
 
     def _tell(self) -> None:
         ends = self._source.ends() if not self._stopping else {}
-        told = {number: lane_put_off(number, why) for number, why in self._later.items()}
-        told |= {number: lane.status(ends) for number, lane in self._lanes.items()}
+        statuses = {number: lane_put_off(number, why) for number, why in self._later.items()}
+        statuses |= {number: lane.status(ends) for number, lane in self._lanes.items()}
         self._status = LiveStatus(
             now_ns=self._clock().now_ns,
-            lanes=tuple(told[number] for number in sorted(told)),
+            lanes=tuple(statuses[number] for number in sorted(statuses)),
             paused=self._full,
             trouble=self._trouble,
             stopping=self._stopping,

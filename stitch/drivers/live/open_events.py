@@ -46,7 +46,7 @@ class Slab:
     """[open] number of the segment that holds the event, or will."""
 
     def keep(self, kept: B1) -> None:
-        """Only some of the open rows."""
+        """Keep only some of the open rows."""
         self.row, self.key, self.segment = self.row[kept], self.key[kept], self.segment[kept]
         self.first_ns, self.last_ns = self.first_ns[kept], self.last_ns[kept]
         if self.loose is not None:
@@ -237,13 +237,13 @@ class OpenEvents:
         n_parts = int(part[closed][-1]) + 1
         starts = np.cumsum([0, *(len(slab.row) for slab in self._slabs)])
         columns = (np.where(closed, part, -1), aged, requests.key)
-        told = [
+        selected = [
             [column[requests.code[start:end]] for column in columns]
             for start, end in pairwise(starts.tolist())
         ]
         for number in range(n_parts):
             pieces = []
-            for slab, own in zip(self._slabs, told, strict=True):
+            for slab, own in zip(self._slabs, selected, strict=True):
                 places = np.flatnonzero(own[0] == number)
                 if not len(places):
                     continue

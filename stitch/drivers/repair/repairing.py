@@ -91,10 +91,10 @@ def repair(
     events = {verdict: sum(_count(part, verdict) for part in mended) for verdict in LateOutcome}
     requests = sum(int(np.count_nonzero(part.verdict == LateOutcome.FOLDED)) for part in mended)
     aged = sum(int(np.count_nonzero(_past_age(part))) for part in mended)
-    told = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, aged, 0)
+    summary = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, aged, 0)
     todo = _shares(mended, manifest.info.window_length_ns)
     if lane is None:
-        return replace(told, windows=len({window for share in todo for window in share.windows}))
+        return replace(summary, windows=len({window for share in todo for window in share.windows}))
     through = manifest.heads
     windows = 0
     for number, share in enumerate(todo):
@@ -102,7 +102,7 @@ def repair(
             manifest = open_manifest(store, lake)
         _commit(store, lane, manifest, share, through, now_ns, grace_ns)
         windows += len(share.windows)
-    return replace(told, windows=windows, removed=lane.sweep(now_ns - grace_ns))
+    return replace(summary, windows=windows, removed=lane.sweep(now_ns - grace_ns))
 
 
 def _count(part: Mended, verdict: LateOutcome) -> int:
@@ -145,7 +145,8 @@ def _mend_lane(
 def _kept(
     store: Store, manifest: Manifest, lane: int, late: pa.Table, repaired: Sequence[LakeFile]
 ) -> pa.Table:
-    """What there still is of the requests of late events: in segments, and of late events folded before."""
+    """Return what there still is of the requests of late events: in segments, and of late events folded
+    before."""
     segments = kept_segments(store, lane, dict(manifest.heads).get(lane, 0))
     return related(
         late,
@@ -162,7 +163,7 @@ def _commit(
     now_ns: int,
     grace_ns: int,
 ) -> None:
-    """One commit: some windows, and what becomes of all late events."""
+    """Make one commit: some windows, and what becomes of all late events."""
     files = by_window(manifest, [Window(start, manifest.info.window_length_ns) for start in share.windows])
     changed, emptied, flows = [], [], 0
     with lane.stage() as staging:
@@ -256,7 +257,7 @@ class Share:
             yield (settled_by < 0) | (settled_by >= self.number)
 
     def edit(self, window: Window) -> Edit:
-        """What leaves a window and what comes."""
+        """Return what leaves a window and what comes."""
         gone, flows, params = [], [], []
         for place, part in enumerate(self.mended):
             inside = _starts(part.gone, self.length_ns) == window.start_ns
