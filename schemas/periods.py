@@ -67,6 +67,7 @@ class WrittenNumber(float):
     """A number that knows the text it was written as: `1.0` may be a version."""
 
     __slots__ = ("text",)
+    text: str
 
     def __new__(cls, text: str) -> WrittenNumber:
         """Read the number. Raises ValueError."""
