@@ -59,7 +59,11 @@ CHANGE_POINTS_SCHEMA: Final = pa.schema(
         _field("series", pa.string(), "the series that rose most"),
         _field("log_evidence", pa.float64(), "log of its e-value"),
         _field("threshold", pa.float64(), "log of the e-value from which a candidate is looked at"),
-        _field("outcome", pa.string(), "of the comparison: unchanged, changed, cannot-tell, better, …"),
+        _field(
+            "outcome",
+            pa.string(),
+            "of the comparison: unchanged, changed, cannot-tell, better, …; or transient",
+        ),
         _field("headline", pa.string(), "the comparison's first finding for the worse; empty: none"),
         _field("places", pa.list_(pa.string()), "components that this finding names"),
         _field("incident", pa.string(), "id of the incident that it opened or joined; empty: none"),
