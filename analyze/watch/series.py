@@ -49,6 +49,7 @@ ARRIVALS, OPERATION = "arrivals", "operation"
 share of a call pattern. Of a root type: log response time, share that failed. The last two only count:
 requests of a root type, calls of an operation."""
 LOGS: Final = frozenset({TIME, MEAN})
+SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES})
 FLOORS: Final = {TIME: 0.1, SLOW: 0.05, FAIL: 0.01, CALLS: 0.1, PATTERN: 0.05, MEAN: 0.1, FAILURES: 0.01}
 """Smallest changes that a comparison reports."""
 BOTH_WAYS: Final = frozenset({CALLS, PATTERN})
