@@ -117,6 +117,7 @@ def _serve(tasks: Connection, orphaned: Connection) -> None:
             fn, args, kwargs = tasks.recv()
         except EOFError:
             return
+        done: tuple[Any, Exception | None]
         try:
             done = fn(*args, **kwargs), None
         except Exception as error:  # noqa: BLE001 - handed to the starter, which raises it
