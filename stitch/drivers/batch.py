@@ -110,7 +110,7 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
 
 
 def _into_bucket(lake: str, run: Callable[..., ImportSummary]) -> ImportSummary:
-    """What spills goes to the folder for temporary files of this machine."""
+    """Import into a bucket; what spills goes to the folder for temporary files of this machine."""
     place = open_place(lake)
     with tempfile.TemporaryDirectory(prefix="flowdiff-import-") as scratch:
         return run(place.store, Path(scratch), copies=place.copies)
@@ -130,7 +130,7 @@ def import_files(
     copies: Copies | None = None,
     workers: int = 1,
 ) -> ImportSummary:
-    """As `import_into`, on any store; the caller holds the lock and clears `scratch`.
+    """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
 
     `copies`: where files of the lake are read, if not in the store. More than one of the `workers` open the
     lake by its name.
@@ -190,7 +190,7 @@ def _stitch(
     settings: ImportSettings,
     progress: Progress,
 ) -> None:
-    """Everything up to the commit: files to events, events to windows on the stage.
+    """Do everything up to the commit: files to events, events to windows on the stage.
 
     Raises as `Tally.require_events`, LakeError and InputError.
     """

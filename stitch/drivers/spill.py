@@ -45,7 +45,7 @@ class Group:
     paths: list[Path] = field(default_factory=list)
 
     def load(self) -> pa.Table:
-        """The events, in any thread or process. Those in memory are given away, those on disk stay there."""
+        """Read the events, in any thread or process. Those in memory are given away, others stay on disk."""
         held, self.held = self.held, []
         streams = (batch for path in self.paths for batch in read_stream(path))
         return concat_events([*held, *streams])
@@ -125,7 +125,7 @@ class Buckets:
             self.sizes[bucket] += dealt.sizes[bucket]
 
     def dealt(self) -> tuple[list[int], list[list[Path]]]:
-        """(payload bytes, streams) of each bucket on disk. Ends the dealing."""
+        """Return (payload bytes, streams) of each bucket on disk. Ends the dealing."""
         self.close()
         return self.sizes, self._paths
 
@@ -136,13 +136,13 @@ class Buckets:
         self._writers = {}
 
     def batches(self, bucket: int) -> Iterator[pa.Table]:
-        """What was dealt to a bucket, piece by piece. Only after `close`."""
+        """Yield what was dealt to a bucket, piece by piece. Only after `close`."""
         yield from self._held[bucket]
         for path in self._paths[bucket]:
             yield from read_stream(path)
 
     def groups(self, limit_bytes: int) -> Iterator[Group]:
-        """All events in groups of whole requests, none over `limit_bytes` unless a single request is.
+        """Yield all events in groups of whole requests, none over `limit_bytes` unless a single request is.
 
         Neighbouring small buckets are joined; a large one is dealt again by other bits of the hash.
         """
@@ -231,7 +231,7 @@ class EventSpill:
             self._held = []
 
     def dealt(self) -> Dealt:
-        """Where everything lies, of a spill that was to hold nothing in memory. Ends the collecting."""
+        """Return where everything lies, of a spill that was to hold nothing in memory. Ends the collecting."""
         sizes, paths = ([0] * FANOUT, [[]] * FANOUT) if self._buckets is None else self._buckets.dealt()
         return Dealt(sizes, paths, self._loose.close(), self._loose.n_events)
 
@@ -267,7 +267,7 @@ class EventSpill:
         return min(self._limit_bytes // 2, max(even + even // 10, _SMALL_BYTES), _MAX_GROUP_BYTES)
 
     def _named(self) -> Iterator[pa.Table]:
-        """Every event that came with a request id, to look at."""
+        """Yield every event that came with a request id, to look at."""
         yield from self._held
         if self._buckets is not None:
             self._buckets.close()
@@ -325,7 +325,7 @@ class _Stash:
         self.n_events += n_events
 
     def close(self) -> list[Path]:
-        """The streams on disk, ready to be read. Ends the adding."""
+        """Return the streams on disk, ready to be read. Ends the adding."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -333,7 +333,7 @@ class _Stash:
         return [*own, *self._adopted]
 
     def batches(self) -> Iterator[pa.Table]:
-        """Every batch. Ends the adding."""
+        """Yield every batch. Ends the adding."""
         yield from self._held
         for path in self.close():
             yield from read_stream(path)
@@ -370,7 +370,7 @@ def _name_records(loose: _Stash, touched: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _words(loose: _Stash) -> pa.StringArray:
-    """Every breadcrumb and id that the loose records name."""
+    """Return every breadcrumb and id that the loose records name."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():
         found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]

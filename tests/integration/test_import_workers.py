@@ -132,7 +132,7 @@ def test_large_groups_are_dealt_again_alike(tmp_path: Path, monkeypatch: pytest.
 
 
 def stitch_group_of_large_windows(job: Job, group: Group, part: int) -> object:
-    """In a process of its own, which no patch of the test reaches; twice: the first attempt is not heard of."""
+    """Run twice in a process that no patch of the test reaches; nobody hears of the first attempt."""
     import stitch.drivers.sharded.stitching as stitching
 
     stitching._SMALL_PART_BYTES = 10_000  # type: ignore[misc]

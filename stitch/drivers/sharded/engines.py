@@ -69,7 +69,7 @@ class Engine(Protocol):
 def import_engine(
     staging: Staging, manifest: Manifest, settings: ImportSettings, scratch: Path, workers: int
 ) -> Iterator[Engine]:
-    """The engine for so many processes: with one it is this process, whose threads do the work."""
+    """Give the engine for so many processes; with one it is this process, whose threads do the work."""
     with ExitStack() as stack:
         if workers > 1:
             pool = stack.enter_context(worker_processes(workers))
@@ -110,7 +110,7 @@ class _Threads:
     def _decoded(
         self, sources: Sequence[Source], pool: Executor
     ) -> Iterator[tuple[Source, DecodedBatch | None]]:
-        """What the codecs make of each file, then None: the file was read to its end."""
+        """Yield what the codecs make of each file, then None: the file was read to its end."""
         for source in sources:
             for decoded in decoded_batches(source, self._settings, pool, DECODERS):
                 yield source, decoded

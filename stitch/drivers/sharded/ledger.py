@@ -82,12 +82,12 @@ class Ledger:
         self._files.tally.require_events(sources)
 
     def absurd_days(self) -> I8:
-        """Days whose events are quarantined, once all files are booked (`DaysSeen`)."""
+        """Find the days whose events are quarantined, once all files are booked (`DaysSeen`)."""
         days = self._files.days.absurd()
         return days[:0] if self._settings.any_time else days
 
     def close(self) -> Counters:
-        """Write the dead letters that are left; the sums. Raises OSError."""
+        """Write the dead letters that are left, and sum up. Raises OSError."""
         self._letters.flush()
         return Counters.model_validate(
             {
@@ -101,6 +101,6 @@ class Ledger:
         )
 
     def input_file(self, source: Source) -> InputFile:
-        """What the commit says of a file."""
+        """Return what the commit says of a file."""
         quarantined = self._files.days.count(source.sha256, self.absurd_days())
         return self._files.tally.input_file(source, quarantined)

@@ -34,7 +34,7 @@ _ORPHANED: Final = 1
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Cores that this process may use: those of the machine, within a container's `quota`, rounded up."""
+    """Count the cores that this process may use, within a container's `quota` of them, rounded up."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = quota.read_text().split()
@@ -45,7 +45,7 @@ def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 @contextmanager
 def worker_processes(n: int) -> Iterator[Executor]:
-    """An executor of up to `n` processes, started as tasks come.
+    """Give tasks to up to `n` processes, started as tasks come.
 
     An exception in the block ends them in the middle of their tasks. A task raises LakeError where its
     process ended by itself: killed, or out of memory.

@@ -68,7 +68,7 @@ class GroupOutcome:
         self.quality.update(count_flags(made.flows))
 
     def refuse(self, events: pa.Table, rows: B1, reason: Reason, detail: str) -> pa.Table:
-        """The events but those of `rows` ([events]), which become dead letters."""
+        """Return the events but those of `rows` ([events]), which become dead letters."""
         refused = events.filter(pa.array(rows))
         if not refused.num_rows:
             return events
@@ -127,7 +127,7 @@ class Stitcher:
         return outcome
 
     def _late(self, events: pa.Table, known: KnownRequests, outcome: GroupOutcome) -> pa.Table:
-        """Those of requests that the lake has and that are late: not the same flow again, a duplicate."""
+        """Return events of requests that the lake has, but for duplicates: those of the same flow again."""
         made = stitch(events, self._settings.stitch, memo=self._memo)
         same = known.unchanged(made.flows)
         n_same = int(np.count_nonzero(same))
@@ -150,7 +150,7 @@ def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
 
 
 def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> None:
-    """Raises LakeError once an import has more windows than it may."""
+    """Refuse more windows than an import may have. Raises LakeError."""
     if len(starts_ns) > most:
         raise LakeError(
             f"The input spreads over more than {most:,} windows of {length_ns // NS_PER_SECOND} s, the most "
@@ -160,17 +160,17 @@ def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> N
 
 
 def _is_small(part: WindowPart) -> bool:
-    """Whether a part is worth waiting for the rest of its window."""
+    """Tell whether a part is worth waiting for the rest of its window."""
     return bool(part.flows.nbytes + part.params.nbytes <= _SMALL_PART_BYTES)
 
 
 def _own_copy(part: WindowPart) -> WindowPart:
-    """The part in memory of its own: what the kernel gave shares the buffers of its group."""
+    """Copy a part to memory of its own: what the kernel gave shares the buffers of its group."""
     return WindowPart(part.window, *(_copied(t) for t in (part.flows, part.structures, part.params)))
 
 
 def _merged(parts: list[WindowPart]) -> WindowPart:
-    """Parts of one window, of different requests, as one in the order of the contract."""
+    """Merge parts of one window, of different requests, in the order of the contract."""
     if len(parts) == 1:
         return parts[0]
     flows = merged_flows([part.flows for part in parts])

@@ -60,14 +60,14 @@ class FileDealt:
     """[batches of dead letters] by reason, how many items were refused."""
 
     def letters(self) -> Iterator[tuple[pa.Table, Counter[str]]]:
-        """Dead letters of each batch that had some, and how many items it refused."""
+        """Yield the dead letters of each batch that had some, and how many items it refused."""
         return zip(read_stream(self.letters_path), self.refused, strict=True)
 
 
 def decoded_batches(
     source: Source, settings: ImportSettings, pool: Executor, ahead: int
 ) -> Iterator[DecodedBatch]:
-    """What the codecs make of a file, decoded so far `ahead` by the threads of a pool.
+    """Yield what the codecs make of a file, decoded so far `ahead` by the threads of a pool.
 
     Raises InputError, also where the file changed meanwhile.
     """
@@ -125,7 +125,7 @@ def write_window_files(job: Job, windows: Sequence[WindowParts]) -> tuple[Publis
 
 
 def _at_work(job: Job) -> tuple[Staging, Stitcher]:
-    """A stage for one attempt, and what makes flows: the same for all tasks of a job in a process."""
+    """Open a stage for one attempt, and what makes flows: one for all tasks of a job in a process."""
     place, stitcher = _opened(job)
     return Staging.attempt(place.store, job.lane, job.seq, job.stage), stitcher
 
