@@ -231,7 +231,7 @@ class EventSpill:
             self._held = []
 
     def dealt(self) -> Dealt:
-        """Return where everything lies, of a spill that was to hold nothing in memory. Ends the collecting."""
+        """Return where everything lies, of a spill that holds nothing in memory. Ends the collecting."""
         sizes, paths = ([0] * FANOUT, [[]] * FANOUT) if self._buckets is None else self._buckets.dealt()
         return Dealt(sizes, paths, self._loose.close(), self._loose.n_events)
 

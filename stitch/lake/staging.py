@@ -133,7 +133,7 @@ class Staging:
         return staging
 
     def attempts(self) -> str:
-        """Return how folders of attempts begin, which may be made from now on, and are removed with this one."""
+        """Return how folders of attempts begin: they may be made from now on, and go with this one."""
         self._attempts = f"{self.folder}-"
         return self._attempts
 
