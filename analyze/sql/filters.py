@@ -137,9 +137,7 @@ def _duration_term(condition: Condition) -> tuple[str, dict[str, object]]:
 
 
 def _as_text(value: str | float) -> str:
-    if isinstance(value, str):
-        return value
-    return str(int(value)) if value.is_integer() else repr(value)
+    return value if isinstance(value, str) else repr(value)
 
 
 def _numbers(values: Sequence[str | float]) -> list[float]:
