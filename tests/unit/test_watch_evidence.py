@@ -1,4 +1,4 @@
-"""Evidence of series: held against its theorem, by simulation; onsets against a slow oracle."""
+"""Evidence of series: checked against its theorem, by simulation; onsets against a slow oracle."""
 
 from __future__ import annotations
 
