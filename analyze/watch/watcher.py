@@ -118,15 +118,23 @@ class Watcher:
         return self.state.tick_ns
 
     @property
+    def ring_ns(self) -> int:
+        """How far back ticks are needed to go on as if this had been one process."""
+        return self.settings.reach_ticks * self.tick_ns + 2 * _HOUR
+
+    @property
     def history_ns(self) -> int:
-        """How far back windows are needed to go on as if this had been one process."""
-        ring_ns = self.settings.reach_ticks * self.tick_ns
-        return max(ring_ns, self.settings.season_days * NS_PER_DAY) + _HOUR
+        """How far back hours are needed for that."""
+        return max(self.ring_ns, self.settings.season_days * NS_PER_DAY + 2 * _HOUR)
 
     def learn(self, window: WindowTicks) -> None:
         """Take in a window that is decided already, or lies before the watch began."""
         self._add(window)
         self._forget(window)
+
+    def learn_hours(self, day: WindowTicks) -> None:
+        """Take in the hours of a day, of which no tick is needed."""
+        self.ring.add_hours(day)
 
     def decide(self, window: WindowTicks) -> Decided:
         """Decide a window that follows those before, and move the state on."""
