@@ -167,7 +167,7 @@ def callees(spans: pl.DataFrame) -> dict[str, str]:
 def _ours(folder: Path) -> list[Score]:
     rows = list(compared(Wanted(folder, ("robust",), pairs=PAIRS), ROOT))
     scores = []
-    for mode, words in (("b", "as it is"), ("a", "with ordinary times as history")):
+    for mode, words in (("b", "as it is"), ("a", "with a baseline as history")):
         faults = [row for row in rows if row["mode"] == mode and row.get("visible") == "visible"]
         quiet = [row for row in rows if row["mode"] == mode and row["kind"] == "quiet"]
         ranks = [row["rank"] for row in faults]
