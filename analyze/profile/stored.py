@@ -7,8 +7,9 @@ can be read is read, whoever asks; what had to be made is kept if the lake can b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -23,11 +24,13 @@ from analyze.profile.gathering import Gathered, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot, Watched
 from analyze.refine.settings import RefineSettings
-from analyze.scope import LakePeriod, LakePeriods, parts_of
+from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from analyze.stats.silences import Traffic
 from analyze.stats.sums import totals
 from schemas.errors import PeriodError
+from schemas.periods import Period
 from schemas.windows import Window
+from stitch.drivers.sharded.processes import worker_processes
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store, ahead
 
@@ -50,6 +53,13 @@ class ProfileTally:
     """Of those made, how many were written to the lake."""
     refusals: list[str] = field(default_factory=list)
     """Why some could not be written, each reason once."""
+
+    def add(self, other: ProfileTally) -> None:
+        """Count what another one counted."""
+        self.read += other.read
+        self.made += other.made
+        self.kept += other.kept
+        self.refusals += [reason for reason in other.refusals if reason not in self.refusals]
 
 
 def sample_profile(
@@ -142,16 +152,47 @@ def keep_profiles(
     *,
     tally: ProfileTally,
     watch: Callable[[int, int], None],
+    workers: int = 1,
 ) -> None:
-    """See to it that the profile of every window that the periods touch is kept, one after the other.
+    """See to it that the profile of every window that the periods touch is kept.
 
-    Memory: one window. What cannot be written is in `tally.refusals`. Raises LakeError.
+    One after the other, or by so many processes (`workers`), each with a window at a time in memory. What
+    cannot be written is in `tally.refusals`. Raises LakeError.
     """
     wanted = {(part.root, window): part for part in periods for window in part.windows}
-    for done, ((_, window), part) in enumerate(wanted.items()):
-        watch(done, len(wanted))
-        window_profile(of_window(part, window, window.start_ns, window.end_ns), settings, tally)
-    watch(len(wanted), len(wanted))
+    pieces = [of_window(part, window, window.start_ns, window.end_ns) for (_, window), part in wanted.items()]
+
+    def book(tallies: Iterable[ProfileTally]) -> None:
+        for done, one in enumerate(tallies):
+            watch(done, len(pieces))
+            tally.add(one)
+        watch(len(pieces), len(pieces))
+
+    workers = min(workers, len(pieces))
+    if workers <= 1:
+        book(map(partial(_keep_profile, settings), pieces))
+        return
+    with worker_processes(workers) as pool:
+        named = [replace(here.period, lake=here.lake) for here in pieces]
+        book(pool.map(partial(_keep_named_profile, settings), named))
+
+
+def _keep_profile(settings: RefineSettings, here: LakePeriod) -> ProfileTally:
+    """See to it that the profile of a whole window is kept."""
+    tally = ProfileTally()
+    window_profile(here, settings, tally)
+    return tally
+
+
+def _keep_named_profile(settings: RefineSettings, window: Period) -> ProfileTally:
+    """The same in a process of its own, which finds the lake and the window's files itself."""
+    return _keep_profile(settings, _lakes().sealed_part(window))
+
+
+@cache
+def _lakes() -> Lakes:
+    """Lakes that a worker process has opened: one snapshot for all of its windows."""
+    return Lakes()
 
 
 def _piece(part: LakePeriod, window: Window) -> LakePeriod:

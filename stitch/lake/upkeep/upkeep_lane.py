@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,13 +32,32 @@ from stitch.lake.store import Move, Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
 
 
+@dataclass(frozen=True, slots=True)
+class UpkeepRun:
+    """One run of an upkeep. On a disk its maker holds `exclusive_lock`."""
+
+    store: Store
+    lake: str
+    """What messages call the lake."""
+    now_ns: int
+    grace_ns: int
+    """How long what leaves the lake stays for readers that had begun before."""
+    owner: str
+    created_by: str
+
+    @property
+    def sweep_ns(self) -> int:
+        """What was hidden then, or before, is removed now."""
+        return self.now_ns - self.grace_ns
+
+
 class UpkeepLane:
     """See the module. Opening finishes what was committed before. Raises as Lane does."""
 
-    def __init__(self, store: Store, info: LakeInfo, *, owner: str, created_by: str) -> None:
-        self._store = store
+    def __init__(self, run: UpkeepRun, info: LakeInfo) -> None:
+        self._store = run.store
         self._length_ns = info.window_length_ns
-        self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=UPKEEP_LANE)
+        self._lane = Lane(run.store, info, owner=run.owner, created_by=run.created_by, lane=UPKEEP_LANE)
 
     @property
     def seq(self) -> int:
