@@ -29,8 +29,9 @@ def headline_of(verdict: VerdictSection, accounts: Sequence[Account], findings: 
             said.reverse()
         return f"{'; '.join([said[0], *(one[:1].lower() + one[1:] for one in said[1:])])}."
     if findings:
-        more = len(findings) - 1
-        return findings[0].title + (f"; and {wording.counted(more, 'more finding')}" if more else "") + "."
+        more = f"; and {wording.counted(len(findings) - 1, 'more finding')}" if len(findings) > 1 else ""
+        times = wording.moved_duration(mean.before, mean.after)
+        return f"{findings[0].title}{more}; the mean response time did not change significantly ({times})."
     if shares:
         return f"{shares[-1]}."
     if verdict.outcome == "not-explained" or not mean.before or not mean.after:

@@ -70,12 +70,11 @@ class ExplainedShare:
             goes = "goes" if one else "go"
             return f"{said} {goes} the other way than the mean {amounts}: what moved it is not explained."
         more = self.found_us / self.change_us > 1 and change(self.found_us) != change(self.change_us)
-        if more and low <= self.found_us <= high:
-            within = f"{change(self.found_us)}, where {change(low)} to {change(high)} are possible"
-            return f"{said} {verb} all of the change of the mean ({within})."
         if more:
-            other = "took time away" if self.change_us > 0 else "added time"
-            return f"{said} {verb} more than the change of the mean {amounts}: the rest {other}."
+            how_much = "all of" if low <= self.found_us <= high else "more than"
+            rest = self.found_us - self.change_us
+            other = f"took {duration(rest)} away" if rest > 0 else f"added {duration(-rest)}"
+            return f"{said} {verb} {how_much} the change of the mean {amounts}: the rest {other}."
         return f"{said} {verb} {percent(self.share)} of the change of the mean {amounts}."
 
 
@@ -138,7 +137,7 @@ def _decided(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached
             missing_requests=evidence.missing,
         )
     why = (
-        f"Nothing was found, and no change that matters (times by {percent(settings.matters_time)}, "
+        f"Nothing was found, and no change that matters ({_longer(settings.matters_time)}, "
         f"{100 * settings.matters_share:g} points of requests) is possible."
     )
     if evidence.silent:
@@ -212,6 +211,10 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
         about = "what was measured differs by more than ordinary periods do"
     more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
     return f"Too few requests to tell a change from chance: {about}{more}."
+
+
+def _longer(part: float) -> str:
+    return "times twice as long" if part == 1 else f"times by {percent(part)}"
 
 
 def _value(test: PeriodMeasure, value: float) -> str:
