@@ -42,7 +42,7 @@ def needed() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        told = missing_extra(error)
-        if told is None:
+        refusal = missing_extra(error)
+        if refusal is None:
             raise
-        raise told from error
+        raise refusal from error

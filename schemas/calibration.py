@@ -67,12 +67,12 @@ class CalibrationRecord(Config):
         """For a report."""
         total = sum(self.findings.values())
         kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.findings.items(), key=_most_first))
-        told = f"{total} false finding{'s' if total != 1 else ''}"
-        told += f" ({self.a_pair:.2f} a pair: {kinds})" if total else ""
+        found = f"{total} false finding{'s' if total != 1 else ''}"
+        found += f" ({self.a_pair:.2f} a pair: {kinds})" if total else ""
         return (
             f"In {self.pairs} pair{'s' if self.pairs != 1 else ''} of ordinary times of this lake "
             f"(about {self.requests0} requests against {self.requests1}, seed {self.chosen.seed}) "
-            f"these settings gave {told}."
+            f"these settings gave {found}."
         )
 
 

@@ -208,7 +208,7 @@ class Standing(Config):
     """The lane was ended by order: it has nothing open and holds no seal until it is taken over and commits
     again. Everything that it had is in windows that end here or before; 0: it had nothing."""
     idle: tuple[str, ...] = ()
-    """Streams (`topic/partition`) that were silent, so that the watermark went by the clock for them."""
+    """Streams (`topic/partition`) that were idle, so that the watermark followed the clock for them."""
     segments: tuple[Segment, ...] = ()
     """All segments that a takeover must load, not only new ones."""
     upkeep: Upkeep | None = None

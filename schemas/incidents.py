@@ -108,7 +108,7 @@ class Incident(Config):
     report: str = ""
     """Id of its report: `reports/<id>/report.json` and `report.html` in the lake; empty: none was kept."""
     looks: int = Field(default=1, ge=0)
-    """Comparisons that told of it."""
+    """Comparisons that found it."""
     series: tuple[str, ...] = ()
     """Series of the fast lane that rose for it."""
     note: str = ""

@@ -362,8 +362,8 @@ class _Reader:
         matches = [_TIME.fullmatch(value) if isinstance(value, str) else None for value in values]
         for value, match in zip(values, matches, strict=True):
             if match is None:
-                told = f"{value:g}" if isinstance(value, float) else value
-                raise _filter_error(self._text, f"'{told}' is not a duration: write 250ms, 1.5s, 90us or 2m")
+                shown = f"{value:g}" if isinstance(value, float) else value
+                raise _filter_error(self._text, f"'{shown}' is not a duration: write 250ms, 1.5s, 90us or 2m")
         return tuple(float(match[1]) * _TIME_NS[match[2]] for match in matches if match is not None)
 
     def _list(self) -> tuple[str | float, ...]:

@@ -3,7 +3,7 @@
     RANGES = [LAKE@]RANGE { , [LAKE@]RANGE }
 
 A lake that is named holds for the ranges behind it, up to the next that is named. RANGE as in
-`schemas.periods`, or `same-weekday`: the ranges of the sample it is held against, a week earlier. A comma
+`schemas.periods`, or `same-weekday`: the ranges of the other sample, a week earlier. A comma
 cannot be part of a lake's name here (`--lake` takes any name).
 """
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from schemas.arrays import I8
 
-_MOST_SILENCE: Final = 2
-"""Silences longer than this times what was recorded around them part two recordings."""
+_LONGEST_GAP: Final = 2
+"""A gap longer than this times what was recorded around it separates two recordings."""
 
 
 class Recorded(NamedTuple):
@@ -39,7 +39,7 @@ def recordings(
     """
     live = sealed_to_ns is not None and sealed_to_ns >= end_ns
     found = [*_parts(starts_ns, length_ns)]
-    told = []
+    changes = []
     for number, own in enumerate(found, 1):
         start, end = int(own[0]), int(own[-1]) + length_ns
         earlier, later = own[own + length_ns <= start_ns], own[own >= end_ns]
@@ -52,8 +52,8 @@ def recordings(
         if live and before is not None:
             before = start_ns
         if start < end_ns and start_ns < end:
-            told.append(Recorded(start, end, before, after))
-    return tuple(told)
+            changes.append(Recorded(start, end, before, after))
+    return tuple(changes)
 
 
 def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
@@ -61,7 +61,7 @@ def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
     first = 0
     for place in (np.flatnonzero(np.diff(starts_ns) != length_ns) + 1).tolist():
         recorded = starts_ns[place - 1] + length_ns - starts_ns[first]
-        if starts_ns[place] - starts_ns[place - 1] - length_ns > _MOST_SILENCE * (recorded + length_ns):
+        if starts_ns[place] - starts_ns[place - 1] - length_ns > _LONGEST_GAP * (recorded + length_ns):
             yield starts_ns[first:place]
             first = place
     if len(starts_ns):

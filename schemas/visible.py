@@ -49,7 +49,7 @@ _ESCAPED: Final[dict[int, int | str]] = {
 ESCAPED_CLASS: Final = (
     "[" + "".join(f"\\x{{{code:x}}}" for code in (*_CONTROLS, *_LINE_ENDS, *_INVISIBLE)) + "]"
 )
-"""RE2 class of what `escaped` changes, surrogates aside (no Arrow text holds one)."""
+"""RE2 class of what `escaped` changes, except for surrogates (no Arrow text holds one)."""
 
 _IN_FILES: Final = {code: text for code, text in _ESCAPED.items() if code not in (0x09, 0x0A, 0x0D)}
 

@@ -177,10 +177,12 @@ def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
 def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
     """`(codes [events + 2], words)` of the statuses; word 0 is `ok`, which the two synthetic events have."""
     column = whole(events["status"])
-    told: list[str] = column.dictionary.to_pylist()
-    code = np.array([_FINE if word == "ok" else at for at, word in enumerate(told, 1)], dtype=np.int64)
+    dictionary_words: list[str] = column.dictionary.to_pylist()
+    code = np.array(
+        [_FINE if word == "ok" else at for at, word in enumerate(dictionary_words, 1)], dtype=np.int64
+    )
     of_event = code[column.indices.to_numpy(zero_copy_only=False)] if len(column) else np.zeros(0, np.int64)
-    return np.append(of_event, [_FINE, _FINE]), ["ok", *told]
+    return np.append(of_event, [_FINE, _FINE]), ["ok", *dictionary_words]
 
 
 def _failing_nodes(placed: PlacedFlows, of_event: I8, order: FlowOrder) -> tuple[I4, I8, pa.Array]:

@@ -130,9 +130,9 @@ def stitch_closed(
     lane: int = 0,
     memo: StructureMemo | None = None,
 ) -> ClosedFlows:
-    """Stitch events of requests that are closed, and tell what became of each event.
+    """Stitch events of requests that are closed, and say what became of each event.
 
-    As `stitch` at the end of the input, for a caller that holds back what is open; every span has a trace id
+    As `stitch` at the end of the input, for a caller that keeps what is open; every span has a trace id
     and a span id. aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
     """
     batch = concat_events([events] if events.num_rows else [])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from flowdiff.cli.outcome import say, told_afterwards
+from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import STDOUT, is_stdout, open_output, refuse_unwritable
 from schemas.errors import ConfigError, InputError, LakeError
 from schemas.trace_urls import parse_trace_url
@@ -194,7 +194,7 @@ def _print(outcome: Outcome, page: str, brief: str, at: str | None, to: Destinat
         sys.stdout.buffer.write(brief.encode())
     else:
         # The exit code says what was found, whoever reads the text to its end.
-        with told_afterwards(done):
+        with reported_afterwards(done):
             console = Console()
             print_report(outcome.report, outcome.views, console)
             if at is not None:

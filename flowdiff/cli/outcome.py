@@ -39,7 +39,7 @@ def open_closed_streams() -> None:
         # For writing: what is not there is an error and not an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r", encoding="utf-8")
     if sys.stdout is None:
-        # For reading: a write is an error and not lost in silence.
+        # For reading: so a write is an error and not lost unnoticed.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
@@ -94,7 +94,7 @@ def discard_output() -> None:
 
 
 @contextmanager
-def told_afterwards(done: str) -> Iterator[None]:
+def reported_afterwards(done: str) -> Iterator[None]:
     """Around printing about what is done already: where that fails, the work and its exit code stand.
 
     `done` is the beginning of the line that reports it on standard error: `The import is committed`. A
@@ -172,9 +172,9 @@ def _code(run: Callable[[], int | None]) -> int:
         say(str(error))
         return error.exit_code
     except ModuleNotFoundError as error:
-        if (told := missing_extra(error)) is None:
+        if (missing := missing_extra(error)) is None:
             return _bug()
-        say(str(told))
+        say(str(missing))
         return FAILED
     except typer.TyperException as error:
         say(_usage(error))
@@ -208,10 +208,10 @@ def _bug() -> int:
 
 def _usage(error: typer.TyperException) -> str:
     """What is wrong with the options, in one line."""
-    told = " ".join(error.format_message().replace("Value error, ", "").split())
+    message = " ".join(error.format_message().replace("Value error, ", "").split())
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path
-    return f"{told}{'' if told.endswith(('.', '?')) else '.'} See: {path} --help [usage]"
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See: {path} --help [usage]"
 
 
 def _is_foreign_name(error: UnicodeEncodeError) -> bool:
@@ -225,15 +225,15 @@ def _system_failed(error: OSError) -> int:
         discard_output()
         return 0
     if error.filename is not None:
-        told = f"'{_text(error.filename)}': {why(error)}."
+        message = f"'{_text(error.filename)}': {why(error)}."
     elif is_about_output(error):
-        told = f"Standard output cannot be written: {why(error)}."
+        message = f"Standard output cannot be written: {why(error)}."
     elif error.errno in _WRITING:
-        told = f"Standard output, or a file, cannot be written: {why(error)}."
+        message = f"Standard output, or a file, cannot be written: {why(error)}."
     else:
-        told = f"The system refused: {why(error)}."
+        message = f"The system refused: {why(error)}."
     discard_output()
-    say(str(InputError(told)))
+    say(str(InputError(message)))
     return FAILED
 
 

@@ -62,7 +62,7 @@ def open_output(output: Path | None) -> Iterator[BinaryIO]:
 
 
 def refuse_unwritable(output: Path) -> None:
-    """Raise InputError where a file cannot be written, as far as its folder tells: before hours of work."""
+    """Raise InputError where a file cannot be written, as far as its folder shows: before hours of work."""
     folder = output.parent
     if is_stdout(output) or (output.exists() and not output.is_file() and not output.is_dir()):
         return

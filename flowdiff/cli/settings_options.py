@@ -109,17 +109,17 @@ def _options_of(parameter: str, model: Any, how: Options) -> list[_Option]:
 
 def _annotation(key: Key, flag: str) -> Any:
     has_default = not key.is_required and key.default not in (None, (), "")
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "help": _SENTENCE.sub(r"\1", key.about),
         "show_default": key.shown(key.default).replace('"', "").strip("[]") if has_default else False,
     }
     if key.kind is KeyKind.SWITCH:
-        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", **told)]
+        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", **described)]
     words = "|".join(key.choices)
     metavar = words if 0 < len(words) <= _LONGEST_WORD else str(key.kind)
     if key.kind in (KeyKind.LIST, KeyKind.PAIRS):
-        return Annotated[list[str] | None, typer.Option(flag, metavar=metavar, **told)]
-    return Annotated[str | None, typer.Option(flag, metavar=metavar, **told)]
+        return Annotated[list[str] | None, typer.Option(flag, metavar=metavar, **described)]
+    return Annotated[str | None, typer.Option(flag, metavar=metavar, **described)]
 
 
 def _refuse_twins(flags: list[str]) -> None:

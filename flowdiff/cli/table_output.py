@@ -86,8 +86,8 @@ def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
     """Rows as CSV with a header; quotes only where a value needs them.
 
     Null is nothing, the empty text `""`. Lists and structs are JSON. Text that a spreadsheet would run gets a
-    `'`, and characters that nobody sees or that steer a terminal are spelled `\\u200b` (line ends and tabs
-    aside): exact are JSON and Parquet. (Arrow's own writer quotes every text.)
+    `'`, and characters that nobody sees or that steer a terminal are spelled `\\u200b` (but for line ends and
+    tabs): exact are JSON and Parquet. (Arrow's own writer quotes every text.)
     """
     names = pa.array([_csv_text(name) for name in reader.schema.names], pa.string())
     out.write(",".join(_quoted(names).to_pylist()).encode() + b"\n")

@@ -46,7 +46,10 @@ def duration_ns(text: str) -> int:
 
 @contextmanager
 def upkeep(lake: str, what: str) -> Iterator[UpkeepRun]:
-    """The lake, held against imports where it is a folder. `what` is for messages. Raises LakeError."""
+    """Open a lake for upkeep; one in a folder is locked against imports meanwhile. Raises LakeError.
+
+    what: for messages.
+    """
     from stitch.lake.disk import exclusive_lock
     from stitch.lake.layout import LAKE_FILE
     from stitch.lake.place import is_bucket, open_store

@@ -35,8 +35,10 @@ def command(
         print_json(rows)
         return
     if rows.num_rows == 0:
-        told = "" if root is None else f" of the root type '{root}'; root types are written component/point"
-        print_sentence(f"This period holds no category{told}.")
+        narrowed = (
+            "" if root is None else f" of the root type '{root}'; root types are written component/point"
+        )
+        print_sentence(f"This period holds no category{narrowed}.")
         return
     print_sentence(f"By {_SORTED[sort]}, most first:")
     numbers = [Heading(name, Kind.NUMBER) for name in ("requests", "mean", "p95", "C²", "nodes")]

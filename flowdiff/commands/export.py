@@ -60,10 +60,10 @@ def command(
     found = period_of(lake, period, where)
     with open_output(output) as out:
         done = writers[format_](found, AskedFlows(category, report, sample), out)
-    print(_told(done), file=sys.stderr)
+    print(_summary(done), file=sys.stderr)
 
 
-def _told(done: Exported) -> str:
+def _summary(done: Exported) -> str:
     parts = [f"{done.flows:,} flows exported."]
     if done.without_edge:
         parts.append(f"{done.without_edge:,} of a single node left out: the original needs an edge.")

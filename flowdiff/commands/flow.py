@@ -79,21 +79,23 @@ def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
 
 def _console() -> Console:
     """As wide as the terminal or COLUMNS say; `UNSEEN_WIDTH` where neither is there (a job, a file)."""
-    told = "COLUMNS" in os.environ or any(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-    return Console() if told else Console(width=UNSEEN_WIDTH)
+    has_width = "COLUMNS" in os.environ or any(
+        stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
+    )
+    return Console() if has_width else Console(width=UNSEEN_WIDTH)
 
 
 def _print_head(console: Console, found: StoredFlow) -> None:
     flow = found.flow
     started = datetime.fromtimestamp(flow["start_ns"] / 1e9, UTC)
     console.print(Text(visible(flow["request_id"]), style="bold"), Text(visible(flow["root"])))
-    told = (
+    summary = (
         f"{started:%Y-%m-%d %H:%M:%S.%f} UTC, response {duration(flow['response_ns'] / 1e3)}, "
         f"{flow['n_nodes']} nodes, category {short(flow['category'])}, status {flow['status']}"
     )
     if flow["inner_status"] is not None:
-        told += f", {flow['inner_status']} inside"
-    console.print(visible(told), markup=False)
+        summary += f", {flow['inner_status']} inside"
+    console.print(visible(summary), markup=False)
     flags = [str(flag.name).lower() for flag in Quality if flow["quality"] & flag]
     if flags:
         console.print("quality: " + ", ".join(flags), style="yellow")

@@ -16,7 +16,7 @@ import typer
 from pydantic import SecretBytes
 
 from flowdiff.cli.listing import Heading, Kind, print_rows
-from flowdiff.cli.outcome import told_afterwards
+from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, takes_settings
 from flowdiff.cli.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
@@ -103,7 +103,7 @@ def command(
             stdin=sys.stdin.buffer,
             progress=progress,
         )
-    with told_afterwards("The import is committed"):
+    with reported_afterwards("The import is committed"):
         _print(summary, lake, as_json=as_json)
 
 
@@ -212,7 +212,7 @@ def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
 
 
 def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
-    """What was counted, zeros aside."""
+    """Return the counters that are not zero."""
     counters = summary.counters
     rows: list[tuple[str, int]] = [
         ("files imported", len(summary.files_imported)),

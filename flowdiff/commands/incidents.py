@@ -80,16 +80,16 @@ def _details(incident: Incident, lake: str) -> list[str]:
     """One line each."""
     from schemas.periods import format_instant
 
-    told = [f"where     {incident.component}: {incident.operation}"]
-    told += [f"root      {incident.root}"] if incident.root else []
-    told += [f"version   {incident.version}"] if incident.version else []
+    lines = [f"where     {incident.component}: {incident.operation}"]
+    lines += [f"root      {incident.root}"] if incident.root else []
+    lines += [f"version   {incident.version}"] if incident.version else []
     opened = format_instant(incident.opened_ns)
-    told += [f"opened    {opened} by the {incident.lane} lane, {incident.looks} comparisons"]
+    lines += [f"opened    {opened} by the {incident.lane} lane, {incident.looks} comparisons"]
     if incident.resolved_ns is not None:
-        told.append(f"over      {format_instant(incident.resolved_ns)}")
-    told += [f"also      {text}" for text in incident.also]
-    told += [f"before    flowdiff flow --lake {lake} {one}" for one in incident.examples.reference]
-    told += [f"since     flowdiff flow --lake {lake} {one}" for one in incident.examples.problem]
-    told += [f"report    {lake}/reports/{incident.report}/report.html"] if incident.report else []
-    told += [f"note      {incident.note}"] if incident.note else []
-    return told
+        lines.append(f"over      {format_instant(incident.resolved_ns)}")
+    lines += [f"also      {text}" for text in incident.also]
+    lines += [f"before    flowdiff flow --lake {lake} {one}" for one in incident.examples.reference]
+    lines += [f"since     flowdiff flow --lake {lake} {one}" for one in incident.examples.problem]
+    lines += [f"report    {lake}/reports/{incident.report}/report.html"] if incident.report else []
+    lines += [f"note      {incident.note}"] if incident.note else []
+    return lines

@@ -67,8 +67,8 @@ def command(
     would = "would be " if dry_run else ""
     typer.echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
     for side in done.sides:
-        told = f"{side.files:,} files of {side.table} ({side.rows:,} rows)"
-        typer.echo(f"{told} {would}taken out, written longer than their age ago")
+        counted = f"{side.files:,} files of {side.table} ({side.rows:,} rows)"
+        typer.echo(f"{counted} {would}taken out, written longer than their age ago")
     if done.reports:
         typer.echo(f"{len(done.reports):,} reports {would}removed")
     typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")

@@ -43,7 +43,9 @@ def command(
     requests: Annotated[int, typer.Option(help="Requests to simulate.")] = DEFAULT_REQUESTS,
     sample: Annotated[float, typer.Option(help="Share of the requests that is traced.")] = 1.0,
     start: Annotated[str, typer.Option(help="When the run begins (ISO 8601).")] = DEFAULT_START,
-    format_: Annotated[RunFormat, typer.Option("--format", help="How the run is told.")] = RunFormat.NATIVE,
+    format_: Annotated[
+        RunFormat, typer.Option("--format", help="Format of what is written.")
+    ] = RunFormat.NATIVE,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     show_list: Annotated[bool, typer.Option("--list", help="List workloads and faults.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,

@@ -235,8 +235,8 @@ def _print_schema(name: str) -> None:
     from analyze.sql.catalog import VIEWS, relation
 
     if name not in VIEWS:
-        told = f"There is no view '{name}'" if name else "Name a view"
-        print_sentence(f"{told}: {', '.join(VIEWS)}.", style="red")
+        request = f"There is no view '{name}'" if name else "Name a view"
+        print_sentence(f"{request}: {', '.join(VIEWS)}.", style="red")
         return
     view = relation(name)
     print(view.doc)

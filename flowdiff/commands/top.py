@@ -67,8 +67,8 @@ def _follow(console: Console, page: str, now: Scrape, wait_s: float) -> None:
             try:
                 before, now = now, scrape(page, time.monotonic())
             except InputError as error:
-                told = Text(visible(error.message), style="bold red")
-                live.update(Group(told, view(page, now, before, rows=_rows(console))), refresh=True)
+                message = Text(visible(error.message), style="bold red")
+                live.update(Group(message, view(page, now, before, rows=_rows(console))), refresh=True)
             else:
                 live.update(view(page, now, before, rows=_rows(console)), refresh=True)
 

@@ -21,8 +21,8 @@ _HOW_BAD: Final = {
 """Of what becomes of a lane; anything else is reported as information."""
 
 
-TORN_FLOWS: Final = 50
-TORN_SHARE: Final = 0.2
+TRUNCATED_FLOWS: Final = 50
+TRUNCATED_SHARE: Final = 0.2
 """Of so many flows of a commit, a share with missing parents that looks like a topic without keys."""
 
 
@@ -86,14 +86,14 @@ class LogWatch:
             self._log.warning("rejected", lane=record.lane, commit=record.seq, **_by_reason(counters.rejects))
         if counters.events_late:
             self._log.warning("late", lane=record.lane, commit=record.seq, events=counters.events_late)
-        torn = torn_flows(counters)
-        if counters.flows >= TORN_FLOWS and torn > TORN_SHARE * counters.flows:
+        truncated = truncated_flows(counters)
+        if counters.flows >= TRUNCATED_FLOWS and truncated > TRUNCATED_SHARE * counters.flows:
             self._log.warning(
                 "torn",
                 lane=record.lane,
                 commit=record.seq,
                 flows=counters.flows,
-                without_parent=torn,
+                without_parent=truncated,
                 why="Many requests lack spans: is the topic keyed by trace id? If not, see flowdiff rekey.",
             )
         for gap in record.gaps:
@@ -108,8 +108,8 @@ class LogWatch:
 
     def lane(self, lane: int, state: str, why: str) -> None:
         """Every change is a line."""
-        told = {"why": why} if why else {}
-        self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **told)
+        reason = {"why": why} if why else {}
+        self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **reason)
 
     def trouble(self, why: str | None) -> None:
         """Its beginning, and its end."""
@@ -119,7 +119,7 @@ class LogWatch:
             self._log.warning("trouble", why=why)
 
 
-def torn_flows(counters: Counters) -> int:
+def truncated_flows(counters: Counters) -> int:
     """Requests of a commit that lack the parent of a span: what a topic that is not keyed by trace does."""
     return counters.quality.get(str(Quality.ORPHAN.name), 0)
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from flowdiff.live.run_log import torn_flows
+from flowdiff.live.run_log import truncated_flows
 from schemas.commits import CommitRecord
 from schemas.rejects import Reason
 from stitch.drivers.live.steady_clock import Clock, Moment
@@ -43,7 +43,7 @@ class TimedStore:
         )
         self._errors = Counter(
             "flowdiff_lake_errors_total",
-            "Operations that the lake refused, a name that is taken or missing aside.",
+            "Operations that the lake refused, except for a name that is taken or missing.",
             ["operation"],
             registry=registry,
         )
@@ -158,7 +158,9 @@ class RunMetrics:
         self._duplicate = counter("duplicate_events_total", "Events that had come before; counted once.")
         self._rejected = counter("rejected_total", "Items that became dead letters.", "reason")
         self._quality = counter("quality_flows_total", "Published requests with a quality flag.", "flag")
-        self._torn = counter("torn_flows_total", "Published requests with spans whose parent never came.")
+        self._truncated = counter(
+            "torn_flows_total", "Published requests with spans whose parent never came."
+        )
         self._gaps = counter("gap_messages_total", "Messages passed over by order: the log lost them.")
         self._changes = counter("lane_changes_total", "What became of lanes.", "change")
         self._commit_s = Histogram(
@@ -193,7 +195,7 @@ class RunMetrics:
             self._rejected.labels(reason).inc(count)
         for flag, count in counters.quality.items():
             self._quality.labels(flag).inc(count)
-        self._torn.inc(torn_flows(counters))
+        self._truncated.inc(truncated_flows(counters))
         self._gaps.inc(sum(gap.end - gap.start for gap in record.gaps))
 
     def lane(self, lane: int, state: str, why: str) -> None:  # noqa: ARG002 - as Watch has it
@@ -227,9 +229,9 @@ class StatusCollector(Collector):
         for name, about, value in _LANE_GAUGES:
             family = GaugeMetricFamily(f"flowdiff_{name}", about, labels=["lane"])
             for lane in status.lanes:
-                told = value(lane, now)
-                if told is not None:
-                    family.add_metric([str(lane.lane)], told)
+                number = value(lane, now)
+                if number is not None:
+                    family.add_metric([str(lane.lane)], number)
             yield family
 
 

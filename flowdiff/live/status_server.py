@@ -145,8 +145,8 @@ def _metrics(registry: CollectorRegistry, accept: str) -> Page:
 def _health(status: LiveStatus, now_ns: int, stalled_after_ns: int) -> Page:
     age_ns = now_ns - status.now_ns
     if age_ns > stalled_after_ns:
-        told = f"the loop has not turned for {age_ns / 1e9:.0f} s\n"
-        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, told.encode()
+        message = f"the loop has not turned for {age_ns / 1e9:.0f} s\n"
+        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, message.encode()
     return HTTPStatus.OK, _TEXT, b"ok\n"
 
 

@@ -46,8 +46,8 @@ class Scrape:
     def by(self, name: str, *labels: str) -> Iterator[tuple[tuple[str, ...], float]]:
         """Every sample with the values of some labels."""
         for found, value in self.values.get(name, {}).items():
-            told = dict(found)
-            yield tuple(told.get(label, "") for label in labels), value
+            labelled = dict(found)
+            yield tuple(labelled.get(label, "") for label in labels), value
 
 
 def metrics_url(text: str) -> str:
@@ -102,12 +102,12 @@ def _page(url: str) -> bytes:
     # A time-out of the socket is for each piece: a byte now and then would hold us for ever.
     Thread(target=ask, daemon=True).start()
     try:
-        told = found.get(timeout=TIMEOUT_S)
+        result = found.get(timeout=TIMEOUT_S)
     except Empty:
         raise TimeoutError("timed out") from None
-    if isinstance(told, Exception):
-        raise told
-    return told
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 NONE: Final = "–"
@@ -138,8 +138,8 @@ def _service(now: Scrape, rows: int | None) -> RenderableType:
     ok, failed = (
         {
             root: n
-            for (root, told), n in now.by("flowdiff_service_requests_total", "root", "status")
-            if told == status
+            for (root, reported), n in now.by("flowdiff_service_requests_total", "root", "status")
+            if reported == status
         }
         for status in ("ok", "failed")
     )
@@ -170,7 +170,7 @@ def _quantile(now: Scrape, root: str, share: float) -> float:
 
 def _incidents(now: Scrape, rows: int | None) -> RenderableType:
     labels = ("severity", "component", "operation", "kind", "id")
-    found = sorted(told for told, _ in now.by("flowdiff_incident", *labels))
+    found = sorted(shown for shown, _ in now.by("flowdiff_incident", *labels))
     if not found:
         return Text("no incident goes on", "green")
     lines = [

@@ -1,4 +1,4 @@
-"""What a watch tells Prometheus: incidents, the watched service window by window, and who was told.
+"""Export a watch to Prometheus: incidents, the watched service window by window, and who was notified.
 
 Counters of the service grow by a sealed window at a time, so they are as late as its seal, and a rate needs
 some windows. Root types are those with the most requests; the others share one name.
@@ -137,18 +137,18 @@ class WatchCollector(Collector):
         pending = GaugeMetricFamily(
             "flowdiff_notify_pending", "Events that wait; of Alertmanager open alerts.", labels=["receiver"]
         )
-        told = {
+        families = {
             name: CounterMetricFamily(f"flowdiff_notify_{name}", about, labels=["receiver"])
-            for name, about in _TOLD.items()
+            for name, about in _NOTIFICATIONS.items()
         }
         for counts in self._counts():
             pending.add_metric([counts.receiver], counts.pending)
-            for name, family in told.items():
+            for name, family in families.items():
                 family.add_metric([counts.receiver], getattr(counts, name))
-        yield from (pending, *told.values(), *self._service.families())
+        yield from (pending, *families.values(), *self._service.families())
 
 
-_TOLD: Final = {
+_NOTIFICATIONS: Final = {
     "sent": "Messages that arrived.",
     "failed": "Attempts that did not.",
     "refused": "Events that a receiver refused for what they are.",

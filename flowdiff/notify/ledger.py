@@ -41,9 +41,9 @@ class Ledger:
         """Id -> whether it was refused."""
 
     def outbox(self, events: Sequence[IncidentEvent]) -> list[IncidentEvent]:
-        """What of the lake's events the receiver has not had, oldest first.
+        """Return the lake's events that the receiver has not had, oldest first.
 
-        One that is told for the first time hears of what goes on, and not of the past.
+        A new receiver gets the incidents that are open, and none of the past.
         """
         known = self._read()
         recent = sorted(events, key=lambda event: event.at_ns)[-KEPT:]
@@ -64,11 +64,11 @@ class Ledger:
         self._ids |= dict.fromkeys(ids, refused)
         for old in [*self._ids][:-KEPT]:
             del self._ids[old]
-        told = _Sent(
+        record = _Sent(
             sent=tuple(id_ for id_, no in self._ids.items() if not no),
             refused=tuple(id_ for id_, no in self._ids.items() if no),
         )
-        put_same(self._store, self._name, told.model_dump_json().encode())
+        put_same(self._store, self._name, record.model_dump_json().encode())
 
     def _read(self) -> _Sent | None:
         """None where there is none, or it is damaged."""

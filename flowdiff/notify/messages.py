@@ -52,8 +52,8 @@ def cloud_event(event: IncidentEvent, lake: str, reports: str) -> bytes:
 
 def signed(body: bytes, id_: str, at_s: int, secret: bytes) -> Mapping[str, str]:
     """Headers of Standard Webhooks: the id, when it was sent, and an HMAC over both and the body."""
-    told = secret.removeprefix(b"whsec_")
-    key = base64.b64decode(told) if told != secret else secret
+    encoded = secret.removeprefix(b"whsec_")
+    key = base64.b64decode(encoded) if encoded != secret else secret
     digest = hmac.new(key, f"{id_}.{at_s}.".encode() + body, hashlib.sha256).digest()
     return {
         "webhook-id": id_,
@@ -131,8 +131,8 @@ def markdown(incident: Incident, reports: str) -> str:
     lines += [f"* {inline(_sentence(facts))}"]
     lines += [f"* also: {inline(text)}" for text in facts["also"]]
     if examples := facts["examples"]["problem"]:
-        told = [part for id_ in examples for part in (Styled(id_, "code"), ", ")][:-1]
-        lines.append(f"* look at {inline(told)}")
+        linked = [part for id_ in examples for part in (Styled(id_, "code"), ", ")][:-1]
+        lines.append(f"* look at {inline(linked)}")
     if facts["report"]:
         link = facts["report"]
         lines.append(f"* report: {f'<{link}>' if reports else inline(Styled(link, 'code'))}")
@@ -140,7 +140,7 @@ def markdown(incident: Incident, reports: str) -> str:
 
 
 def _facts(incident: Incident, reports: str) -> dict[str, Any]:
-    """What is told of an incident, every text bounded."""
+    """Collect what a message says of an incident, every text bounded."""
     unit = incident.unit
     path = f"reports/{incident.report}/report.html" if incident.report else ""
     return {

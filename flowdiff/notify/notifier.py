@@ -149,10 +149,10 @@ class _Target:
 
     def message(self, body: bytes, kind: str, **headers: str) -> Message:
         """A message to it."""
-        told = {"Content-Type": kind, "User-Agent": "flowdiff", **headers}
+        all_headers = {"Content-Type": kind, "User-Agent": "flowdiff", **headers}
         if self._token:
-            told["Authorization"] = f"Bearer {self._token.decode('latin-1')}"
-        return Message(self._address, body, told)
+            all_headers["Authorization"] = f"Bearer {self._token.decode('latin-1')}"
+        return Message(self._address, body, all_headers)
 
 
 def _secret(key: str, value: SecretStr | None, file: Path | None) -> bytes:

@@ -28,7 +28,7 @@ class Counts:
 
     receiver: str
     pending: int = 0
-    """Events that wait, or of Alertmanager alerts that are told of."""
+    """Events that wait; for Alertmanager, alerts that are being sent."""
     sent: int = 0
     failed: int = 0
     """Attempts."""
@@ -181,7 +181,7 @@ class AlertSender(Sender):
         self._repeat_s = repeat_s
         self._open = {incident.id: incident for incident in incidents if incident.pages and incident.goes_on}
         self._over: dict[str, tuple[Incident, int]] = {}
-        """Incident, and until when it is told of."""
+        """Incident, and until when it is sent."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 
@@ -204,7 +204,7 @@ class AlertSender(Sender):
     def _turn(self) -> float:
         now_ns = time.time_ns()
         with self._changed:
-            self._over = {id_: told for id_, told in self._over.items() if told[1] > now_ns}
+            self._over = {id_: until for id_, until in self._over.items() if until[1] > now_ns}
             shown = [*self._open.values(), *(incident for incident, _ in self._over.values())]
             self._is_news = False
         if not shown:

@@ -13,7 +13,7 @@ from schemas.windows import NS_PER_SECOND
 
 
 class Receiver(Config):
-    """One receiver, told of where an address is given."""
+    """One receiver; it is notified where it has an address."""
 
     url: str = ""
     """Its address, https:// or http://; empty: none."""
@@ -42,7 +42,7 @@ class Receiver(Config):
 
     @property
     def is_on(self) -> bool:
-        """Whether it is told of anything."""
+        """Whether it is notified of anything."""
         return bool(self.url) or self.url_file is not None
 
 
@@ -56,7 +56,7 @@ class WebhookReceiver(Receiver):
 
 
 class NotifySettings(Config):
-    """Who is told of incidents, and how."""
+    """Who is notified of incidents, and how."""
 
     webhook: WebhookReceiver = WebhookReceiver()
     alertmanager: Receiver = Receiver()
@@ -80,5 +80,5 @@ class NotifySettings(Config):
 
     @property
     def is_on(self) -> bool:
-        """Whether anyone is told."""
+        """Whether anyone is notified."""
         return self.webhook.is_on or self.alertmanager.is_on or self.otlp.is_on

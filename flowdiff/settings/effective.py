@@ -63,43 +63,43 @@ def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path |
 
     Raises ConfigError with the key and where its value came from, InputError for a file that cannot be read.
     """
-    told = _gathered(flags, environ, file)
-    _read_hash_key(told)
+    collected = _gathered(flags, environ, file)
+    _read_hash_key(collected)
     try:
-        config = IngestConfig.model_validate({"kafka": {}} | _values(told))
+        config = IngestConfig.model_validate({"kafka": {}} | _values(collected))
     except ValidationError as error:
-        raise _refusal(error, told) from None  # pydantic's text holds the values, secrets too
-    return Effective(config, {name: each.origin for name, each in told.items()})
+        raise _refusal(error, collected) from None  # pydantic's text holds the values, secrets too
+    return Effective(config, {name: each.origin for name, each in collected.items()})
 
 
 def kafka_of(
     flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None, **fields: Any
 ) -> KafkaSettings:
     """How to reach a Kafka, for commands that say by `fields` what is done there. Raises as `effective`."""
-    told = _gathered(flags, environ, file)
-    told = {name: each for name, each in told.items() if name.startswith(_REACHING)}
+    given = _gathered(flags, environ, file)
+    given = {name: each for name, each in given.items() if name.startswith(_REACHING)}
     try:
-        return KafkaSettings.model_validate(_values(told).get("kafka", {}) | fields)
+        return KafkaSettings.model_validate(_values(given).get("kafka", {}) | fields)
     except ValidationError as error:
-        raise _refusal(error, told, ("kafka",)) from None
+        raise _refusal(error, given, ("kafka",)) from None
 
 
 def watch_of(
     flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None
 ) -> tuple[WatchSettings, NotifySettings, ServeSettings]:
-    """How a lake is watched, who is told, and what is served. Raises as `effective`."""
-    told = {
+    """How a lake is watched, who is notified, and what is served. Raises as `effective`."""
+    given = {
         name: each
         for name, each in _gathered(flags, environ, file).items()
         if name.startswith(("watch.", "notify.", "serve."))
     }
-    values = _values(told)
+    values = _values(given)
 
     def part(name: str, model: type[M]) -> M:
         try:
             return model.model_validate(values.get(name, {}))
         except ValidationError as error:
-            raise _refusal(error, told, (name,)) from None
+            raise _refusal(error, given, (name,)) from None
 
     return part("watch", WatchSettings), part("notify", NotifySettings), part("serve", ServeSettings)
 
@@ -107,14 +107,14 @@ def watch_of(
 def _gathered(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> dict[str, _Given]:
     if file is None and environ.get(CONFIG_VARIABLE):
         file = Path(environ[CONFIG_VARIABLE])
-    told = {} if file is None else _of_file(file)
-    told |= _of_environment(environ)
-    return told | {name: _Given(value, str(KEYS[name].flag)) for name, value in flags.items()}
+    given = {} if file is None else _of_file(file)
+    given |= _of_environment(environ)
+    return given | {name: _Given(value, str(KEYS[name].flag)) for name, value in flags.items()}
 
 
-def _values(told: Mapping[str, _Given]) -> dict[str, Any]:
+def _values(given: Mapping[str, _Given]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, each in told.items():
+    for name, each in given.items():
         KEYS[name].put(values, _read(KEYS[name], each))
     return values
 
@@ -179,10 +179,10 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
     return found
 
 
-def _read_hash_key(told: dict[str, _Given]) -> None:
+def _read_hash_key(given: dict[str, _Given]) -> None:
     """The key of hashed parameters, from its file."""
-    file = told.get("hash_key_file")
-    if file is None or _HASH_KEY in told:
+    file = given.get("hash_key_file")
+    if file is None or _HASH_KEY in given:
         return
     try:
         key = Path(str(file.value)).read_bytes().strip()
@@ -191,30 +191,30 @@ def _read_hash_key(told: dict[str, _Given]) -> None:
             f"hash_key_file ({file.origin}): '{file.value}' cannot be read: {error.strerror}.",
             remedy="Check the path.",
         ) from error
-    told[_HASH_KEY] = _Given(key.decode("utf-8", "surrogateescape"), "hash_key_file")
+    given[_HASH_KEY] = _Given(key.decode("utf-8", "surrogateescape"), "hash_key_file")
 
 
-def _read(key: Key, told: _Given) -> Any:
+def _read(key: Key, given: _Given) -> Any:
     try:
-        value = key.read(told.value)
+        value = key.read(given.value)
     except FlowdiffError as error:
-        raise ConfigError(f"{_where(key, told)}: {error.message}", remedy=error.remedy) from None
+        raise ConfigError(f"{_where(key, given)}: {error.message}", remedy=error.remedy) from None
     except ValueError as error:
-        raise ConfigError(f"{_where(key, told)} cannot be {_shown(key, told)}: {error}.") from None
+        raise ConfigError(f"{_where(key, given)} cannot be {_shown(key, given)}: {error}.") from None
     return value.encode("utf-8", "surrogateescape") if key.name == _HASH_KEY else value
 
 
-def _where(key: Key, told: _Given | None) -> str:
-    return key.name if told is None else f"{key.name} ({told.origin})"
+def _where(key: Key, given: _Given | None) -> str:
+    return key.name if given is None else f"{key.name} ({given.origin})"
 
 
-def _shown(key: Key, told: _Given | None) -> str:
-    if told is None or key.kind is KeyKind.SECRET:
+def _shown(key: Key, given: _Given | None) -> str:
+    if given is None or key.kind is KeyKind.SECRET:
         return "what it is"
-    return f"'{_USER.sub('***@', str(told.value))}'"
+    return f"'{_USER.sub('***@', str(given.value))}'"
 
 
-def _refusal(error: ValidationError, told: Mapping[str, _Given], above: tuple[str, ...] = ()) -> ConfigError:
+def _refusal(error: ValidationError, given: Mapping[str, _Given], above: tuple[str, ...] = ()) -> ConfigError:
     """The first thing that the model, which lies in `above`, has against the values, in terms of keys."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = (*above, *(part for part in first["loc"] if isinstance(part, str)))
@@ -225,7 +225,7 @@ def _refusal(error: ValidationError, told: Mapping[str, _Given], above: tuple[st
             f"{key.name} is not set.", remedy=f"Give {key.flag}, set {key.variable}, or write it into a file."
         )
     if key is not None:
-        each = told.get(key.name)
+        each = given.get(key.name)
         return ConfigError(f"{_where(key, each)} cannot be {_shown(key, each)}: {why[:1].lower()}{why[1:]}.")
     inside = [key for key in KEYS.values() if key.field[: len(place)] == place]
     named = []
@@ -233,7 +233,7 @@ def _refusal(error: ValidationError, told: Mapping[str, _Given], above: tuple[st
         spelled, uses = re.subn(rf"(?<![\w.]){key.field[-1]}(?!\w)", key.name, why)
         if uses:
             why = spelled
-            if key.name in told:
-                named.append(_where(key, told[key.name]))
+            if key.name in given:
+                named.append(_where(key, given[key.name]))
     tail = f" Set: {', '.join(named)}." if named else ""
     return ConfigError(f"{'.'.join(place) or 'settings'}: {why}.{tail}")

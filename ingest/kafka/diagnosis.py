@@ -53,8 +53,8 @@ def connected(settings: KafkaSettings, make: Callable[[int], Client]) -> Client:
         raise InputError(problem, remedy="Check the brokers, or raise kafka.connect_timeout.") from error
 
 
-def silence_client() -> None:
-    """The client logs every failed connection as an error, once a second; `trouble` says it once.
+def quiet_client() -> None:
+    """Keep the client from logging every failed connection, once a second; `trouble` says it once.
 
     Who configures logging still gets its messages.
     """
@@ -79,8 +79,8 @@ def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
     if isinstance(error, GroupAuthorizationFailedError):
         return f"The group '{settings.group}' may not be used: grant Read on it to {who}."
     if isinstance(error, TopicAuthorizationFailedError):
-        told = error.args[0] if error.args else ()
-        names = told if isinstance(told, set | frozenset | list | tuple) else [told]
+        detail = error.args[0] if error.args else ()
+        names = detail if isinstance(detail, set | frozenset | list | tuple) else [detail]
         topics = ", ".join(f"'{name}'" for name in sorted(map(str, names))) or "some topic"
         return f"Topic {topics} may not be read: grant Read and Describe on it to {who}."
     if isinstance(error, ClusterAuthorizationFailedError):
@@ -173,7 +173,7 @@ def _refusal(server: str, settings: KafkaSettings) -> str | None:
         # The file of a secret, read when a token is asked for.
         return error.message
     except (KafkaError, OSError, RuntimeError) as error:
-        return _told(server, str(error), settings)
+        return _explained(server, str(error), settings)
     finally:
         client.close()
     return None
@@ -184,7 +184,7 @@ def _refused(server: str, security: KafkaSecurity) -> str:
     return f"{server} refuses {who} ({security.mechanism}): check the name and the secret."
 
 
-def _told(server: str, error: str, settings: KafkaSettings) -> str:
+def _explained(server: str, error: str, settings: KafkaSettings) -> str:
     """A sentence for what the client's error text is known to mean."""
     security = settings.security
     lower = error.lower()

@@ -141,13 +141,13 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
             return False
         return bool(self._is_batch_aborted(batch))
 
-    def _damaged(self, first: int, claimed: int, detail: str, records: Any) -> DamagedBatch:
+    def _damaged(self, first: int, stated_end: int, detail: str, records: Any) -> DamagedBatch:
         """Where it ends is in the part that may be damaged: a batch behind it knows better."""
         first = max(first, self.next_fetch_offset)
-        until = claimed
+        until = stated_end
         try:
             following = records.next_batch() if records is not None else None
-            if following is not None and first < following.base_offset < claimed:
+            if following is not None and first < following.base_offset < stated_end:
                 until = following.base_offset
         except (KafkaError, struct.error, ValueError, IndexError):
             pass
@@ -159,12 +159,12 @@ class Fetching:
 
     def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer, sizes: FetchSizes) -> None:
         self._consumer = consumer
-        told = {
+        methods = {
             "max_unpacked_bytes": settings.max_unpacked_bytes,
             "poll_bytes": sizes.poll_bytes,
             "epoch_before": staticmethod(lambda partition: self._state(partition).position.leader_epoch),
         }
-        consumer._fetcher.PartitionRecords = type("RecordsOfOurs", (BatchRecords,), told)
+        consumer._fetcher.PartitionRecords = type("RecordsOfOurs", (BatchRecords,), methods)
 
     def fetch(self, timeout_s: float) -> tuple[StreamId, list[FetchedBatch | DamagedBatch]] | None:
         """The next batches of one stream, one at least; also what lets the membership go on.

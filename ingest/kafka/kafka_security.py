@@ -168,8 +168,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         try:
             request = urllib.request.Request(self._url, data, headers)
             with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
-                told = json.loads(answer.read(_MAX_ANSWER_BYTES))
-            return str(told["access_token"]), float(told.get("expires_in", 0))
+                grant = json.loads(answer.read(_MAX_ANSWER_BYTES))
+            return str(grant["access_token"]), float(grant.get("expires_in", 0))
         except urllib.error.HTTPError as error:
             raise TokenError(f"{self._url} answers {error.code} {error.reason}") from None
         except http.client.HTTPException as error:

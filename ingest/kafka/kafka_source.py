@@ -38,8 +38,8 @@ REFETCHES: Final = 3
 """How often a damaged batch is fetched before it counts as damaged on the disk."""
 _PROBE_EVERY_S: Final = 10.0
 """Between looks for the reason why nothing comes."""
-_SILENT_S: Final = 5.0
-"""Brokers that reported nothing of topics for so long, and when they were asked twice, are looked at."""
+_IDLE_S: Final = 5.0
+"""Brokers that said nothing of topics for so long, and when they were asked twice, are looked at."""
 _RANGE_MS: Final = 2_000
 """For each of two questions about the range of a log, while other streams wait."""
 _NS_PER_MS: Final = 1_000_000
@@ -186,16 +186,16 @@ class KafkaSource:
     def committed(self, stream: StreamId) -> Place | None:
         """Where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
         try:
-            told = self._consumer.committed(
+            found = self._consumer.committed(
                 partition_of(stream),
                 metadata=True,
                 timeout_ms=self._settings.request_timeout_ms,
             )
         except KafkaError as error:
             raise InputError(f"The group's offset of {stream.name} is not known: {error}.") from error
-        if told is None:
+        if found is None:
             return None
-        return Place(told.offset, epoch=None if told.leader_epoch < 0 else told.leader_epoch)
+        return Place(found.offset, epoch=None if found.leader_epoch < 0 else found.leader_epoch)
 
     def pause(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.pause`."""
@@ -389,9 +389,7 @@ class KafkaSource:
 
     def _watch(self, has_come: bool, now_s: float) -> None:
         """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
-        if has_come or self._metadata_age_s(now_s) < max(
-            _SILENT_S, 2e-3 * self._settings.metadata_max_age_ms
-        ):
+        if has_come or self._metadata_age_s(now_s) < max(_IDLE_S, 2e-3 * self._settings.metadata_max_age_ms):
             self._trouble = self._missing_topic() or (self._lost_trouble if self._lost else None)
         else:
             self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."

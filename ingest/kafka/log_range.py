@@ -50,31 +50,31 @@ class StreamEnds:
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
-        self._told: dict[StreamId, _EndSeen] = {}
+        self._seen: dict[StreamId, _EndSeen] = {}
         self._question: _Question | None = None
         self._asked_s = float("-inf")
 
     def begin(self, stream: StreamId, end: int, now_s: float) -> None:
         """A stream ends there; whatever was known of it before does not count."""
-        self._told[stream] = _EndSeen(end, now_s)
+        self._seen[stream] = _EndSeen(end, now_s)
 
     def heard(self, stream: StreamId, end: int | None, now_s: float) -> None:
         """The last fetch said so, some time ago: it is news where it is further than what was known."""
-        told = self._told[stream]
-        if end is not None and end > told.end:
-            told.end, told.as_of_s = end, now_s
+        seen = self._seen[stream]
+        if end is not None and end > seen.end:
+            seen.end, seen.as_of_s = end, now_s
 
     def forget(self, stream: StreamId) -> None:
         """A stream is no longer ours."""
-        self._told.pop(stream, None)
+        self._seen.pop(stream, None)
 
     def known(self, now_s: float) -> dict[StreamId, int]:
         """Ends that are known as of now; asks about the others."""
         self._take_answer()
-        old = [stream for stream, told in self._told.items() if now_s - told.as_of_s >= ASK_S]
+        old = [stream for stream, seen in self._seen.items() if now_s - seen.as_of_s >= ASK_S]
         if old and self._question is None and now_s - self._asked_s >= ASK_S:
             self._ask(old, now_s)
-        return {stream: told.end for stream, told in self._told.items() if now_s - told.as_of_s < FRESH_S}
+        return {stream: seen.end for stream, seen in self._seen.items() if now_s - seen.as_of_s < FRESH_S}
 
     def _take_answer(self) -> None:
         question = self._question
@@ -82,9 +82,9 @@ class StreamEnds:
             return
         self._question = None
         for stream, end in question.ends.items():
-            told = self._told.get(stream)
-            if told is not None and told.as_of_s < question.asked_s:
-                told.end, told.as_of_s = max(end, told.end), question.asked_s
+            seen = self._seen.get(stream)
+            if seen is not None and seen.as_of_s < question.asked_s:
+                seen.end, seen.as_of_s = max(end, seen.end), question.asked_s
 
     def _ask(self, streams: Collection[StreamId], now_s: float) -> None:
         question = self._question = _Question(now_s)
@@ -96,7 +96,7 @@ class StreamEnds:
             try:
                 found = await fetcher._fetch_offsets_by_times_async(partitions, _TIMEOUT_MS)
                 question.ends.update(
-                    (StreamId(each.topic, each.partition), told.offset) for each, told in found.items()
+                    (StreamId(each.topic, each.partition), answer.offset) for each, answer in found.items()
                 )
             except KafkaError:
                 pass  # not known, then
@@ -160,10 +160,10 @@ async def _end_of_epoch(
         replica_id=_CONSUMER, topics=[topic(topic=partition.topic, partitions=[asked])]
     )
     answer = await consumer._manager.wait_for(consumer._manager.send(request, leader), timeout_ms)
-    told = answer.topics[0].partitions[0]
-    if (error := for_code(told.error_code)) is not NoError:
+    partition_end = answer.topics[0].partitions[0]
+    if (error := for_code(partition_end.error_code)) is not NoError:
         raise error
-    end: int = told.end_offset
+    end: int = partition_end.end_offset
     return end
 
 

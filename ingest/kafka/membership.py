@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
-from ingest.kafka.diagnosis import connected, silence_client
+from ingest.kafka.diagnosis import connected, quiet_client
 from ingest.kafka.fetch_sizes import FETCH_BYTES, USUAL_SIZES, FetchSizes
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import (
@@ -58,7 +58,7 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
             "The package crc32c is missing: checksums would take 25 times as long.",
             remedy="Run: pip install crc32c.",
         )
-    silence_client()
+    quiet_client()
     arguments: dict[str, Any] = {**client_security(settings.security), **group}
     return connected(
         settings,
@@ -92,7 +92,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
     """What the group reported, in order. Filled by the client's thread, emptied by ours."""
 
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
-        self.told: deque[tuple[str, frozenset[TopicPartition]]] = deque()
+        self.reports: deque[tuple[str, frozenset[TopicPartition]]] = deque()
         self.is_held = False
         """Streams were asked for and are not released: set here, before the client could join again."""
         self._assignor = assignor
@@ -101,17 +101,17 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Paused at once: where they begin is not known yet."""
         self._hold(assigned)
-        self.told.append(("gained", frozenset(assigned)))
+        self.reports.append(("gained", frozenset(assigned)))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Another member is to have them; it gets them when we join again."""
         self.is_held = True
-        self.told.append(("asked", frozenset(revoked)))
+        self.reports.append(("asked", frozenset(revoked)))
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         """They may be another's already. The default would call `on_partitions_revoked`."""
         self._assignor.forget()
-        self.told.append(("lost", frozenset(lost)))
+        self.reports.append(("lost", frozenset(lost)))
 
 
 class Membership:
@@ -157,7 +157,7 @@ class Membership:
         for stream in late:
             del self._asked[stream]
         self._given_up |= late & self._known
-        self._notes.is_held = bool(self._asked or self._notes.told)
+        self._notes.is_held = bool(self._asked or self._notes.reports)
 
     def change(self, now_s: float) -> StreamChange:
         """See `LiveSource.change`."""
@@ -172,8 +172,8 @@ class Membership:
     def _take_notes(self, now_s: float) -> tuple[set[StreamId], set[StreamId], set[StreamId]]:
         """What was reported since the last `change`. Streams that came and went unseen are not reported."""
         gained, asked, lost = self._pending
-        while self._notes.told:
-            what, those = self._notes.told.popleft()
+        while self._notes.reports:
+            what, those = self._notes.reports.popleft()
             streams = {StreamId(each.topic, each.partition) for each in those}
             if what == "gained":
                 gained |= streams
@@ -200,7 +200,7 @@ class Membership:
         for stream in streams:
             self._asked.pop(stream, None)
         self._known -= set(streams)
-        self._notes.is_held = bool(self._asked or self._notes.told)
+        self._notes.is_held = bool(self._asked or self._notes.reports)
 
     def follow_pattern(self) -> None:
         """Subscribe to the topics that match by now.

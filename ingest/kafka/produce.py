@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from ingest.files import FileSource
-from ingest.kafka.diagnosis import connected, silence_client, what_is_wrong
+from ingest.kafka.diagnosis import connected, quiet_client, what_is_wrong
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSettings, ProduceSettings
 from ingest.kafka.kafka_source import KafkaSource
@@ -206,7 +206,7 @@ class _Writer:
         self._settings, self._written, self._on_written = settings, written, on_written
         self._pace = _Pace(settings)
         self._gatherers: dict[str, Gatherer] = {}
-        self._began = self._told_at = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
         self._taken = 0
         """Spans or records, written or held."""
         self._buffered = 0
@@ -286,14 +286,14 @@ class _Writer:
     def _tell(self, *, at_once: bool) -> None:
         now = time.monotonic()
         self._written.seconds = now - self._began
-        if at_once or now > self._told_at + _TELL_S:
-            self._told_at = now
+        if at_once or now > self._printed_at + _TELL_S:
+            self._printed_at = now
             self._on_written(self._written)
 
 
 @contextmanager
 def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[KafkaProducer]:
-    silence_client()
+    quiet_client()
     arguments: dict[str, Any] = client_security(kafka.security)
     producer = connected(
         kafka,

@@ -102,7 +102,7 @@ class BinnedRoot(Frozen):
 
 
 class KindInRange(Frozen):
-    """A root type or a category held against a range."""
+    """A root type or a category, in a range and outside of it."""
 
     place: int
     """Index into `BrowseRangesSection.roots` or `.categories`."""
@@ -118,7 +118,10 @@ class KindInRange(Frozen):
 
 
 class SiteInRange(Frozen):
-    """A place held against a range. Over all places the differences add up to that of the mean response."""
+    """A call site, in a range and outside of it.
+
+    Over all call sites the differences add up to that of the mean response.
+    """
 
     place: int
     """Index into `BrowseRangesSection.sites`."""

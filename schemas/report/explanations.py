@@ -8,7 +8,7 @@ from schemas.report.parts import Frozen
 
 
 class Contrast(Frozen):
-    """The two classes of requests that were held against each other."""
+    """The two classes of requests that were compared with each other."""
 
     affected: str
     """In words: "problem requests that take the new path"."""

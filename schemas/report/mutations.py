@@ -145,7 +145,7 @@ class PrecursorRow(Frozen):
     distance: float
     """The distance of the settings (raw, or divided by the longer sequence): rank key."""
     share: float
-    """Weight in the mean the mutation is held against; the candidates of one mutation sum to 1."""
+    """Weight in the mean the mutation is compared with; the candidates of one mutation sum to 1."""
 
 
 class Mutation(Frozen):
@@ -179,7 +179,7 @@ class Mutation(Frozen):
     virtual: str
     """Why the category appears more than once (virtual categories); empty otherwise."""
     no_precursor: bool
-    """Structural: no candidate; held against the problem-period mean of its root type."""
+    """Structural: no candidate; compared with the problem-period mean of its root type."""
     one_to_n_relaxed: bool
     """Structural: no single category lost enough requests (1:N), so the precursors are those without that
     heuristic: several categories that may have given requests together."""

@@ -126,7 +126,7 @@ class DivergentVariable(Frozen):
 
 
 class StudyRow(Frozen):
-    """Two classes of instances that were held against each other."""
+    """Two classes of instances that were compared with each other."""
 
     root: str
     instances0: int

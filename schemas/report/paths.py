@@ -75,7 +75,7 @@ class PathGroupRow(Frozen):
     title: str
     """One sentence: what is done now, instead of what."""
     new: bool
-    """No precursor: held against the usual path of its root."""
+    """No precursor: compared with the usual path of its root."""
     lost: bool
     roots: tuple[str, ...]
     roots_total: int

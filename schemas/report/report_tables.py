@@ -232,7 +232,7 @@ FINDINGS: Final = (
     stored(
         "explanation",
         "text",
-        "what tells affected requests apart, in a sentence; or empty",
+        "what distinguishes affected requests, in a sentence; or empty",
         lambda f: "" if f.explanation is None else f.explanation.sentence,
     ),
     stored(

@@ -75,8 +75,8 @@ def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: st
         )
     if known[number].standing.ended_to_ns is not None:
         raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
-    told = lane_settings(store, number)
-    settings = LiveSettings(stitch=told.stitch, params_share=told.params_share)
+    recorded = lane_settings(store, number)
+    settings = LiveSettings(stitch=recorded.stitch, params_share=recorded.params_share)
     lane = Lane(store, info, owner=owner, created_by=created_by, lane=number, fence=True)
     before = lane.standing
     buffer = taken_over(store, number, settings, before, None)

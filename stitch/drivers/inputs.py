@@ -80,7 +80,7 @@ def sort_out(
     *,
     any_time: bool = False,
 ) -> Sources:
-    """Put aside what the lake has (`InputFile.is_settled`)."""
+    """Separate new files from those that the lake has (`InputFile.is_settled`)."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:

@@ -4,7 +4,7 @@ An absurd time is that of a clock ten years ahead, or of one that starts in 1970
 (UTC) of all events of one file together, so it depends neither on the order of events nor on the memory
 budget, and files of January and of March may come in one import:
 
-* Days with events, with no more than MAX_SILENCE_DAYS between one and the next, are an *island*.
+* Days with events, with no more than MAX_GAP_DAYS between one and the next, are an *island*.
 * Islands that hold at least BULK_SHARE of the events each are the *bulk*; if the bulk holds most of all,
   events of the other islands are absurd. If it does not, nothing is far from anything, and none is.
 * A day that is absurd in one file and not in another of the same import is kept.
@@ -45,7 +45,7 @@ from stitch.lake.known import rows_of
 from stitch.lake.staging import Staging
 from stitch.structures import StructureMemo
 
-MAX_SILENCE_DAYS: Final = 31
+MAX_GAP_DAYS: Final = 31
 """A recording may pause for a month; clocks that are wrong are so by years."""
 BULK_SHARE: Final = 0.1
 """Of a file's events: a smaller island is not what the file is about."""
@@ -93,7 +93,7 @@ def _absurd(events_by_day: Counter[int]) -> I8:
     if not len(days):
         return days
     events = np.array([events_by_day[day] for day in days.tolist()], dtype=np.int64)
-    island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_SILENCE_DAYS)))
+    island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_GAP_DAYS)))
     size = np.bincount(island, events)
     is_bulk = size >= BULK_SHARE * events.sum()
     if 2 * size[is_bulk].sum() <= events.sum():

@@ -79,12 +79,12 @@ def read_record(store: Store, lane: int, seq: int) -> Chained:
         raise broken(name, "it is missing") from error
     start = len(_HEAD) + _HASH_LENGTH
     body = data[start + len(_BODY) : -len(_TAIL)]
-    told = data[len(_HEAD) : start].decode("ascii", "replace")
+    stated = data[len(_HEAD) : start].decode("ascii", "replace")
     if (
         data[: len(_HEAD)] != _HEAD
         or data[start : start + len(_BODY)] != _BODY
         or data[-len(_TAIL) :] != _TAIL
-        or hashlib.sha256(body).hexdigest() != told
+        or hashlib.sha256(body).hexdigest() != stated
     ):
         raise broken(name, "it is not what was written (its own hash)")
     try:
@@ -93,7 +93,7 @@ def read_record(store: Store, lane: int, seq: int) -> Chained:
         raise broken(name, f"it does not parse ({error.error_count()} errors)") from error
     if (record.lane, record.seq) != (lane, seq):
         raise broken(name, "its lane or number is not that of its name")
-    return Chained(record=record, sha256=told)
+    return Chained(record=record, sha256=stated)
 
 
 def numbers(store: Store, lane: int, above: int) -> list[int]:

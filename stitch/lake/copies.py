@@ -267,9 +267,9 @@ def cache_at(environ: Mapping[str, str]) -> FileCache:
 
     Raises ConfigError, LakeError.
     """
-    told = environ.get("FLOWDIFF_CACHE")
-    if told:
-        folder = Path(told)
+    configured = environ.get("FLOWDIFF_CACHE")
+    if configured:
+        folder = Path(configured)
     else:
         home = environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         folder = Path(home) / "flowdiff"

@@ -81,8 +81,8 @@ class Disk(Protocol):
 def mapped(path: Path) -> pa.Buffer:
     """Map a file, not copied. Raises OSError where the system cannot read it.
 
-    It is read through first: of a mapped page that a damaged disk does not give, the system tells by ending
-    the process (SIGBUS).
+    It is read through first: the system ends a process (SIGBUS) that touches a mapped page which a damaged
+    disk does not give.
     """
     try:
         with path.open("rb", buffering=0) as file:

@@ -92,8 +92,8 @@ def read_structures(
 def unreadable(lake: Path | str, name: Path | str, why: str = "") -> LakeError:
     """What to raise where a file of a lake is missing, cut or damaged; `why` where more is known."""
     shown = name if str(name).startswith(f"{lake}/") else f"{lake}/{name}"
-    told = f": {why}" if why else ""
-    return LakeError(f"'{shown}' cannot be read{told}.", remedy=f"Run `flowdiff fsck {lake}`.")
+    reason = f": {why}" if why else ""
+    return LakeError(f"'{shown}' cannot be read{reason}.", remedy=f"Run `flowdiff fsck {lake}`.")
 
 
 ZSTD_LEVEL: Final = 3

@@ -203,9 +203,9 @@ def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
         return
     file = pq.ParquetFile(pa.BufferReader(data))
     metadata = file.metadata.metadata or {}
-    told = {key: metadata.get(key, b"").decode() for key in (META_TABLE, META_WINDOW, META_ROWS)}
+    stored = {key: metadata.get(key, b"").decode() for key in (META_TABLE, META_WINDOW, META_ROWS)}
     expected = {META_TABLE: item.table, META_WINDOW: item.window or "", META_ROWS: str(item.rows)}
-    if told != expected or META_VERSION not in metadata or file.metadata.num_rows != item.rows:
+    if stored != expected or META_VERSION not in metadata or file.metadata.num_rows != item.rows:
         yield Violation(invariant="I2", detail=f"'{item.final}' has other metadata than its commit says")
 
 
@@ -283,23 +283,25 @@ def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
     ends: dict[tuple[int, str, str | None, int], int] = {}
     for record in commits:
         gaps = {(*_stream(record.lane, gap), gap.start, gap.end) for gap in record.gaps}
-        for told in record.standing.positions:
-            stream = _stream(record.lane, told)
-            before = ends.get(stream, told.start)
-            cut = (*stream, told.start, before)
-            if (before != told.start and cut not in gaps) or told.end < told.start:
-                detail = f"commit {record.seq} of lane {record.lane} starts '{told.topic}' at {told.start}"
+        for position in record.standing.positions:
+            stream = _stream(record.lane, position)
+            before = ends.get(stream, position.start)
+            cut = (*stream, position.start, before)
+            if (before != position.start and cut not in gaps) or position.end < position.start:
+                detail = (
+                    f"commit {record.seq} of lane {record.lane} starts '{position.topic}' at {position.start}"
+                )
                 yield "I6", f"{detail}, the one before ended at {before}"
-            first = 0 if record.counters.events_lost else told.start
-            within = {gap for gap in gaps if gap[:4] == stream and first <= gap[4] <= gap[5] <= told.end}
+            first = 0 if record.counters.events_lost else position.start
+            within = {gap for gap in gaps if gap[:4] == stream and first <= gap[4] <= gap[5] <= position.end}
             gaps -= {cut, *within}
-            ends[stream] = told.end
+            ends[stream] = position.end
         for _ in gaps:
             yield "I4", f"commit {record.seq} of lane {record.lane} has a gap outside of what it took"
 
 
-def _stream(lane: int, told: PartitionRange) -> tuple[int, str, str | None, int]:
-    return lane, told.topic, told.topic_id, told.partition
+def _stream(lane: int, position: PartitionRange) -> tuple[int, str, str | None, int]:
+    return lane, position.topic, position.topic_id, position.partition
 
 
 def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
@@ -380,17 +382,17 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[str]:
         for window in sorted(windows):
             seq_before, through_before = effective.get(window, (0, {}))
             for table in _COUNTED:
-                told = rows[table, window]
-                before = told[UPKEEP_LANE, seq_before] + sum(
+                recorded = rows[table, window]
+                before = recorded[UPKEEP_LANE, seq_before] + sum(
                     n
-                    for (lane, seq), n in told.items()
+                    for (lane, seq), n in recorded.items()
                     if lane != UPKEEP_LANE and through_before.get(lane, 0) < seq <= through.get(lane, 0)
                 )
                 more = getattr(changed[window], table) if window in changed else 0
-                if told[UPKEEP_LANE, record.seq] != before + more:
+                if recorded[UPKEEP_LANE, record.seq] != before + more:
                     yield (
                         f"commit {record.seq} of the upkeep lane replaces {before} {table} of window "
-                        f"{window} by {told[UPKEEP_LANE, record.seq]}, {more} more by its own account"
+                        f"{window} by {recorded[UPKEEP_LANE, record.seq]}, {more} more by its own account"
                     )
             effective[window] = (record.seq, through)
 
@@ -406,8 +408,8 @@ def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[str]:
     gone: dict[int, int] = {}
     for record in own:  # ascending
         standing = record.standing.upkeep or Upkeep()
-        told = [at for at in standing.replaced if at.table == _LATE and at.seq == record.seq]
-        through = dict(told[-1].through) if told else gone
+        replaced = [at for at in standing.replaced if at.table == _LATE and at.seq == record.seq]
+        through = dict(replaced[-1].through) if replaced else gone
         if record.repair is not None:
             taken = sum(
                 n for (lane, seq), n in rows.items() if gone.get(lane, 0) < seq <= through.get(lane, 0)

@@ -103,10 +103,10 @@ class Lane:
         """Settings that the lane's requests were made with until now, and those of now; empty: the same."""
         before = self.config
         changed = [
-            f"{room}.{key}: {told} until now, {now[room][key]} from now on"
+            f"{room}.{key}: {value} until now, {now[room][key]} from now on"
             for room in ("decode", "stitch")
-            for key, told in before.get(room, {}).items()
-            if key in now[room] and now[room][key] != told
+            for key, value in before.get(room, {}).items()
+            if key in now[room] and now[room][key] != value
         ]
         return "; ".join(changed)
 
@@ -169,11 +169,11 @@ class Lane:
 
     def _record(self, body: CommitBody) -> CommitRecord:
         """A record that follows the chain, without files."""
-        told = dict(body)
+        fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
-            told["standing"] = self._tail.records[-1].record.standing.kept()
+            fields["standing"] = self._tail.records[-1].record.standing.kept()
         return CommitRecord(
-            **told,
+            **fields,
             lane=self.lane,
             seq=self.seq,
             previous=self._tail.sha256,
@@ -250,16 +250,16 @@ class Lane:
         """A data file of this lane whose commit is not in the chain: to commit that number would lose it."""
         # A commit that has a file in a window has one of flows.
         for name in data_files(self._store, ("flows", *SIDE_TABLES)):
-            told = origin(name.rpartition("/")[2])
-            if told is not None and told[0] == self.lane and told[1] > self._tail.head:
+            parts = origin(name.rpartition("/")[2])
+            if parts is not None and parts[0] == self.lane and parts[1] > self._tail.head:
                 return name
         return None
 
     def _staged(self) -> dict[str, int]:
         """Every stage folder of the lane, and the number of the commit it is for."""
         above = stage_lane_folder(self.lane)
-        told = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
-        return {folder: seq for folder, seq in told.items() if seq is not None}
+        staged = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
+        return {folder: seq for folder, seq in staged.items() if seq is not None}
 
 
 def verify_target(store: Store, item: Publish) -> None:

@@ -15,8 +15,8 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 def lane_of(file: LakeFile) -> int:
     """Lane by which the events of a file came; upkeep writes a file a lane, numbered so."""
-    told = origin(file.name.rpartition("/")[2])
-    return told[2] if told is not None and file.lane == UPKEEP_LANE else file.lane
+    parts = origin(file.name.rpartition("/")[2])
+    return parts[2] if parts is not None and file.lane == UPKEEP_LANE else file.lane
 
 
 def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]]:

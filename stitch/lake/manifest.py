@@ -195,12 +195,12 @@ class Manifest:
         folders = self._last_folders(start_ns, end_ns)
         for folder, names in zip(folders, abreast(self.store, self.store.names, folders), strict=True):
             for name in names:
-                told = origin(name)
-                if told is None or told[1] <= heads.get(told[0], 0):
+                parts = origin(name)
+                if parts is None or parts[1] <= heads.get(parts[0], 0):
                     continue
-                heads[told[0]] = read_tail(self.store, told[0]).head  # it may have gone on since
-                if told[1] > heads[told[0]]:
-                    raise of_no_commit(f"{folder}/{name}", told[0], heads[told[0]])
+                heads[parts[0]] = read_tail(self.store, parts[0]).head  # it may have gone on since
+                if parts[1] > heads[parts[0]]:
+                    raise of_no_commit(f"{folder}/{name}", parts[0], heads[parts[0]])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
         """Folders of flows that a stretch may have, the last ones."""

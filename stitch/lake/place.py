@@ -47,9 +47,9 @@ def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace
     if not is_bucket(name):
         root = Path(name)
         return LakePlace(name, LocalStore.at(root), root)
-    told = os.environ if environ is None else environ
-    settings = bucket_settings(name, told)
-    copies = _copies(settings, *(told.get(variable) for variable in _CACHE_VARIABLES))
+    variables = os.environ if environ is None else environ
+    settings = bucket_settings(name, variables)
+    copies = _copies(settings, *(variables.get(variable) for variable in _CACHE_VARIABLES))
     return LakePlace(name, copies.store, copies.root, copies)
 
 
@@ -65,10 +65,10 @@ def _bucket(settings: BucketSettings) -> BucketStore:
 
 @lru_cache(maxsize=16)
 def _copies(settings: BucketSettings, *cache: str | None) -> Copies:
-    told = {name: value for name, value in zip(_CACHE_VARIABLES, cache, strict=True) if value is not None}
-    return Copies(_bucket(settings), _cache(tuple(told.items())), settings.short_name)
+    given = {name: value for name, value in zip(_CACHE_VARIABLES, cache, strict=True) if value is not None}
+    return Copies(_bucket(settings), _cache(tuple(given.items())), settings.short_name)
 
 
 @lru_cache(maxsize=4)
-def _cache(told: tuple[tuple[str, str], ...]) -> FileCache:
-    return cache_at(dict(told))
+def _cache(given: tuple[tuple[str, str], ...]) -> FileCache:
+    return cache_at(dict(given))

@@ -182,8 +182,10 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[TreeNodes, I
     no_time = np.zeros(n, dtype=np.int64)
     rows = TreeRows(span, flow, parent, asynchronous, no_time, no_time, n_marks if len(marks) else None)
     numbered = np.arange(len(marks))  # each mark its own name: they stand in order
-    told = SpanPoints(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
-    laid = lay_nodes(rows, tree, told, len(starts))
+    span_events = (
+        SpanPoints(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
+    )
+    laid = lay_nodes(rows, tree, span_events, len(starts))
     step = laid.event
     of_mark = laid.point_code >= 0
     step[of_mark] = marks[laid.point_code[of_mark]]

@@ -38,8 +38,8 @@ def last_body(store: Store) -> bytes | None:
     if not names:
         return None
     name = f"{COMMITS}/{names[-1]}"
-    told, body = _parts(store.read(name).to_pybytes())
-    if _hash(body) != told:
+    stored, body = _parts(store.read(name).to_pybytes())
+    if _hash(body) != stored:
         raise LakeError(
             f"'{name}' is not what was written.",
             remedy="Remove it: the watch goes on from the commit before.",
@@ -108,19 +108,19 @@ def damaged_watch_files(store: Store) -> Iterator[str]:
     for table in WATCH_TABLES:
         yield from (name for name in table_files(store, table) if not _is_whole(name, store.read(name)))
     for name in store.names(COMMITS):
-        told, body = _parts(store.read(f"{COMMITS}/{name}").to_pybytes())
-        if _hash(body) != told:
+        stored, body = _parts(store.read(f"{COMMITS}/{name}").to_pybytes())
+        if _hash(body) != stored:
             yield f"{COMMITS}/{name}"
 
 
 def _is_whole(name: str, data: pa.Buffer) -> bool:
-    told = name.rpartition("-")[2].removesuffix(".parquet")
-    return _hash(data).startswith(told)
+    named = name.rpartition("-")[2].removesuffix(".parquet")
+    return _hash(data).startswith(named)
 
 
 def _parts(data: bytes) -> tuple[str, bytes]:
-    told, _, body = data.partition(b"\n")
-    return told.decode("ascii", "replace"), body
+    stored, _, body = data.partition(b"\n")
+    return stored.decode("ascii", "replace"), body
 
 
 def _hash(data: pa.Buffer | bytes) -> str:

@@ -46,9 +46,9 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
     By a 64-bit hash of every row over all columns.
     """
-    told = np.concatenate([hash_rows(table) for table in before])
+    expected = np.concatenate([hash_rows(table) for table in before])
     found = np.sort(hash_rows(after))
-    return np.array_equal(np.unique(told) if distinct else np.sort(told), found)
+    return np.array_equal(np.unique(expected) if distinct else np.sort(expected), found)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

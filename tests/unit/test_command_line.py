@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from flowdiff.__main__ import COMMANDS, main
-from flowdiff.cli.outcome import exit_code, told_afterwards
+from flowdiff.cli.outcome import exit_code, reported_afterwards
 from schemas.errors import ConfigError, LakeError
 
 HEAVY = ("duckdb", "numpy", "pyarrow", "scipy", "jinja2")
@@ -184,13 +184,13 @@ def test_a_bug_keeps_its_traceback(error: Exception, capsys: pytest.CaptureFixtu
 
 
 def test_what_is_done_stays_done_where_it_cannot_be_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with told_afterwards("The import is committed"):
+    with reported_afterwards("The import is committed"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert capsys.readouterr().err == (
         "flowdiff: The import is committed; that could not be printed: no space left on device.\n"
     )
-    with told_afterwards("The import is committed"):
+    with reported_afterwards("The import is committed"):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
     assert capsys.readouterr().err == ""
-    with pytest.raises(ZeroDivisionError), told_afterwards("x"):
+    with pytest.raises(ZeroDivisionError), reported_afterwards("x"):
         raise ZeroDivisionError

@@ -11,9 +11,7 @@ from oracles.paths import path, swapped
 from oracles.populations import graph, population
 from rich.console import Console
 
-from analyze.methods.robust.paths_section import paths_section
-from analyze.methods.robust.sections.path_words import move_title, one_line
-from analyze.methods.robust.sections.paths import PATHS, paths_blocks
+from analyze.methods.robust.sections.paths import PATHS, move_title, one_line, paths_blocks, paths_section
 from analyze.paths.alignment import SignatureKind, aligned_steps, difference_lines, signature
 from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.windows import NS_PER_DAY
 from stitch.columnar.runs import count_values
-from stitch.drivers.refusals import BULK_SHARE, MAX_SILENCE_DAYS, DaysSeen, is_absurd
+from stitch.drivers.refusals import BULK_SHARE, MAX_GAP_DAYS, DaysSeen, is_absurd
 
 
 def times(days: dict[int, int], ends: dict[int, int] | None = None) -> pa.Table:
@@ -38,8 +38,8 @@ def test_a_clock_ten_years_ahead_and_one_that_starts_in_1970_are_absurd() -> Non
 
 def test_a_day_behind_a_pause_of_a_month_and_a_long_recording_are_not() -> None:
     assert absurd({19_000: 1, 19_001: 99}) == []
-    assert absurd({19_000: 1, 19_000 + MAX_SILENCE_DAYS: 99}) == []
-    assert absurd({19_000: 1, 19_001 + MAX_SILENCE_DAYS: 99}) == [19_000]
+    assert absurd({19_000: 1, 19_000 + MAX_GAP_DAYS: 99}) == []
+    assert absurd({19_000: 1, 19_001 + MAX_GAP_DAYS: 99}) == [19_000]
     assert absurd(dict.fromkeys(range(10000, 20000, 30), 1)) == []
 
 

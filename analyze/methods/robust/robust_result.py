@@ -7,26 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.methods.port import Result
-from analyze.methods.robust.account_section import (
+from analyze.methods.robust.affected_requests import cut_notes, requests_table
+from analyze.methods.robust.causes.effect import has_effect
+from analyze.methods.robust.headline import headline_of
+from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.sections.breakdown import (
     account_of,
     account_section,
     accounted_rows,
     contributions_of,
-    error_account,
+    exact_breakdown,
     failed_rows,
-    mean_account,
-    tail_account,
 )
-from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.causes.effect import has_effect
-from analyze.methods.robust.finding_rows import findings_of
-from analyze.methods.robust.headline import headline_of
-from analyze.methods.robust.paths_section import paths_section
-from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.sections.finding_rows import findings_of
+from analyze.methods.robust.sections.paths import paths_section
+from analyze.methods.robust.sections.verdict import verdict_section
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
-from analyze.methods.robust.verdict_section import verdict_section
 from analyze.paths.settings import PathSettings
 from analyze.population import Population
 from analyze.profile.stored import SampleProfiles
@@ -47,19 +45,19 @@ def robust_result(
 ) -> Result:
     """Run robust mode and fill the report."""
     run = robust_run(compared, history, settings)
-    exact = mean_account(run)
+    exact = exact_breakdown(run, "mean")
     looked = judge(run, settings)
     mean = looked.interval("mean")
     parts = contributions_of(run, exact)
     accounted = accounted_rows(exact, parts)
-    failed = error_account(run)
+    failed = exact_breakdown(run, "errors")
     accounts = [
         account_of(exact, "mean", run, mean, accounted, limits),
         account_of(failed, "errors", run, looked.interval("errors"), failed_rows(failed, run), limits),
     ]
     if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
         tail = looked.interval("tail")
-        accounts.insert(1, account_of(tail_account(run), "tail", run, tail, accounted, limits))
+        accounts.insert(1, account_of(exact_breakdown(run, "tail"), "tail", run, tail, accounted, limits))
     shares = parts.shares(exact.after > exact.before) if mean[2] else tuple(None for _ in run.causes)
     findings, affected = findings_of(run, settings, limits, parts.of_causes, shares)
     verdict = verdict_section(run, looked, findings, accounts)

@@ -23,7 +23,7 @@
 -- p                DOUBLE    p-value of the leading evidence
 -- q                DOUBLE    p corrected for the number of tests
 -- saves_us         DOUBLE    mean response time saved if the call site were as before, microseconds
--- explanation      VARCHAR   what tells affected requests apart, in a sentence; or empty
+-- explanation      VARCHAR   what distinguishes affected requests, in a sentence; or empty
 -- examples         VARCHAR[] requests of the problem period to look at
 CREATE VIEW findings AS
 SELECT

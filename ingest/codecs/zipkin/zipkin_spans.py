@@ -285,10 +285,10 @@ def _flat(table: AttributeTable) -> AttributeTable:
     return AttributeTable(table.owner, table.code, table.keys, table.num.take(row), table.text.take(row))
 
 
-def _remote_endpoint(told: dict[str, pa.Array], tags: AttributeTable) -> AttributeTable:
+def _remote_endpoint(fields: dict[str, pa.Array], tags: AttributeTable) -> AttributeTable:
     """What is said of the remote endpoint under the keys that it goes by, unless a tag says it."""
     owner, code, text = [], [], []
-    for number, (key, words) in enumerate(told.items()):
+    for number, (key, words) in enumerate(fields.items()):
         there = words.is_valid().to_numpy(zero_copy_only=False).copy()
         if key in tags.keys:
             there[tags.owner[tags.code == tags.keys.index(key)]] = False
@@ -299,7 +299,9 @@ def _remote_endpoint(told: dict[str, pa.Array], tags: AttributeTable) -> Attribu
     order = np.argsort(np.concatenate(owner), kind="stable")
     none = pa.nulls(len(order), pa.float64())
     words = pa.concat_arrays(text).take(pa.array(order))
-    return AttributeTable(np.concatenate(owner)[order], np.concatenate(code)[order], tuple(told), none, words)
+    return AttributeTable(
+        np.concatenate(owner)[order], np.concatenate(code)[order], tuple(fields), none, words
+    )
 
 
 def _links(tags: AttributeTable) -> tuple[Owned, AttributeTable]:

@@ -71,8 +71,8 @@ def with_settled(events: pa.Table, settled: U8) -> pa.Table:
 
 def settled_of(events: pa.Table) -> U8:
     """What a segment's schema says was settled by the commit that wrote it."""
-    told = (events.schema.metadata or {}).get(_SETTLED, b"")
-    return np.frombuffer(told, dtype="<u8").astype(np.uint64)
+    packed = (events.schema.metadata or {}).get(_SETTLED, b"")
+    return np.frombuffer(packed, dtype="<u8").astype(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Settled:
 
     def __init__(self, segments: Sequence[pa.Table]) -> None:
         """`segments` are all that the lane needs, in their order."""
-        told = [settled_of(segment) for segment in segments]
-        keys = np.concatenate([np.zeros(0, np.uint64), *told])
-        number = np.repeat(np.arange(len(told)), [len(part) for part in told])
+        settled = [settled_of(segment) for segment in segments]
+        keys = np.concatenate([np.zeros(0, np.uint64), *settled])
+        number = np.repeat(np.arange(len(settled)), [len(part) for part in settled])
         order = np.lexsort((number, keys))
         keys, number = keys[order], number[order]
         last = np.ones(len(keys), dtype=np.bool_)

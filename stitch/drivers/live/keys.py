@@ -87,8 +87,8 @@ def record_words(events: pa.Table) -> tuple[I8, U8]:
     found: list[tuple[I8, U8]] = []
     for name, salt in (("breadcrumb", _CRUMB), ("id", _ID)):
         column = whole(events[name])
-        told = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-        found.append((told, _word_hashes(column.drop_null(), salt)))
+        valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        found.append((valid, _word_hashes(column.drop_null(), salt)))
     link_row, link = split_and_join_links(events)
     found.append((link_row, _word_hashes(link, _CRUMB)))
     parent_row, parent = flat_list(whole(events["parents"]))

@@ -100,8 +100,8 @@ class LiveLane:
         return self._lane.changed_settings(self._config())
 
     def _config(self) -> dict[str, Any]:
-        told = self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"})
-        return {**told, "formats": dict(sorted(self._formats.items()))}
+        settings = self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"})
+        return {**settings, "formats": dict(sorted(self._formats.items()))}
 
     def format_of(self, topic: str) -> str | None:
         """In which format events of a topic came last, by commits and since; None: none came yet."""

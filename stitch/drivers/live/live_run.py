@@ -128,7 +128,7 @@ class LiveRun:
         self._retries = RetryStates(lambda: clock().now_ns)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
         self._work = LaneWork(clock, lanes_at_once)
-        self._told: set[tuple[int, str]] = set()
+        self._reported: set[tuple[int, str]] = set()
         """Lanes and topics of which another format was reported."""
         self._full = False
         self._trouble: str | None = None
@@ -349,9 +349,9 @@ class LiveRun:
     def _tell_format(self, lane: LiveLane, topic: str, format_: str | None) -> None:
         """Name both formats, once, where a topic comes in another one than before."""
         before = lane.format_of(topic)
-        if None in (before, format_) or before == format_ or (lane.number, topic) in self._told:
+        if None in (before, format_) or before == format_ or (lane.number, topic) in self._reported:
             return
-        self._told.add((lane.number, topic))
+        self._reported.add((lane.number, topic))
         self._watch.lane(
             lane.number, "set otherwise", f"topic {topic}: {before} until now, {format_} from now on"
         )
@@ -470,11 +470,11 @@ class LiveRun:
 
     def _tell(self) -> None:
         ends = self._source.ends() if not self._stopping else {}
-        told = {number: lane_put_off(number, why) for number, why in self._later.items()}
-        told |= {number: lane.status(ends) for number, lane in self._lanes.items()}
+        statuses = {number: lane_put_off(number, why) for number, why in self._later.items()}
+        statuses |= {number: lane.status(ends) for number, lane in self._lanes.items()}
         self._status = LiveStatus(
             now_ns=self._clock().now_ns,
-            lanes=tuple(told[number] for number in sorted(told)),
+            lanes=tuple(statuses[number] for number in sorted(statuses)),
             paused=self._full,
             trouble=self._trouble,
             stopping=self._stopping,

@@ -237,13 +237,13 @@ class OpenEvents:
         n_parts = int(part[closed][-1]) + 1
         starts = np.cumsum([0, *(len(slab.row) for slab in self._slabs)])
         columns = (np.where(closed, part, -1), aged, requests.key)
-        told = [
+        selected = [
             [column[requests.code[start:end]] for column in columns]
             for start, end in pairwise(starts.tolist())
         ]
         for number in range(n_parts):
             pieces = []
-            for slab, own in zip(self._slabs, told, strict=True):
+            for slab, own in zip(self._slabs, selected, strict=True):
                 places = np.flatnonzero(own[0] == number)
                 if not len(places):
                     continue

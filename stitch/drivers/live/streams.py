@@ -85,11 +85,11 @@ class StreamTimes:
 
     def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now: Moment) -> None:
         """Something came: its latest event time (None: no event), and the log's time of it if it has one."""
-        told = self._streams[stream]
-        told.heard_ns = now.now_ns
+        state = self._streams[stream]
+        state.heard_ns = now.now_ns
         if latest_ns is not None:
             bounded = min(latest_ns, now.earliest_ns if log_ns is None else min(log_ns, now.earliest_ns))
-            told.latest_ns = bounded if told.latest_ns is None else max(told.latest_ns, bounded)
+            state.latest_ns = bounded if state.latest_ns is None else max(state.latest_ns, bounded)
 
     def watermark(
         self, now: Moment, positions: Mapping[StreamId, int], ends: Mapping[StreamId, int]
@@ -98,14 +98,14 @@ class StreamTimes:
         idle = tuple(
             sorted(
                 stream
-                for stream, told in self._streams.items()
-                if now.now_ns - told.heard_ns >= self._idle_ns
+                for stream, state in self._streams.items()
+                if now.now_ns - state.heard_ns >= self._idle_ns
                 and stream in ends
                 and positions.get(stream, -1) >= ends[stream]
             )
         )
         reached = self._least(
-            now.earliest_ns if stream in idle else told.latest_ns for stream, told in self._streams.items()
+            now.earliest_ns if stream in idle else state.latest_ns for stream, state in self._streams.items()
         )
         if reached is not None and (self._reached_ns is None or reached > self._reached_ns):
             self._reached_ns = reached

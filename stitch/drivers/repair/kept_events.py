@@ -37,14 +37,14 @@ class LaneSettings:
 def lane_settings(store: Store, lane: int) -> LaneSettings:
     """Defaults where no commit says, or one of a later version. Raises LakeError."""
     for link in reversed(read_tail(store, lane).records):
-        told = link.record.config
-        if "stitch" not in told:
+        config = link.record.config
+        if "stitch" not in config:
             continue
         try:
-            stitch = StitchConfig.model_validate(told["stitch"])
+            stitch = StitchConfig.model_validate(config["stitch"])
         except ValidationError:
             break
-        share = told.get("params_share", 1.0)
+        share = config.get("params_share", 1.0)
         return LaneSettings(stitch, float(share) if isinstance(share, int | float) else 1.0)
     return LaneSettings(StitchConfig(), 1.0)
 
@@ -108,9 +108,9 @@ class _Known:
     def __init__(self, late: pa.Table) -> None:
         self._keys: U8 = np.zeros(0, dtype=np.uint64)
         self._named: U8 = self._keys
-        """Words of records with a request id: they claim records without one."""
+        """Words of records with a request id: records without one that share a word belong to it."""
         self._loose: U8 = self._keys
-        """Words of records without a request id: they claim others, and tie to requests."""
+        """Words of records without a request id: they join others, and requests, that share a word."""
         self.any_loose = False
         self._take(late, np.ones(late.num_rows, dtype=np.bool_))
 

@@ -70,8 +70,8 @@ def read_again(
     manifest = open_manifest(store, lake)
     if number not in lanes(store):
         raise LakeError(f"There is no lane {number} in '{lake}'.", remedy="`flowdiff end-lane` lists lanes.")
-    told = lane_settings(store, number)
-    settings = LiveSettings(stitch=told.stitch, params_share=told.params_share)
+    recorded = lane_settings(store, number)
+    settings = LiveSettings(stitch=recorded.stitch, params_share=recorded.params_share)
     lane = Lane(store, manifest.info, owner=owner, created_by=created_by, lane=number, fence=True)
     standing, open_before = lane.standing, lane.events_open
     held = [_whole(store, segment) for segment in standing.segments]
@@ -149,13 +149,13 @@ def _events(
 ) -> tuple[pa.Table, list[PartitionRange]]:
     """All events of some ranges of the log, and what it has no more of them."""
     found, lost = [], []
-    for told in ranges:
-        if told.start == told.end:
+    for part in ranges:
+        if part.start == part.end:
             continue
-        stream = StreamId(told.topic, told.partition)
-        polls, missing = log.read(stream, told.start, Place(told.end, told.topic_id, told.epoch))
+        stream = StreamId(part.topic, part.partition)
+        polls, missing = log.read(stream, part.start, Place(part.end, part.topic_id, part.epoch))
         found += [codec_for(p.format).decode(p.payloads, decode).events for p in polls if p.format]
-        lost += [told.model_copy(update={"start": start, "end": end}) for start, end in missing]
+        lost += [part.model_copy(update={"start": start, "end": end}) for start, end in missing]
     return concat_events(found), lost
 
 

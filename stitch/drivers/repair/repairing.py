@@ -91,10 +91,10 @@ def repair(
     events = {verdict: sum(_count(part, verdict) for part in mended) for verdict in LateOutcome}
     requests = sum(int(np.count_nonzero(part.verdict == LateOutcome.FOLDED)) for part in mended)
     aged = sum(int(np.count_nonzero(_past_age(part))) for part in mended)
-    told = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, aged, 0)
+    summary = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, aged, 0)
     todo = _shares(mended, manifest.info.window_length_ns)
     if lane is None:
-        return replace(told, windows=len({window for share in todo for window in share.windows}))
+        return replace(summary, windows=len({window for share in todo for window in share.windows}))
     through = manifest.heads
     windows = 0
     for number, share in enumerate(todo):
@@ -102,7 +102,7 @@ def repair(
             manifest = open_manifest(store, lake)
         _commit(store, lane, manifest, share, through, now_ns, grace_ns)
         windows += len(share.windows)
-    return replace(told, windows=windows, removed=lane.sweep(now_ns - grace_ns))
+    return replace(summary, windows=windows, removed=lane.sweep(now_ns - grace_ns))
 
 
 def _count(part: Mended, verdict: LateOutcome) -> int:

@@ -168,8 +168,8 @@ def _profile(environ: Mapping[str, str]) -> dict[str, str]:
         ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
         ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
     ):
-        told = environ.get(variable)
-        path = Path(told) if told else None if home is None else home / ".aws" / file
+        named = environ.get(variable)
+        path = Path(named) if named else None if home is None else home / ".aws" / file
         if path is not None:
             found |= _section(path, section)
     if not found and _first(environ, "AWS_PROFILE", "AWS_DEFAULT_PROFILE") is not None:

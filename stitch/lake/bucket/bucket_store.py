@@ -62,7 +62,7 @@ def failure_of(error: BaseException, url: str) -> Failure:
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else None
     code = match[1] if (match := _CODE.search(text)) else ""
-    told = f"{status} {code}".strip()
+    answer = f"{status} {code}".strip()
     if any(sign in text for sign in _OF_A_ROLE):
         why = "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         return Failure(OSError(errno.EACCES, why, url), certain=True, passing=False)
@@ -70,7 +70,7 @@ def failure_of(error: BaseException, url: str) -> Failure:
         why = "there is no such bucket; make it, or check the name and AWS_ENDPOINT_URL"
         return Failure(OSError(errno.ENXIO, why, url), certain=True, passing=False)
     if status in (401, 403) or code in _DENIED:
-        why = f"access is denied ({told}); check the credentials and what they may do with the bucket"
+        why = f"access is denied ({answer}); check the credentials and what they may do with the bucket"
         return Failure(OSError(errno.EACCES, why, url), certain=True, passing=False)
     if "redirect" in text or status in (301, 307):
         why = "the bucket is in another region; set AWS_REGION"
@@ -80,7 +80,7 @@ def failure_of(error: BaseException, url: str) -> Failure:
     if status is not None:
         # A server, or what stands before it, may fail after it stored.
         server = status >= 500 or status in (408, 409, 429)
-        why = f"the store answered {told}" + ("; try again later" if server else "")
+        why = f"the store answered {answer}" + ("; try again later" if server else "")
         number = errno.EAGAIN if server else errno.EIO
         return Failure(OSError(number, why, url), certain=status < 500, passing=server)
     return _of_connection(text, url)
@@ -208,18 +208,18 @@ class BucketStore:
             cut = len(folder) + 1
             below = {entry.name[cut:].partition("/")[0] for entry in self._entries(folder, after=start)}
             return sorted(name for name in below if name > after)
-        told = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder or None))
-        paths = [*told["common_prefixes"], *(entry["path"] for entry in told["objects"])]
+        listed = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder or None))
+        paths = [*listed["common_prefixes"], *(entry["path"] for entry in listed["objects"])]
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def written(self, folder: str) -> dict[str, int]:
         """See Store. To the second, as S3 says it."""
         import obstore
 
-        told = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder))
+        listed = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder))
         return {
             entry["path"].rpartition("/")[2]: int(entry["last_modified"].timestamp()) * 10**9
-            for entry in told["objects"]
+            for entry in listed["objects"]
         }
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
@@ -325,8 +325,8 @@ class BucketStore:
                 return
         assert failure is not None, "the loop ends by an answer or a failure"
         if uncertain:
-            told = f"{failure.error.strerror}; '{name}' may be there or not"
-            raise UncertainError(failure.error.errno, told, self._url(name)) from failure.error
+            message = f"{failure.error.strerror}; '{name}' may be there or not"
+            raise UncertainError(failure.error.errno, message, self._url(name)) from failure.error
         raise failure.error
 
     def _content(self, name: str) -> pa.Buffer | None:
@@ -336,8 +336,8 @@ class BucketStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            told = f"{error.strerror}; '{name}' may be ours or another's"
-            raise UncertainError(error.errno, told, self._url(name)) from error
+            message = f"{error.strerror}; '{name}' may be ours or another's"
+            raise UncertainError(error.errno, message, self._url(name)) from error
 
     def _copy(self, move: Move) -> None:
         """Unless it has its name already. The same bytes again do no harm, so nobody is asked before."""

@@ -109,34 +109,34 @@ def rewrite(
     before = {table: [*_read(manifest, files, table)] for table in WINDOW_TABLES}
     n_before = {table: sum(part.num_rows for part in parts) for table, parts in before.items()}
     kept = _without(before, edit.gone, window)
-    told = {
+    tables = {
         "flows": [*kept["flows"], edit.flows],
         "params": [*kept["params"], edit.params],
         "structures": [*kept["structures"], edit.structures],
     }
-    flows = merged_flows(told["flows"])
+    flows = merged_flows(tables["flows"])
     after: dict[WindowTable, pa.Table] = {"flows": flows}
     if flows.num_rows:
-        structures = merged_structures(told["structures"])
+        structures = merged_structures(tables["structures"])
         if edit is not _NO_EDIT:
             used = pc.unique(flows["category"].cast(pa.string()))
             structures = structures.filter(pc.is_in(structures["category"], value_set=used))
-            told["structures"] = [structures]
+            tables["structures"] = [structures]
         after["structures"] = structures
-        after["params"] = merged_params(told["params"], flows)
+        after["params"] = merged_params(tables["params"], flows)
     for table, rows in after.items():
         staging.add_window(table, window, 0, rows)
-    _verify(store, staging, window, told)
+    _verify(store, staging, window, tables)
     n_params = after["params"].num_rows if flows.num_rows else 0
     return Rewritten(flows.num_rows, flows.num_rows - n_before["flows"], n_params - n_before["params"])
 
 
-def _verify(store: Store, staging: Staging, window: Window, told: Mapping[str, list[pa.Table]]) -> None:
+def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str, list[pa.Table]]) -> None:
     staged = [item for item in staging.items() if item.window == window.name]
     store.persist([item.stage for item in staged])
     for item in staged:
         written = decode(item.table, store.read(item.stage))
-        if not same_rows(told[item.table], written, distinct=item.table == "structures"):
+        if not same_rows(tables[item.table], written, distinct=item.table == "structures"):
             raise LakeError(
                 f"Writing {item.table} of window {window.name} anew would change rows.",
                 remedy="Nothing was changed; run `flowdiff fsck`, and report it if that finds nothing.",

@@ -86,13 +86,13 @@ class Hidden:
 
     def lets_go(self, item: Publish) -> bool:
         """Whether a committed file may be missing."""
-        told = origin(item.final.rpartition("/")[2])
-        if told is None:
+        parts = origin(item.final.rpartition("/")[2])
+        if parts is None:
             return False
         if item.window is None:
-            return self.is_gone(item.table, told[0], told[1])
+            return self.is_gone(item.table, parts[0], parts[1])
         start = Window.from_name(item.window, self.length_ns).start_ns
-        return bool(self.mask(*(np.array([value]) for value in (start, told[0], told[1])))[0])
+        return bool(self.mask(*(np.array([value]) for value in (start, parts[0], parts[1])))[0])
 
 
 def upkeep_of(tail: Tail | None) -> Upkeep:
@@ -114,15 +114,17 @@ def hidden_by(
     until_ns: only what was said at this time or before. without: commits of the lane that do not count.
     """
     retired = [at.to_ns for at in upkeep.retired if until_ns is None or at.at_ns <= until_ns]
-    told = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
-    told = [at for at in told if at.seq not in without]
+    generations = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
+    generations = [at for at in generations if at.seq not in without]
     listing = listing.filter(
         pc.and_(
-            pc.is_in(listing["seq"], value_set=pa.array([at.seq for at in told], pa.int64())),
+            pc.is_in(listing["seq"], value_set=pa.array([at.seq for at in generations], pa.int64())),
             pc.is_valid(listing["window_ns"]),
         )
     )
-    emptied = [(Window.from_name(name, length_ns).start_ns, at.seq) for at in told for name in at.emptied]
+    emptied = [
+        (Window.from_name(name, length_ns).start_ns, at.seq) for at in generations for name in at.emptied
+    ]
     of_window = [listing["window_ns"].to_numpy(), np.array([start for start, _ in emptied], dtype=np.int64)]
     of_seq = [listing["seq"].to_numpy(), np.array([seq for _, seq in emptied], dtype=np.int64)]
     starts, code = np.unique(np.concatenate(of_window), return_inverse=True)
@@ -133,12 +135,12 @@ def hidden_by(
         for at in upkeep.replaced
         if (until_ns is None or at.at_ns <= until_ns) and at.seq not in without
     }
-    lanes = np.unique(np.array([lane for at in told for lane, _ in at.through], dtype=np.int64))
-    of_generation = np.zeros((len(told), len(lanes)), dtype=np.int64)
-    for row, at in enumerate(told):
+    lanes = np.unique(np.array([lane for at in generations for lane, _ in at.through], dtype=np.int64))
+    of_generation = np.zeros((len(generations), len(lanes)), dtype=np.int64)
+    for row, at in enumerate(generations):
         own = np.array(at.through, dtype=np.int64).reshape(-1, 2)
         of_generation[row, np.searchsorted(lanes, own[:, 0])] = own[:, 1]
-    seqs = np.array([at.seq for at in told], dtype=np.int64)
+    seqs = np.array([at.seq for at in generations], dtype=np.int64)
     return Hidden(
         retired_to_ns=max(retired, default=None),
         length_ns=length_ns,
@@ -152,8 +154,8 @@ def hidden_by(
 
 def commits_of(items: Iterable[Publish]) -> set[int]:
     """Numbers of the commits that brought some files of one lane."""
-    told = [origin(item.final.rpartition("/")[2]) for item in items]
-    return {seq for _, seq, _ in (found for found in told if found is not None)}
+    origins = [origin(item.final.rpartition("/")[2]) for item in items]
+    return {seq for _, seq, _ in (found for found in origins if found is not None)}
 
 
 def read_hidden(

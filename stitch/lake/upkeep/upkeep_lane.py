@@ -71,8 +71,8 @@ class UpkeepLane:
             upkeep = _and_replaced(upkeep, each, grace_ns)
         if retirement is not None:
             upkeep = _and_retired(upkeep, retirement, grace_ns)
-        told = [at for at in (upkeep.late_to_ns, late_to_ns) if at is not None]
-        upkeep = upkeep.model_copy(update={"late_to_ns": max(told, default=None)})
+        ends = [at for at in (upkeep.late_to_ns, late_to_ns) if at is not None]
+        upkeep = upkeep.model_copy(update={"late_to_ns": max(ends, default=None)})
         with self.stage() as staging:
             return self._commit(staging, CommitBody(kind="upkeep"), upkeep)
 
@@ -82,8 +82,8 @@ class UpkeepLane:
 
     def replace(self, staging: Staging, generation: Generation, flows: int) -> CommitRecord:
         """The staged files are a new generation of their windows. `flows` rows of that table are staged."""
-        told = self._and_generation(self._said(), generation)
-        return self._commit(staging, CommitBody(kind="upkeep", counters=Counters(flows=flows)), told)
+        following = self._and_generation(self._said(), generation)
+        return self._commit(staging, CommitBody(kind="upkeep", counters=Counters(flows=flows)), following)
 
     def repair(
         self,
@@ -97,10 +97,10 @@ class UpkeepLane:
 
         `generation` None: no window changed. `body` has counters and the repair.
         """
-        told = self._said()
+        upkeep = self._said()
         if generation is not None:
-            told = self._and_generation(told, generation)
-        return self._commit(staging, body, _and_replaced(told, replaced, grace_ns))
+            upkeep = self._and_generation(upkeep, generation)
+        return self._commit(staging, body, _and_replaced(upkeep, replaced, grace_ns))
 
     def _and_generation(self, before: Upkeep, generation: Generation) -> Upkeep:
         hidden = read_hidden(self._store, self._length_ns)
@@ -137,18 +137,18 @@ def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkee
     past = [at for at in before.retired if at.at_ns <= limit_ns]
     newer = [at for at in before.retired if at.at_ns > limit_ns]
     highest = max((at.to_ns for at in before.retired), default=retirement.to_ns)
-    told = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
-    return before.model_copy(update={"retired": (*past[-1:], *newer, told)})
+    newest = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
+    return before.model_copy(update={"retired": (*past[-1:], *newer, newest)})
 
 
-def _and_replaced(before: Upkeep, told: Replaced, grace_ns: int) -> Upkeep:
+def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
     """What was said of the table longer than the grace ago is summed up: the last says it all."""
-    own = [at for at in before.replaced if at.table == told.table]
-    past = [at for at in own if at.at_ns <= told.at_ns - grace_ns]
+    own = [at for at in before.replaced if at.table == latest.table]
+    past = [at for at in own if at.at_ns <= latest.at_ns - grace_ns]
     through = dict(own[-1].through) if own else {}
-    for lane, seq in told.through:
+    for lane, seq in latest.through:
         through[lane] = max(seq, through.get(lane, 0))
-    whole = told.model_copy(update={"through": tuple(sorted(through.items()))})
+    whole = latest.model_copy(update={"through": tuple(sorted(through.items()))})
     kept = [at for at in before.replaced if at not in past[:-1]]
     return before.model_copy(update={"replaced": (*kept, whole)})
 
@@ -172,8 +172,10 @@ def swept(store: Store, hidden: Hidden) -> list[str]:
                 found += _replaced(store, hidden, f"{table}/{name}", start)
     for table in SIDE_TABLES:
         if table in hidden.sides:
-            told = ((name, origin(name.removesuffix(ASIDE))) for name in store.names(table))
-            found += [f"{table}/{n}" for n, at in told if at is not None and hidden.is_gone(table, *at[:2])]
+            origins = ((name, origin(name.removesuffix(ASIDE))) for name in store.names(table))
+            found += [
+                f"{table}/{n}" for n, at in origins if at is not None and hidden.is_gone(table, *at[:2])
+            ]
     return found
 
 
@@ -192,13 +194,13 @@ def _set_aside(store: Store, names: Iterable[str]) -> None:
 
 def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[str]:
     files = [(name, origin(name.removesuffix(ASIDE))) for name in store.names(folder)]
-    ours = [(name, told) for name, told in files if told is not None]
+    ours = [(name, parts) for name, parts in files if parts is not None]
     if not ours:
         return []
     gone = hidden.mask(
         np.full(len(ours), start_ns),
-        np.array([told[0] for _, told in ours]),
-        np.array([told[1] for _, told in ours]),
+        np.array([parts[0] for _, parts in ours]),
+        np.array([parts[1] for _, parts in ours]),
     )
     return [f"{folder}/{name}" for (name, _), is_gone in zip(ours, gone, strict=True) if is_gone]
 

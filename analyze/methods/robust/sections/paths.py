@@ -1,11 +1,19 @@
-"""Whole paths, at the end of the page and in one line on a terminal: which requests take another one now."""
+"""Whole paths: which requests take another one now. At the end of the page, and in one line on a terminal."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from analyze.methods.robust.sections.path_words import one_line, repeats_title
+import numpy as np
+
+from analyze.paths.alignment import DifferenceLine, difference_lines
+from analyze.paths.changes import PathChanges, path_changes
+from analyze.paths.moves import OTHER, PathGroup, PathMove
+from analyze.paths.settings import PathSettings
+from analyze.population import Graph, Population
+from analyze.report import wording
 from analyze.report.blocks import (
     Block,
     Blocks,
@@ -23,6 +31,8 @@ from analyze.report.blocks import (
     joined,
     strong,
 )
+from analyze.report.drawing.graph_views import node_name
+from analyze.report.limits import ReportLimits
 from analyze.report.section_view import SectionView
 from analyze.report.wording import (
     change,
@@ -35,7 +45,196 @@ from analyze.report.wording import (
     significant,
 )
 from schemas.report.parts import NodeName
-from schemas.report.paths import DifferenceRow, PathEnd, PathGroupRow, PathsSection, RarePathsRow, RepeatsRow
+from schemas.report.paths import (
+    DifferenceRow,
+    MoveKind,
+    PathAccountRow,
+    PathEnd,
+    PathGroupRow,
+    PathMoveRow,
+    PathsSection,
+    PathTimeRow,
+    RarePathsRow,
+    RepeatsRow,
+)
+
+_NAMES = 12
+"""Steps named a group."""
+_ROOTS = 8
+"""Root types named a group."""
+
+
+def paths_section(
+    population: Population, history: Population | None, settings: PathSettings, limits: ReportLimits
+) -> PathsSection:
+    """Compare whole paths of samples 0 and 1; `history` has samples of ordinary times. Deterministic."""
+    found = path_changes(population, history, settings)
+    times = _time_rows(found)
+    mix, structure, timing, rest = found.account.sums_us
+    repeats = [
+        RepeatsRow(
+            roots=change.roots[:_ROOTS],
+            roots_total=len(change.roots),
+            operation=node_name(change.operation),
+            operations=change.operations,
+            categories=change.categories,
+            before=change.before,
+            after=change.after,
+            requests0=change.requests0,
+            requests1=change.requests1,
+            p=change.p,
+            q=change.q,
+            contribution_us=change.contribution_us,
+        )
+        for change in found.repeats
+    ]
+    return PathsSection(
+        account=PathAccountRow(
+            before_us=found.account.before_us,
+            after_us=found.account.after_us,
+            mix_us=mix,
+            structure_us=structure,
+            timing_us=timing,
+            rest_us=rest,
+        ),
+        groups=tuple(
+            _group_row(found, group, rank, settings, limits)
+            for rank, group in enumerate(found.groups[: settings.groups], 1)
+        ),
+        groups_total=len(found.groups),
+        times=tuple(times[: limits.categories]),
+        times_total=len(times),
+        repeats=tuple(repeats[: limits.roots]),
+        repeats_total=len(repeats),
+        rare=_rare_rows(found),
+        moves_not_compared=found.rest_moves,
+        not_compared_us=found.rest_us,
+        paths_tested=int(found.tests.tested.sum()),
+        paths_total=int((found.table.moments.count.sum(axis=0) > 0).sum()),
+        windows=len(found.table.history),
+        cold=found.tests.cold,
+    )
+
+
+def _group_row(
+    found: PathChanges, group: PathGroup, rank: int, settings: PathSettings, limits: ReportLimits
+) -> PathGroupRow:
+    mark = group.signature
+    kind: MoveKind = "no-comparison" if mark is None else mark.move.value
+    anchor = node_name(mark.anchor) if mark is not None and mark.anchor is not None else None
+    inserted = tuple(node_name(n) for n in mark.inserted) if mark is not None else ()
+    removed = tuple(node_name(n) for n in mark.removed) if mark is not None else ()
+    replaced = tuple((node_name(a), node_name(b)) for a, b in mark.replaced) if mark is not None else ()
+    roots = tuple(dict.fromkeys(_root(found, move) for move in group.moves))
+    before, after = (found.table.graphs[i] for i in group.partners)
+    lines = difference_lines(before, after, group.pairs, settings.difference_rows) if mark is not None else []
+    return PathGroupRow(
+        rank=rank,
+        kind=kind,
+        title=move_title(kind, anchor, inserted, removed, replaced, new=group.new, lost=group.lost),
+        new=group.new,
+        lost=group.lost,
+        roots=roots[:_ROOTS],
+        roots_total=len(roots),
+        share=group.share,
+        contribution_us=group.contribution_us,
+        anchor=anchor,
+        inserted=inserted[:_NAMES],
+        removed=removed[:_NAMES],
+        replaced=replaced[:_NAMES],
+        moves=tuple(_move_row(found, move) for move in group.moves[: limits.precursors]),
+        moves_total=len(group.moves),
+        difference=tuple(_difference_row(before, after, line) for line in lines),
+    )
+
+
+def _root(found: PathChanges, move: PathMove) -> str:
+    return found.table.graphs[move.target if move.source == OTHER else move.source].root
+
+
+def _move_row(found: PathChanges, move: PathMove) -> PathMoveRow:
+    return PathMoveRow(
+        root=_root(found, move),
+        source=_end_row(found, move.source),
+        target=_end_row(found, move.target),
+        share=move.share,
+        contribution_us=move.contribution_us,
+        confidence=move.confidence,
+    )
+
+
+def _end_row(found: PathChanges, index: int) -> PathEnd | None:
+    if index == OTHER:
+        return None
+    moments, q = found.table.moments, float(found.tests.q[index])
+    return PathEnd(
+        category=found.table.graphs[index].key,
+        requests0=int(moments.count[0, index]),
+        requests1=int(moments.count[1, index]),
+        share0=float(found.shares.of_root[0, index]),
+        share1=float(found.shares.of_root[1, index]),
+        mean0_us=_number(moments.mean_us[0, index]),
+        mean1_us=_number(moments.mean_us[1, index]),
+        p=float(found.tests.tests.p[index]),
+        q=_number(q),
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> DifferenceRow:
+    old = None if line.before is None else node_name(before.nodes[line.before])
+    new = None if line.after is None else node_name(after.nodes[line.after])
+    if old is None and new is None:
+        return DifferenceRow(fate="run", before=None, after=None, steps=line.steps, differing=line.differing)
+    if old is None or new is None:
+        return DifferenceRow(
+            fate="gained" if old is None else "lost", before=old, after=new, steps=1, differing=0
+        )
+    return DifferenceRow(
+        fate="kept" if old == new else "replaced", before=old, after=new, steps=1, differing=0
+    )
+
+
+def _time_rows(found: PathChanges) -> list[PathTimeRow]:
+    """Paths whose times changed by test, by |contribution|."""
+    part, moments = found.account.timing_us, found.table.moments
+    changed = np.flatnonzero(found.times.changed)
+    order = changed[np.lexsort((changed, -np.abs(part[changed])))]
+    return [
+        PathTimeRow(
+            category=found.table.graphs[i].key,
+            root=found.table.graphs[i].root,
+            n_nodes=found.table.graphs[i].n_nodes,
+            requests0=int(moments.count[0, i]),
+            requests1=int(moments.count[1, i]),
+            mean0_us=float(moments.mean_us[0, i]),
+            mean1_us=float(moments.mean_us[1, i]),
+            contribution_us=float(part[i]),
+            p=float(found.times.p[i]),
+            q=float(found.times.q[i]),
+            z=float(found.times.z[i]),
+        )
+        for i in order.tolist()
+    ]
+
+
+def _rare_rows(found: PathChanges) -> tuple[RarePathsRow, ...]:
+    tests = found.tests
+    return tuple(
+        RarePathsRow(
+            root=found.table.roots[r],
+            expected=float(tests.rare.expected[r]),
+            seen=float(tests.rare.seen[r]),
+            new_kinds=int(tests.new_kinds[r]),
+            p=float(tests.rare.p[r]),
+            q=float(tests.rare_q[r]),
+        )
+        for r in np.flatnonzero(tests.rare_changed).tolist()
+    )
+
 
 TIMES_SHOWN: Final = 50
 """Paths with other times listed; the rest is counted."""
@@ -173,6 +372,82 @@ def _rare(row: RarePathsRow) -> Words:
         f": {significant(row.seen)} requests on rare paths where {significant(row.expected)} were expected, "
         f"{counted(row.new_kinds, 'kind')} never seen before (p {p_value(row.p)})",
     )
+
+
+_NAMED = 2
+"""Steps that a sentence names."""
+
+
+def move_title(
+    kind: MoveKind,
+    anchor: NodeName | None,
+    inserted: Sequence[NodeName],
+    removed: Sequence[NodeName],
+    replaced: Sequence[tuple[NodeName, NodeName]],
+    *,
+    new: bool,
+    lost: bool,
+) -> str:
+    """One sentence about a group of moves: "write now goes to sn-data instead of sn-meta"."""
+    after = f" after {anchor.text}" if anchor is not None else ""
+    against = " (against the usual path)" if new or lost else ""
+    if kind == "replaced":
+        before, now = replaced[0]
+        more = _more(len(replaced) - 1, "step")
+        if before.what == now.what:
+            go = "go" if more else "goes"
+            return f"{now.what}{more} now {go} to {now.where} instead of {before.where}{against}"
+        return f"{now.text} instead of {before.text}{more}{after}{against}"
+    if kind == "other-steps":
+        return f"{_list(inserted)} instead of {_list(removed)}{after}{against}"
+    if kind == "inserted":
+        return f"Also {_list(inserted)}{after}{against}"
+    if kind == "removed":
+        return f"No longer {_list(removed)}{after}{against}"
+    if kind == "repeats":
+        named = f" of {_list(inserted)}" if inserted else ""
+        return f"The same steps, other numbers{named}{against}"
+    if kind == "order":
+        return f"The same steps in another order, or waiting for others{after}{against}"
+    return "The usual path of its root type is taken less" if lost else "The usual path is taken more"
+
+
+def repeats_title(row: RepeatsRow) -> str:
+    """`read: 3.1 → 7.9 times a request`."""
+    numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
+    return f"{row.operation.text}{_more(row.operations - 1, 'step')}: {numbers}"
+
+
+def one_line(section: PathsSection) -> str:
+    """All of the section in one line, for a terminal; empty where no path changed."""
+    parts = []
+    if section.groups_total:
+        share = sum(group.share for group in section.groups)
+        parts.append(
+            f"{wording.percent(min(share, 1.0))} of the requests took another path "
+            f"({wording.counted(section.groups_total, 'kind')} of change, "
+            f"{wording.change(section.account.structure_us)} on the mean)"
+        )
+    if section.times_total:
+        parts.append(
+            f"{wording.counted(section.times_total, 'path')} took another time "
+            f"({wording.change(section.account.timing_us)})"
+        )
+    if section.repeats_total:
+        parts.append(f"{wording.counted(section.repeats_total, 'loop')} ran more or less often")
+    if not parts:
+        return ""
+    first = f"; most: {section.groups[0].title}" if section.groups else ""
+    return f"{'; '.join(parts)}{first}."
+
+
+def _list(names: Sequence[NodeName]) -> str:
+    shown = ", ".join(name.text for name in names[:_NAMED])
+    return shown + _more(len(names) - _NAMED, "step")
+
+
+def _more(number: int, what: str) -> str:
+    return f" and {wording.counted(number, f'more {what}')}" if number > 0 else ""
 
 
 PATHS: Final = SectionView(PathsSection, paths_blocks, aside=True)

@@ -1,29 +1,49 @@
-"""Groups of changes as findings of a report."""
+"""Fill the findings: each cause with its numbers, its evidence and its example requests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
+from analyze.explain.chosen_requests import Selection
+from analyze.explain.explanation import explain_finding
+from analyze.explain.factors import factor_attributes, factors
 from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.causes.cause import Cause
-from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, TIME_KINDS, Change
-from analyze.methods.robust.finding_causes import explanation_of, factors_of
-from analyze.methods.robust.finding_drawings import histogram_of, step_account
-from analyze.methods.robust.finding_times import when_of
+from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
+from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected, values_of
 from analyze.methods.robust.titles import elsewhere, shape_words, title, where
+from analyze.paths.critical_path import attribute
+from analyze.population import Population
 from analyze.profile.names import Names
+from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.drawing.train_schedule import hosts_of, train_schedule
 from analyze.report.limits import ReportLimits
-from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Interval, Member, Site
-from schemas.report.parts import NodeName, TrainSchedule
+from analyze.stats.histograms import log_histogram
+from analyze.stats.onset import segment_of
+from schemas.arrays import I4, I8
+from schemas.report.explanations import Explanation
+from schemas.report.findings import (
+    ChangeKind,
+    Evidence,
+    Example,
+    Factor,
+    Finding,
+    Instant,
+    Interval,
+    Member,
+    Site,
+    When,
+)
+from schemas.report.parts import Histogram, NodeName, StepAccount, TrainSchedule
 
 _MOST_EXAMPLES = 3
 _CHAIN = 5
@@ -54,7 +74,7 @@ def evidence_of(
     what = shape_words(names.shapes[change.shape], names) if change.shape != NO_SHAPE else ""
     return Evidence(
         kind=change.kind,
-        site=site_of(change, names),
+        site=site_of(change.site, names),
         what=what,
         unit=change.unit,
         before=change.before,
@@ -71,9 +91,9 @@ def evidence_of(
     )
 
 
-def site_of(change: Change, names: Names) -> Site:
-    """The site of a change, named."""
-    name, caller = names.operation(change.site), names.caller(change.site)
+def site_of(site: int, names: Names) -> Site:
+    """Name a call site."""
+    name, caller = names.operation(site), names.caller(site)
     operation = f"{name.point} -> {name.callee}" if name.callee else name.point
     return Site(
         component=name.component,
@@ -114,7 +134,7 @@ def _finding(
         for change in cause.changes
         if names.sites[change.site].operation == cause.operation
     }
-    site = site_of(lead, names).model_copy(
+    site = site_of(lead.site, names).model_copy(
         update={"callers": max(len(callers), 1), "depth": run.context.order.depth[cause.operation]}
     )
     suspect = cause.suspect or (cause.component if cause.component != site.component else "")
@@ -273,3 +293,172 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
     ]
     window = run.population.window_ns
     return min(starts) // window * window if starts else None
+
+
+_MOST_FACTOR_REQUESTS: Final = 20_000
+"""Requests a period looked at for factors, evenly spaced."""
+
+
+def explanation_of(
+    run: RobustRun, at: Sequence[AtSite], lead: Change, settings: RobustSettings
+) -> Explanation | None:
+    """What tells affected requests from the others that touch the site; None where no request is at hand."""
+    reached = selected(at, PROBLEM, hit=None)
+    before = selected(at, REFERENCE, hit=None)
+    if not reached or not before:
+        return None
+    hit = selected(at, PROBLEM, hit=lead.ups) or reached
+    spared = selected(at, PROBLEM, hit=not lead.ups)
+    usual = selected(at, REFERENCE, hit=lead.ups)
+    place = run.profile.names.operation(lead.site)
+    where = f"{place.component}/{place.point}"
+    return explain_finding(
+        run.population,
+        Selection(hit),
+        Selection(spared) if spared else None,
+        Selection(before),
+        usual=Selection(usual) if usual else None,
+        words=(
+            f"affected requests at {where}",
+            f"other requests at {where} in the problem",
+            f"requests at {where} in the reference",
+        ),
+        exclude=(*settings.exclude, *(settings.failure_attributes if lead.kind in ERROR_KINDS else ())),
+    )
+
+
+def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Factor, ...]:
+    """Hosts and parameters of few values at which the change is, and elsewhere is not."""
+    component = run.profile.names.operation(lead.site).component
+    # A site that carries its host is of a component that does not.
+    component = run.context.hosts.host_of.get(component, ("", component))[1]
+    if lead.instance is None:
+        return _factors_by_request(run, at, lead, component)
+    on = lead.instance
+    elsewhere = on.siblings if lead.unit == "share" else lead.before * float(np.expm1(on.siblings))
+    return (
+        Factor(
+            attribute=f"{on.attribute} of {component}",
+            value=on.value,
+            requests1=lead.n1,
+            effect_here=lead.after - lead.before,
+            effect_elsewhere=elsewhere,
+            unit=lead.unit,
+            p=lead.q,
+        ),
+    )
+
+
+def _factors_by_request(
+    run: RobustRun, at: Sequence[AtSite], lead: Change, component: str
+) -> tuple[Factor, ...]:
+    timed = lead.kind in TIME_KINDS and lead.unit == "us"
+    parts: list[tuple[I4, I8, npt.NDArray[np.float64], npt.NDArray[np.bool_]]] = []
+    most = max(1, _MOST_FACTOR_REQUESTS // max(len(at), 1))
+    for found in at:
+        keep = np.flatnonzero(found.sample <= PROBLEM)
+        if len(keep) > most:
+            keep = keep[np.linspace(0, len(keep) - 1, most).astype(np.int64)]
+        value = found.value_us if timed else found.hit.astype(np.float64)
+        parts.append(
+            (
+                np.full(len(keep), found.category, dtype=np.int32),
+                found.rows[keep],
+                value[keep],
+                found.sample[keep] == PROBLEM,
+            )
+        )
+    if not parts:
+        return ()
+    category, row, values, problem = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if not problem.any() or problem.all():
+        return ()
+    strata = _roots(run, category)
+    attributes = factor_attributes(run.population, category, row, component=component)
+    return factors(values, problem, strata, attributes, unit="us" if timed else "share")
+
+
+def _roots(run: RobustRun, category: I4) -> I4:
+    names: Mapping[str, int] = {name: number for number, name in enumerate(run.profile.names.roots)}
+    of_category = np.array([names.get(c.graph.root, 0) for c in run.population.categories], dtype=np.int32)
+    return of_category[category]
+
+
+_STEPS = 200
+"""Of a request: what is longer is cut by the drawing, with a word."""
+
+
+def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
+    """Own time of the site's calls a request, before and after; None where the site has no time."""
+    before, after = values_of(at, REFERENCE), values_of(at, PROBLEM)
+    if not before.any() and not after.any():
+        return None
+    name = names.operation(lead.site)
+    return log_histogram(f"{name.component}/{name.point}", before, after, limits.bins)
+
+
+def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
+    """Step by step: of a path that changed against the one it replaced, else of the most affected one."""
+    if not at:
+        return None
+    counts: dict[tuple[int, bool], list[int]] = {}
+    for found in at:
+        for hit in (False, True):
+            both = counts.setdefault((found.category, hit), [0, 0])
+            for sample in (REFERENCE, PROBLEM):
+                both[sample] += int(((found.hit == hit) & (found.sample == sample)).sum())
+    categories = run.population.categories
+    if cause.lead.kind in PATH_KINDS:
+        after = max(counts, key=lambda key: (counts[key][PROBLEM] * (key[1] == cause.lead.ups), -key[0]))
+        before = max(counts, key=lambda key: (counts[key][REFERENCE] * (key[1] != cause.lead.ups), -key[0]))
+        if counts[after][PROBLEM] and counts[before][REFERENCE] and after[0] != before[0]:
+            return structural_account(categories[after[0]], categories[before[0]], _STEPS)
+    merged: dict[int, list[int]] = {}
+    affected: dict[int, int] = {}
+    hit_in = PROBLEM if cause.lead.ups or cause.lead.kind in TIME_KINDS else REFERENCE
+    for (category, hit), both in counts.items():
+        mine = merged.setdefault(category, [0, 0])
+        mine[REFERENCE] += both[REFERENCE]
+        mine[PROBLEM] += both[PROBLEM]
+        affected[category] = affected.get(category, 0) + hit * both[hit_in]
+    shared = [category for category, both in merged.items() if min(both)]
+    if not shared:
+        return None
+    best = max(shared, key=lambda category: (affected[category], min(merged[category]), -category))
+    busiest = categories[best]
+    changed = np.zeros(len(busiest.graph.edges), dtype=np.bool_)
+    sites = {change.site for change in cause.changes}
+    for pattern in run.patterns.patterns:
+        if pattern.category == best:
+            changed |= np.isin(pattern.sites.site[pattern.sites.owner], list(sites))
+    return timing_account(busiest, attribute(busiest), changed, _STEPS)
+
+
+def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
+    """Find begin and end from the times of the requests that show it; None: throughout, or not known."""
+    hits = [found.hit[(found.sample == REFERENCE) & found.inside] for found in at]
+    parts = [
+        (population.categories[found.category].start_ns[found.rows[mine]], found.hit[mine])
+        for found in at
+        for mine in [(found.sample == PROBLEM) & found.inside]
+    ]
+    if not parts or not sum(len(mine) for mine in hits):
+        return None
+    start_ns, hit = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(start_ns, kind="stable")
+    start_ns, hit = start_ns[order], hit[order]
+    found = segment_of(hit, float(np.concatenate(hits).mean()))
+    if found is None:
+        return None
+    goes_on = found.past_high == len(hit)
+    if found.from_start and goes_on:
+        return None
+    began = _instant(start_ns, found.first, found.first_low, found.first_high)
+    ended = _instant(start_ns, *(min(k, len(hit) - 1) for k in (found.past, found.past_low, found.past_high)))
+    return When(began=None if found.from_start else began, ended=None if goes_on else ended)
+
+
+def _instant(start_ns: I8, at: int, low: int, high: int) -> Instant:
+    """Between two requests the change lies anywhere: the interval begins at the earlier one."""
+    first, best, last = (int(start_ns[place]) for place in (max(low - 1, 0), at, high))
+    return Instant(at_ns=best, low_ns=first, high_ns=last)
