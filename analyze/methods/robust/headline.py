@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.report import wording
 from schemas.report.accounts import Account, VerdictSection
 from schemas.report.findings import Finding
@@ -12,20 +13,20 @@ from schemas.report.findings import Finding
 _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing call"}
 
 
-def headline_of(verdict: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding]) -> str:
+def headline_of(
+    verdict: VerdictSection, mean: Account, changed: Sequence[ChangedShare], findings: Sequence[Finding]
+) -> str:
     """Name what changed significantly: more failures, then the mean, else the first finding; else what was
-    measured."""
-    mean = accounts[0]
+    measured. changed: the shares that did."""
     shares = [
         wording.moved_sentence(
-            _SHARES[a.measure], wording.percent(a.before), wording.percent(a.after), up=a.after > a.before
+            _SHARES[measure], wording.percent(before), wording.percent(after), up=after > before
         )
-        for a in accounts[1:]
-        if a.changed
+        for measure, before, after in changed
     ]
     if mean.changed:
         said = [wording.mean_sentence(mean.before, mean.after), *shares[-1:]]
-        if any(a.changed and a.measure == "errors" and a.after > a.before for a in accounts):
+        if any(measure == "errors" and after > before for measure, before, after in changed):
             said.reverse()
         return f"{'; '.join([said[0], *(one[:1].lower() + one[1:] for one in said[1:])])}."
     if findings:

@@ -174,7 +174,9 @@ def _change(row: _Row, at: int) -> Change:
         low, high = first * expm1(change - reach), first * expm1(change + reach)
         before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
     else:
-        low, high = change - reach, change + reach
+        # A share after is between none and all, whatever the error of the one before.
+        least, most = (-before, 1.0 - before) if measure.unit == "share" else (-np.inf, np.inf)
+        low, high = max(change - reach, least), min(change + reach, most)
     return Change(
         kind=kind,
         site=int(seen.site[at]),

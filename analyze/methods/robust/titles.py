@@ -104,7 +104,7 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     if more:
         return f"also calls {added}", f"also calling {added}"
     if fewer:
-        does_not = "stopped calling" if change.before < GONE else "does not call"
+        does_not = "stopped calling" if change.before < GONE else "leaves out"
         return f"{does_not} {left_out}", f"leaving out {left_out}"
     return _waiting(shape, names.shapes[other.shape], names, said) or _calls(shape, names, said)
 

@@ -73,7 +73,7 @@ class OutlyingWindows:
             noticed={**comparison.noticed, self.name: left_out},
         )
 
-    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+    def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
         """List the windows; they explain no change."""
         found = comparison.noticed.get(self.name)
         if not isinstance(found, _LeftOut):
@@ -83,13 +83,13 @@ class OutlyingWindows:
         return Explained(
             "history",
             f"{len(found.texts)} of {counted(found.of, 'window')} of the {found.where} "
-            f"{'is' if len(found.texts) == 1 else 'are'} unlike all others, and left out of what is ordinary: "
+            f"{'is' if len(found.texts) == 1 else 'are'} unlike all others, and left out of the baseline: "
             f"{shown}{f' and {rest} more' if rest > 0 else ''}.",
         )
 
 
 def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1:
-    """Tell which candidates differ from the others by mean response time, failed or failing requests: [blocks].
+    """Tell which candidates differ from the others by mean response time or by failures: [blocks].
 
     Few of them, and enough others: what happens more often is ordinary.
     """
@@ -127,7 +127,7 @@ def _when(slots: Sequence[Slot]) -> str:
 
 
 def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
-    """`mean 20.5 ms, others 1.4 ms to 1.6 ms, 33 % of its requests with a failing call, others at most 1 %`."""
+    """`mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a failing call, others at most 1 %`."""
     weight = np.maximum(blocks.weight.sum(axis=1), 1e-300)
     mean, failing = blocks.time_us.sum(axis=1) / weight, blocks.failing.sum(axis=1) / weight
     said = []

@@ -279,6 +279,7 @@ def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
             requests1=both[1],
         )
         for category, both in counts.items()
+        if any(both)
     ]
     return sorted(rows, key=lambda row: (-row.requests1, -row.requests0, row.category))
 

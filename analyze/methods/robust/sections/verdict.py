@@ -154,14 +154,14 @@ def verdict_blocks(section: VerdictSection) -> Blocks:
     is_open = section.outcome in _OPEN
     reasons: list[Words] = [*section.reasons, *map(dim, gaps(section))]
     same = equivalent(section)
-    told = (equivalent(section), visible_sentence(section), what_helps(section)) if is_open else ()
+    told = (equivalent(section), visible_sentence(section)) if is_open else ()
     title = Styled(outcome(section), "strong", f"outcome {section.outcome}")
     return (
         Part(
             title,
             (
                 Items(reasons),
-                *(Only("page", (Text(text, "dim"),)) for text in (same, what_helps(section)) if text),
+                *(Only("page", (Text(text, "dim"),)) for text in (same,) if text),
                 Only("terminal", tuple(Text(text, "dim") for text in (*told, section.calibration) if text)),
                 Details(
                     "How sure: the data, and the smallest change that would have been seen",
@@ -241,19 +241,11 @@ def held_back(section: VerdictSection) -> str:
 
 
 def equivalent(section: VerdictSection) -> str:
-    """What is shown to be the same; empty where little is."""
-    if section.equivalent_share is None or section.equivalent_share < WORTH:
+    """What is shown to be the same; empty where little is, or where it is not enough to tell."""
+    known = section.equivalent_share
+    if known is None or known < WORTH or section.outcome == "cannot-tell":
         return ""
-    return (
-        f"Root types with {percent(section.equivalent_share)} of the time are shown to be as fast as before."
-    )
-
-
-def what_helps(section: VerdictSection) -> str:
-    """What to do where it cannot be told; empty elsewhere."""
-    if section.outcome != "cannot-tell":
-        return ""
-    return "What helps: longer periods, and ordinary times as --history."
+    return f"Root types with {percent(known)} of the time are shown to be as fast as before."
 
 
 def visible_sentence(section: VerdictSection) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,10 +33,18 @@ from analyze.methods.robust.verdict.period_blocks import (
 )
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
-from analyze.methods.robust.verdict.whole import Noise, Whole, rate_tau, whole_change, window_tau
+from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from analyze.profile.stored import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
+
+
+class ChangedShare(NamedTuple):
+    """A share of requests that changed significantly."""
+
+    measure: Measure
+    before: float
+    after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,8 @@ class Judgement:
     """That nothing was recorded in a stretch of the problem period, a sentence; empty where nothing is."""
     n1: float
     """Effective requests of the problem."""
+    has_noise: bool
+    """A history, or a long reference, says how far ordinary periods differ."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; of tails the first. None: too few requests.
@@ -67,6 +78,12 @@ class Judgement:
         low, high = (end if np.isfinite(end) else None for end in found.interval(self.settings.verdict.level))
         failed = self.whole.of("errors") if measure == "errors" else None
         return low, high, found.changed or (failed is not None and failed.changed)
+
+    def changed_shares(self) -> list[ChangedShare]:
+        """Give slow requests, and those with a failing call, where they changed as `interval` says."""
+        pairs: tuple[tuple[Measure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
+        found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
+        return [ChangedShare(measure, of.before, of.after) for measure, of in found if of is not None]
 
     def outcome(
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", torn: str = ""
@@ -82,6 +99,7 @@ class Judgement:
                 mix_changed=self.mix.changed,
                 largest=largest,
                 missing=missing,
+                has_noise=self.has_noise,
                 explained=explained,
                 external=self.external,
                 by_load=by_load,
@@ -149,6 +167,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
         ),
         silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
         n1=float(after.whole().effective[0]),
+        has_noise=not roles.cold,
     )
 
 

@@ -89,6 +89,8 @@ class VerdictBasis:
     largest: LargestChange
     missing: int | None
     """Problem requests that lack where it cannot be told."""
+    has_noise: bool = False
+    """A history, or a long reference, says how far ordinary periods differ."""
     explained: ExplainedShare | None = None
     """What findings explain of the change of the mean; None where the mean did not change by test."""
     external: str = ""
@@ -104,10 +106,14 @@ class VerdictBasis:
 def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     """Decide."""
     found = _decided(evidence, settings)
+    helps = ""
+    if found.outcome == "cannot-tell":
+        more = "" if evidence.has_noise else ", and ordinary times as --history"
+        helps = f"What helps: longer periods{more}."
     size = evidence.largest.text() if found.outcome in ("unchanged", "cannot-tell") or evidence.silent else ""
     return VerdictReached(
         found.outcome,
-        tuple(filter(None, (*found.reasons, *_insignificant(evidence.measures, settings), size))),
+        tuple(filter(None, (*found.reasons, *_insignificant(evidence.measures, settings), size, helps))),
         found.external,
         found.missing_requests,
         found.by_load,
