@@ -103,11 +103,13 @@ else
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
 
-evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
+evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)
 	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT)) $(if $(REAL),--real $(REAL)) $(if $(SYSTEMS),--systems $(or $(SEED),0))
 else ifneq ($(INSTANCES),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.instances $(REAL)
+else ifneq ($(HALVES),)
+	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.halves $(REAL)
 else ifneq ($(PEERS),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.peers.measure $(if $(SYSTEMS),--systems $(or $(SEED),0),$(REAL))
 else ifneq ($(SYSTEMS),)

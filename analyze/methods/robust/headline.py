@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.report import wording
 from schemas.report.accounts import Account, VerdictSection
@@ -37,6 +38,12 @@ def headline_of(
         return f"{shares[-1]}."
     if verdict.outcome == "not-explained" or not mean.before or not mean.after:
         return ""
+    if any(THERE_BEFORE in reason for reason in verdict.reasons):
+        times = wording.moved_duration(mean.before, mean.after)
+        return (
+            f"What is wrong was {THERE_BEFORE}: reference and problem differ from the history, and not "
+            f"significantly from each other ({times} on average)."
+        )
     nothing = (
         "Nothing changed significantly"
         if verdict.outcome == "unchanged"

@@ -126,11 +126,11 @@ def _judged(
             for other in (*before, *rows):
                 if other.measure.name == measure.unless:
                     passes &= ~other.counts
-        outside = e.outside()
         abnormal, shows = _against_reference(found, settings)
-        rows.append(
-            _Row(measure, found, level, passes & outside, passes & ~outside, abnormal, abnormal & ~shows)
-        )
+        there_before = abnormal & ~shows
+        # The reference is one of the blocks, so that what it has itself is inside of them.
+        counts = passes & (e.outside() | there_before)
+        rows.append(_Row(measure, found, level, counts, passes & ~counts, abnormal, there_before))
     return rows
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 
 
 class AbnormalReference(Unadjusted):
@@ -26,7 +27,8 @@ class AbnormalReference(Unadjusted):
         return Explained(
             "quality",
             f"The reference is not normal: {counted_changes(found)} (first {first.component}/{first.point}) "
-            f"differ from the history and not from the reference, so {them} there before the problem period.",
+            f"differ from the history and not from the reference, so {them} {THERE_BEFORE} the problem "
+            "period.",
             found,
             severe=True,
         )

@@ -11,6 +11,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.data_quality import (
+    THERE_BEFORE,
     history_rows,
     quality_rows,
     silence_reason,
@@ -65,6 +66,8 @@ class Judgement:
     """Effective requests of the problem."""
     has_noise: bool
     """A history, or a long reference, says how far ordinary periods differ."""
+    there_before: str
+    """That reference and problem both differ from the history, and not from each other, a sentence."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; of tails the first. None: too few requests.
@@ -105,6 +108,7 @@ class Judgement:
                 by_load=by_load,
                 torn=torn,
                 silent=self.silent,
+                there_before=self.there_before,
             ),
             self.settings,
         )
@@ -126,9 +130,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     places = run.tested.seen.places
     hidden = run.confounded.hidden_paths
     history = _history(run)
-    if history is not None and not any(
-        history_rows(before, after, history, verdict)
-    ):  # the reference is one of many windows: all of them say what a change would have shown against
+    abnormal = [row.text for row in history_rows(before, after, history, verdict)]
+    # Where the reference is one of many windows all of them say what a change would have shown against.
+    if history is not None and not abnormal:
         sizes, against = _against_all(run, after, noise, settings, places, hidden)
     else:
         sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
@@ -168,6 +172,8 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
         silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
         n1=float(after.whole().effective[0]),
         has_noise=not roles.cold,
+        there_before=run.confounded.text("abnormal-reference")
+        or next((text for text in abnormal if THERE_BEFORE in text), ""),
     )
 
 

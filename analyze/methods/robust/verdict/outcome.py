@@ -99,6 +99,8 @@ class VerdictBasis:
     """What the load explains."""
     torn: str = ""
     """What is missing of a period's events."""
+    there_before: str = ""
+    """That reference and problem differ from the history, not from each other."""
     silent: str = ""
     """That nothing was recorded where requests were expected: what happened meanwhile is a change."""
 
@@ -106,6 +108,7 @@ class VerdictBasis:
 def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     """Decide."""
     found = _decided(evidence, settings)
+    first = evidence.there_before if found.outcome in ("unchanged", "cannot-tell") else ""
     helps = ""
     if found.outcome == "cannot-tell":
         more = "" if evidence.has_noise else ", and ordinary times as --history"
@@ -113,7 +116,9 @@ def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     size = evidence.largest.text() if found.outcome in ("unchanged", "cannot-tell") or evidence.silent else ""
     return VerdictReached(
         found.outcome,
-        tuple(filter(None, (*found.reasons, *_insignificant(evidence.measures, settings), size, helps))),
+        tuple(
+            filter(None, (first, *found.reasons, *_insignificant(evidence.measures, settings), size, helps))
+        ),
         found.external,
         found.missing_requests,
         found.by_load,
