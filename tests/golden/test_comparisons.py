@@ -123,7 +123,7 @@ def _answer(report: dict[str, Any]) -> tuple[int, str, list[tuple[object, ...]]]
     sections = {section["section"]: section for section in report["sections"]}
     findings = [
         (f["site"]["component"], f["site"]["operation"], f["kind"], f.get("suspect", ""))
-        for f in sections["findings"]["findings"]
+        for f in sections["findings"].get("findings", ())
     ]
     return report["exit_code"], sections["verdict"]["outcome"], findings
 

@@ -20,7 +20,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected, values_of
-from analyze.methods.robust.titles import elsewhere, shape_words, title, where
+from analyze.methods.robust.titles import finding_title, shape_words, title
 from analyze.paths.critical_path import attribute
 from analyze.population import Population
 from analyze.profile.names import Names
@@ -142,9 +142,7 @@ def _finding(
         rank=rank,
         kind=lead.kind,
         site=site,
-        title=title(lead, cause.changes, names)
-        + elsewhere(cause, names, run.context.hosts.host_of)
-        + where(cause),
+        title=finding_title(cause, names, run.context.hosts.host_of),
         suspect=suspect,
         unit=lead.unit,
         before=lead.before,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import ExplainedShare
-from analyze.report import measures
+from analyze.report import measures, wording
 from analyze.report.blocks import (
     Blocks,
     Column,
@@ -61,7 +62,7 @@ def verdict_section(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
-        reasons=found.reasons,
+        reasons=(*found.reasons, *likely_place(found.outcome, mean, looked.settings.verdict.explained)),
         quality=looked.quality,
         visible=looked.visible,
         untested_requests=_untested(run),
@@ -71,6 +72,24 @@ def verdict_section(
         calibration="",
     )
     return checked(section, accounts, findings)
+
+
+def likely_place(outcome: str, mean: Account, least: float) -> Iterator[str]:
+    """Name the component at which most of a significant change of the mean lies that no finding explains: its
+    own time, and what others wait for it. A short reference shows no place by itself."""
+    change = mean.after - mean.before
+    if outcome != "not-explained" or not mean.changed or not change:
+        return
+    parts: dict[str, float] = defaultdict(float)
+    for row in mean.rows:
+        parts[row.site.operation.partition(" -> ")[2] or row.site.component] += row.total
+    name, part = max(parts.items(), key=lambda item: item[1] / change, default=("", 0.0))
+    if part / change >= least:
+        amounts = f"{wording.change(part)} of {wording.change(change)}"
+        yield (
+            f"Likely at {name}: {percent(min(part / change, 1.0))} of the change of the mean lies there "
+            f"({amounts}), though no call site changed significantly by itself."
+        )
 
 
 def _held_back(run: RobustRun) -> HeldBack | None:
