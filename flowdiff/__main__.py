@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "top": ListedCommand("top", "Show what a running `flowdiff ingest` does, in a terminal."),
     "config": ListedCommand(
         "config",
-        "Print the settings of `flowdiff ingest` that count: file, environment and flags together.",
+        "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
     ),
     "compare": ListedCommand("compare", "Compare two periods: name, rank and explain what changed."),
     "watch": ListedCommand(
@@ -49,12 +49,12 @@ COMMANDS: Final = {
     "incidents": ListedCommand("incidents", "List what `flowdiff watch` found, show one, or say what it is."),
     "distalyze": ListedCommand(
         "distalyze",
-        "Hold two classes of requests against each other: what diverges, and what response time depends on.",
+        "Compare two classes of requests: what diverges, and what response time depends on.",
     ),
     "variance": ListedCommand("variance", "Find where response times vary, and which edges make them vary."),
     "clusters": ListedCommand(
         "clusters",
-        "Group requests by what they do and how long, and lay the groups' call trees on each other.",
+        "Group requests by what they do and how long, and overlay the groups' call trees.",
     ),
     "browse": ListedCommand(
         "browse",
@@ -93,11 +93,11 @@ COMMANDS: Final = {
     ),
     "end-lane": ListedCommand(
         "end_lane",
-        "End a lane whose partitions are gone for good: what is open is published, and it holds no seal.",
+        "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer.",
     ),
     "calibrate": ListedCommand(
         "calibrate",
-        "Compare ordinary times of a lake with each other and count the findings, all of them false.",
+        "Compare ordinary periods of a lake with each other and count the findings, all of them false.",
     ),
     "demo": ListedCommand(
         "demo", "Simulate a storage service before and after a change, compare, write a report."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Final
 
 from schemas.errors import ConfigError
@@ -34,6 +35,11 @@ def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
     return ConfigError(
         f"This needs the package {name}, which is not installed.", remedy=f"Run: pip install {what}."
     )
+
+
+def installed(command: str) -> bool:
+    """Tell whether the extra named as a command is installed; true of a command that has none."""
+    return all(find_spec(name) for name, extra in EXTRAS.items() if extra == command)
 
 
 @contextmanager

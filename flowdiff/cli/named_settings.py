@@ -8,7 +8,7 @@ may be left out where one of the models at hand has the rest. The same names sta
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -57,11 +57,17 @@ def settings_of_texts(
     models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
     """Make each model with what `NAME=VALUE` texts set; a repeated list goes on. Raises ConfigError."""
-    from flowdiff.cli.settings_options import joined, validated
+    from flowdiff.cli.settings_options import joined
+    from flowdiff.settings.given import Given, document_of, in_document, validated
     from flowdiff.settings.keys import KeyKind
 
     keys = _keys(models)
-    given = {name: (origin, value) for name, origin, value in _configured(keys, models, config)}
+    given: dict[str, Given] = {}
+    if file := config or os.environ.get("FLOWDIFF_CONFIG"):
+        document = document_of(Path(file))
+        tables = {section: document[section] for section in models if section in document}
+        found = in_document(tables, keys, str(file), "--help-all")
+        given = {each.name.partition(" ")[0]: each for each in found}
     typed: dict[str, Any] = {}
     for text in texts:
         asked, equals, value = text.partition("=")
@@ -70,16 +76,9 @@ def settings_of_texts(
         name = _meant(asked.strip(), keys)
         is_list = keys[name].kind in (KeyKind.LIST, KeyKind.PAIRS)
         typed[name] = [*typed.get(name, ()), value] if is_list else value
-        given[name] = (name, joined(keys[name], typed[name]))
+        given[name] = Given(keys[name], joined(keys[name], typed[name]), "--set", name)
     return {
-        section: validated(
-            model,
-            {
-                origin: (keys[name], value)
-                for name, (origin, value) in given.items()
-                if name.partition(".")[0] == section
-            },
-        )
+        section: validated(model, [each for name, each in given.items() if name.partition(".")[0] == section])
         for section, model in models.items()
     }
 
@@ -95,27 +94,6 @@ def _meant(asked: str, keys: Mapping[str, Key]) -> str:
     if not meant:
         raise ConfigError(f"--set {asked}: there is no such setting.{nearest(name, [*keys], '--help-all')}")
     return meant[0]
-
-
-def _configured(
-    keys: Mapping[str, Key], sections: Iterable[str], config: Path | None
-) -> Iterator[tuple[str, str, Any]]:
-    """Give name, origin and value of each setting that the configuration has, in tables of those names."""
-    if not (file := config or os.environ.get("FLOWDIFF_CONFIG")):
-        return
-    from flowdiff.settings.effective import document_of
-    from flowdiff.settings.keys import nearest
-
-    document = document_of(Path(file))
-    waiting = [(section, document[section]) for section in sections if section in document]
-    while waiting:
-        name, value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += [(f"{name}.{word}", inner) for word, inner in value.items()]
-        elif name in keys:
-            yield name, f"{name} ({file})", value
-        else:
-            raise ConfigError(f"{file}: there is no setting '{name}'.{nearest(name, [*keys], '--help-all')}")
 
 
 def help_all_option(*sections: str) -> Any:

@@ -25,10 +25,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
-from pydantic import BaseModel, ValidationError
 
+from flowdiff.settings.given import Given, validated
 from flowdiff.settings.keys import Key, KeyKind, keys_of
-from schemas.errors import ConfigError, FlowdiffError
 
 _SENTENCE: Final = re.compile(r"^(.*?\.)(?= [A-Z0-9`]).*$", re.DOTALL)
 _LONGEST_WORD: Final = 18
@@ -129,50 +128,16 @@ def _refuse_twins(flags: list[str]) -> None:
 
 def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
     """The model, or `Flags`, of what was typed, which is taken out of `given`. Raises ConfigError."""
-    typed: dict[str, tuple[Key, Any]] = {}
+    typed: list[Given] = []
     for option in options:
         value = given.pop(option.parameter.name)
         if value not in (None, []):
-            typed[option.flag] = (option.key, joined(option.key, value))
+            typed.append(Given(option.key, joined(option.key, value), option.flag, option.flag))
     if model is Flags:
-        return Flags({key.name: value for key, value in typed.values()})
+        return Flags({each.key.name: each.value for each in typed})
     return validated(model, typed)
 
 
 def joined(key: Key, value: Any) -> Any:
     """Join lists to one text: options are repeated or separated by commas, but for pairs of plain texts."""
     return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value
-
-
-def validated(model: type[BaseModel], typed: Mapping[str, tuple[Key, Any]]) -> BaseModel:
-    """Make the model; what was not typed has its default. `typed`: key and value by what names it.
-
-    Raises ConfigError.
-    """
-    values: dict[str, Any] = {}
-    for name, (key, value) in typed.items():
-        try:
-            key.put(values, key.read(value))
-        except FlowdiffError as error:
-            raise ConfigError(f"{name}: {error.message}", remedy=error.remedy) from None
-        except ValueError as error:
-            raise ConfigError(f"{name} cannot be '{_shown(value)}': {error}.") from None
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise _refusal(typed, error) from None
-
-
-def _refusal(typed: Mapping[str, tuple[Key, Any]], error: ValidationError) -> ConfigError:
-    """The first thing the model has against the values."""
-    first = error.errors(include_url=False)[0]
-    why = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
-    place = tuple(part for part in first["loc"] if isinstance(part, str))
-    for name, (key, value) in typed.items():
-        if place[: len(key.field)] == key.field:
-            return ConfigError(f"{name} cannot be '{_shown(value)}': {why[:1].lower()}{why[1:]}.")
-    return ConfigError(f"These options do not go together: {why}.")
-
-
-def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -38,7 +38,7 @@ def command(
     *,
     calibration: Annotated[CalibrationSettings, Options()],
 ) -> None:
-    """Compare ordinary times of a lake with each other and count the findings, all of them false.
+    """Compare ordinary periods of a lake with each other and count the findings, all of them false.
 
     Pairs are chosen by the seed from windows in which nothing plainly happened, other windows are their
     history. Every later report of the lake says how many false findings its settings gave.

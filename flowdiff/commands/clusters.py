@@ -6,7 +6,7 @@ from flowdiff.cli.method_command import method_command
 
 command = method_command(
     "clusters",
-    """Group requests by what they do and how long, and lay the groups' call trees on each other.
+    """Group requests by what they do and how long, and overlay the groups' call trees.
 
     Of one period: groups, and what distinguishes each from its nearest. Of two: which groups grew or shrank,
     where they came from, and where their trees differ. Exit code 0 whatever is found.

@@ -20,7 +20,7 @@ def command(
 ) -> None:
     """Write sealed windows of many small files anew, as one file a table, with the same rows.
 
-    Readers that have started go on: the files that were replaced go with the first run after the grace.
+    Readers that have started are not disturbed: replaced files are deleted by the first run after the grace.
     """
     grace_ns = duration_ns(grace)
     with upkeep(lake, "Compaction") as at:

@@ -62,7 +62,7 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="PERIOD",
-            help="Ordinary times, for methods that look; written the same way. It may hold the others.",
+            help="Baseline, for methods that use one; written the same way. It may include the periods.",
         ),
     ] = None,
     lake: PeriodsLakeOption = None,
@@ -116,12 +116,13 @@ def command(
 ) -> None:
     """Compare two periods: name, rank and explain what changed.
 
-    Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: it cannot be
-    reported, or something changed that nothing explains.
+    Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: cannot tell, or
+    something changed that nothing explains.
     """
     from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
     from analyze.report.store import kept_heads
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
+    from flowdiff.extras import installed
     from flowdiff.samples import asked_samples, find_samples
     from stitch.lake.place import open_place
 
@@ -153,7 +154,8 @@ def command(
     place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.
     kept = kept_heads(open_place(place)) if save and html_file is None else ()
-    outcome = with_views(outcome, compared_of(found.compared), method_names(), kept)
+    there = [name for name in method_names() if installed(name)]
+    outcome = with_views(outcome, compared_of(found.compared), there, kept)
     outcome = shown_only(outcome, "" if only is None else "worse")
     publish(outcome, place, to, done="The comparison is done")
     if code := gate_code(outcome, counts, floor):

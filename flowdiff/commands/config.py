@@ -27,9 +27,9 @@ def command(
         bool, typer.Option("--defaults", help="Print every key, what it is and its default, to begin a file.")
     ] = False,
 ) -> None:
-    """Print the settings of `flowdiff ingest` that count: file, environment and flags together.
+    """Print the settings of `flowdiff ingest` in force: file, environment and flags together.
 
-    TOML that --config reads back, with the origin of every value behind it. Secrets are named, never shown.
+    TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown.
     """
     if defaults:
         typer.echo(default_toml(), nl=False)

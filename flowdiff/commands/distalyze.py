@@ -6,9 +6,9 @@ from flowdiff.cli.method_command import method_command
 
 command = method_command(
     "distalyze",
-    """Hold two classes of requests against each other: what diverges, and what response time depends on.
+    """Compare two classes of requests: what diverges, and what response time depends on.
 
-    One period: slow against fast. Two: the second against the first. --host: one host against the rest.
+    One period: slow with fast requests. Two: the second with the first. --host: one host with the rest.
     """,
     everyday=("instances", "contrast", "host", "root"),
 )

@@ -1,4 +1,4 @@
-"""`flowdiff end-lane`: a lane whose partitions are gone no longer holds back the others."""
+"""`flowdiff end-lane`: the lake no longer waits for a lane whose partitions are gone."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """End a lane whose partitions are gone for good: what is open is published, and it holds no seal.
+    """End a lane whose partitions are gone for good: publish what is open, and wait for it no longer.
 
-    Raw events that were kept of it for `flowdiff repair` go. Should its partitions come back, it goes on at
-    its positions; a process that has them takes the lane back.
+    Windows are then sealed without it. Its raw events, kept for `flowdiff repair`, are deleted. Should its
+    partitions come back, it goes on at its positions; a process that has them takes the lane back.
     """
     with upkeep(lake, "Ending a lane") as at:
         from stitch.drivers.ending import end_lane

@@ -33,9 +33,9 @@ def command(
 ) -> None:
     """List what `flowdiff watch` found, show one, or say what it is.
 
-    `list`: those that go on first. `show ID`: one of them, with examples and its report. `accept ID`: it is
-    the new normal, what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now;
-    what comes after is compared with what was before.
+    `list`: open ones first. `show ID`: one of them, with examples and its report. `accept ID`: it is the new
+    normal, and what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now; what
+    comes after is compared with what was before.
     """
     from analyze.watch.lane import incidents_of
     from analyze.watch.watching import accepted, marked

@@ -60,7 +60,8 @@ def command(
     """Ingest topics of Kafka into a lake, continuously and exactly once.
 
     These and more settings can stand in a configuration, or in the environment; flags win, then the
-    environment. `flowdiff config --defaults` lists them all, `flowdiff config` shows what counts, and why.
+    environment. `flowdiff config --defaults` lists them all, `flowdiff config` shows the values in force and
+    their origin.
 
     SIGTERM or Ctrl-C ends it in an orderly way, a second one at once. Exit code 0: ended as asked; 2: it
     could not start; 4: lanes halted, a person has to decide.

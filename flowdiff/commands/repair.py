@@ -47,7 +47,7 @@ def command(
     """Fold late events into the windows they belong to, under readers and live ingestion.
 
     Their requests are stitched anew from all events, as far as these are kept (live.keep_events). Readers
-    that have started go on: the files that were replaced go with the first run after the grace.
+    that have started are not disturbed: replaced files are deleted by the first run after the grace.
     """
     if lane is not None:
         _read_again(lake, lane, config, accept_gaps=accept_gaps)

@@ -17,8 +17,8 @@ def command(
 ) -> None:
     """List the reports that a lake keeps: when, what was compared, the verdict, the first finding, the page.
 
-    `reports/index.html` in the lake is the same list with links. A report keeps its address; what is past
-    its age goes with `flowdiff retain --keep-reports AGE`.
+    `reports/index.html` in the lake is the same list with links. A report keeps its address until
+    `flowdiff retain --keep-reports AGE` deletes it.
     """
     import json
 

@@ -33,8 +33,8 @@ def command(
     """Drop whole windows past an age from a lake, under readers and live ingestion.
 
     Late events and dead letters of that age go, too; commit records stay. Late events that a repair wrote
-    anew go with the next one, by their own time. All are gone for readers that start from now on; the files
-    go with the first run after the grace.
+    anew go with the next one, by their own time. Readers that start from now on see none of them; the files
+    are deleted by the first run after the grace.
     """
     keep_ns, grace_ns = duration_ns(keep), duration_ns(grace)
     keep_late_ns, keep_reports_ns = (

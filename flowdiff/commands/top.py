@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Show what a running `flowdiff ingest` does, in a terminal.
 
-    Of a running `flowdiff watch` it shows the watched service and the incidents that go on.
+    Of a running `flowdiff watch` it shows the watched service and the open incidents.
     """
     from flowdiff.live.top_view import metrics_url, scrape, view
 

@@ -87,6 +87,11 @@ class Key:
         path = self.path[1:] if self.path[0] in FLAGLESS_SECTIONS else self.path
         return "--" + "-".join(path).replace("_", "-")
 
+    @property
+    def file_key(self) -> str:
+        """Of a secret: the key that names a file with it."""
+        return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
+
     def read(self, value: Any) -> Any:
         """What the model takes, of a value from a file, or of text. Raises ValueError, ConfigError."""
         match self.kind:
@@ -106,8 +111,10 @@ class Key:
                 return [self._pair(part) if isinstance(part, str) else part for part in parts]
             case KeyKind.INTEGER | KeyKind.NUMBER if isinstance(value, bool):
                 raise ValueError("a number is wanted")
-            case KeyKind.TEXT | KeyKind.CHOICE | KeyKind.SECRET:
+            case KeyKind.TEXT | KeyKind.CHOICE:
                 return _text(value, "text")
+            case KeyKind.SECRET:  # bytes of any kind can be in a file, or in a variable
+                return _text(value, "text").encode("utf-8", "surrogateescape")
         return value
 
     def put(self, values: dict[str, Any], value: Any) -> None:

@@ -145,3 +145,18 @@ def arrow_table(columns: Sequence[Column], rows: Iterable[Any]) -> pa.Table:
                 record[column.key] = value
         records.append(record)
     return pa.Table.from_pylist(records, schema=arrow_schema(columns))
+
+
+def arrow_columns(columns: Iterable[Column], **values: Any) -> pa.Table:
+    """Whole columns as Parquet has them, by name, for tables of many rows.
+
+    values: arrays of Arrow or numpy, or sequences; NaN is null where the column may be null.
+    """
+    schema = arrow_schema(columns)
+    return pa.table([_array(values[field.name], field) for field in schema], schema=schema)
+
+
+def _array(given: Any, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        return given.cast(field.type)
+    return pa.array(given, field.type, from_pandas=field.nullable)

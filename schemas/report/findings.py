@@ -6,8 +6,10 @@ Effects carry intervals; shares of the change add up by construction.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, Self
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, Self
 
+from schemas.report.columns import Column, stored
 from schemas.report.explanations import Explanation
 from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccount, TrainSchedule
 
@@ -57,6 +59,11 @@ class Site(Frozen):
     def text(self) -> str:
         """`component/operation`."""
         return f"{self.component}/{self.operation}"
+
+    @property
+    def called_by(self) -> str | None:
+        """The caller, `component/point`; None for the root, or many."""
+        return None if self.caller is None else self.caller.text
 
 
 class Interval(Frozen):
@@ -240,3 +247,139 @@ class FindingsSection(Section):
         """Without the lake that is named in views, and what is shown."""
         plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
         return self.model_copy(update={"findings": plain, "only": ""})
+
+
+class EvidenceRow(NamedTuple):
+    """A significant test, and where it stands."""
+
+    rank: int
+    """Finding that it belongs to."""
+    place: int
+    """From 1 in its finding."""
+    evidence: Evidence
+
+
+def _call_site(of: str = "") -> tuple[Column, ...]:
+    """Columns that name the call site of a finding, or of the `evidence.` of a row."""
+    component, operation, caller = (
+        attrgetter(f"{of}site.{name}") for name in ("component", "operation", "called_by")
+    )
+    return (
+        stored("component", "name", "component of the call site that changed", component),
+        stored("operation", "name", "operation or trace point of the call site", operation),
+        stored("caller", "name", "who calls; null for the root, or several", caller, null=True),
+    )
+
+
+def _moved(of: str = "") -> tuple[Column, ...]:
+    """Columns of what changed there, and by how much."""
+    before = "reference: median over requests (times), share or mean"
+    low = "lower end of the 95 % interval of after - before, noise included"
+    return (
+        stored(
+            "unit", "text", "of before, after, low and high: us, share, calls, ratio", attrgetter(f"{of}unit")
+        ),
+        stored("before", "number", before, attrgetter(f"{of}before")),
+        stored("after", "number", "the same in the problem period", attrgetter(f"{of}after")),
+        stored("low", "number", low, attrgetter(f"{of}change.low")),
+        stored("high", "number", "its upper end", attrgetter(f"{of}change.high")),
+    )
+
+
+def _share(end: str) -> Any:
+    return lambda f: None if f.share_of_change is None else getattr(f.share_of_change, end)
+
+
+FINDINGS: Final = (
+    stored("rank", "place", "from 1, most important first"),
+    stored(
+        "kind",
+        "text",
+        "what happened: slower, faster, tail, errors, new-path, more-calls, …",
+        attrgetter("kind.value"),
+    ),
+    *_call_site(),
+    stored("title", "text", "what happened, in a sentence"),
+    stored("suspect", "name", "component to look at first where it is another one; else empty"),
+    *_moved(),
+    stored("contribution_us", "change", "part of the change of the mean response time, µs a request"),
+    stored(
+        "share",
+        "share",
+        "the same as a share of all added (saved) time; null: no change, or the other way",
+        attrgetter("share_estimate"),
+        null=True,
+    ),
+    stored("share_low", "share", "lower end of its 95 % interval", _share("low"), null=True),
+    stored("share_high", "share", "upper end of its 95 % interval", _share("high"), null=True),
+    stored(
+        "requests{}",
+        "count",
+        "requests with the changed thing in them, {}",
+        attrgetter("affected0", "affected1"),
+    ),
+    stored("share{}", "share", "the same as a share of all requests of the {}"),
+    stored("p", "p", "p-value of the leading evidence"),
+    stored("q", "p", "p corrected for the number of tests"),
+    stored("saves_us", "us", "mean saved if the call site were as before", null=True),
+    stored(
+        "explanation",
+        "text",
+        "what distinguishes affected requests, in a sentence; or empty",
+        lambda f: "" if f.explanation is None else f.explanation.sentence,
+    ),
+    stored(
+        "examples",
+        "keys",
+        "requests of the problem period to look at",
+        lambda f: [example.request_id for example in f.examples if example.sample == "problem"],
+    ),
+)
+"""One row a finding."""
+
+
+EVIDENCE: Final = (
+    stored("rank", "place", "finding that it belongs to"),
+    stored("place", "place", "from 1 in its finding, the leading one first"),
+    stored("kind", "text", "what happened, as in findings", attrgetter("evidence.kind.value")),
+    *_call_site("evidence."),
+    stored(
+        "what",
+        "text",
+        "which children, which error class; empty where the kind says all",
+        attrgetter("evidence.what"),
+    ),
+    *_moved("evidence."),
+    stored(
+        "requests{}",
+        "count",
+        "requests with the call site in them, {}; one value each",
+        attrgetter("evidence.requests0", "evidence.requests1"),
+        label="Requests",
+        far=1,
+    ),
+    stored("p", "p", "p-value of its test", attrgetter("evidence.p")),
+    stored("q", "p", "p corrected for the number of tests", attrgetter("evidence.q"), label="q"),
+    stored("z", "number", "effect over its standard error, noise included", attrgetter("evidence.z")),
+    stored(
+        "contribution_us",
+        "change",
+        "part of the change of the mean response time, µs a request",
+        attrgetter("evidence.contribution_us"),
+        label="Of the mean",
+    ),
+    stored(
+        "consequence_of",
+        "place",
+        "`place` of what it follows from; null: a cause",
+        lambda row: None if row.evidence.consequence_of is None else row.evidence.consequence_of + 1,
+        null=True,
+    ),
+    stored(
+        "relation",
+        "text",
+        "by which relation it belongs to the finding (docs/concepts.md); empty for what leads",
+        attrgetter("evidence.relation"),
+    ),
+)
+"""One row a significant test, uncut."""

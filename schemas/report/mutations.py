@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from operator import attrgetter
+from typing import Final, Literal
 
+from schemas.report.columns import stored
 from schemas.report.parts import (
     Frozen,
     GraphDifference,
@@ -230,3 +232,118 @@ class MutationsSection(Section):
     """Categories over the threshold as precursors, whether or not a mutation points to them."""
     graphs: dict[str, GraphView]
     """By category key; of detailed mutations and their first precursor."""
+
+
+_STORED = stored("stored", "keys", "keys of the lake's categories whose requests these are")
+
+_KS = (
+    stored("ks_n{}", "count", "values tested, {}", attrgetter("ks.n0", "ks.n1")),
+    stored("ks_d", "number", "KS statistic; null where the test was not run", attrgetter("ks.d"), null=True),
+    stored("ks_p", "p", "its p-value", attrgetter("ks.p"), null=True),
+)
+
+
+_MOMENTS = (
+    stored("count{}", "count", "recorded requests, {}", attrgetter("before.count", "after.count")),
+    stored(
+        "mean{}_us",
+        "us",
+        "weighted mean response time, µs, {}",
+        attrgetter("before.mean_us", "after.mean_us"),
+        null=True,
+    ),
+    stored(
+        "variance{}_us2",
+        "number",
+        "weighted variance of response time, µs², {}",
+        attrgetter("before.variance_us2", "after.variance_us2"),
+        null=True,
+    ),
+    stored(
+        "c2{}",
+        "number",
+        "squared coefficient of variation; count > 10 only, {}",
+        attrgetter("before.c2", "after.c2"),
+        null=True,
+    ),
+)
+
+
+MUTATIONS: Final = (
+    stored("rank", "place", "from 1: the direction of the change first, then |contribution|"),
+    stored("kind", "text", "response-time or structural"),
+    stored("direction", "text", "increase or decrease of response time in sum"),
+    stored("category", "key", "category key, after the refinement of this comparison"),
+    _STORED,
+    stored("root", "text", "root type"),
+    stored("contribution_us", "change", "rank key, requests times µs"),
+    stored("contribution_nsdi_us", "change", "by the NSDI'11 formula"),
+    stored("contribution_tr_us", "change", "by the technical report's formula"),
+    stored(
+        "baseline_mean_us",
+        "us",
+        "mean that the mutation is compared with, µs: its precursors', or its own before",
+        null=True,
+    ),
+    stored("precursors", "place", "candidate precursors; 0 for response-time mutations"),
+    stored("edges_changed", "place", "edges whose test rejected; 0 for structural mutations"),
+    stored("virtual", "text", "why the category has several rows; empty otherwise"),
+)
+
+EDGES: Final = (
+    stored("rank", "place", "rank of the response-time mutation"),
+    stored("category", "key", "category key"),
+    stored("src", "place", "canonical position of the earlier node"),
+    stored("dst", "place", "canonical position of the later node"),
+    stored("src_label", "text", "label of the earlier node"),
+    stored("dst_label", "text", "label of the later node"),
+    stored("mean{}_us", "us", "mean latency where critical, {}, µs", null=True),
+    stored("criticality{}", "share", "share of requests with the edge critical, {}"),
+    *_KS,
+    stored("changed", "flag", "the test rejected"),
+    stored("attribution_us", "change", "A_e: exact part of the change of the mean, µs"),
+    stored("latency_us", "change", "part of A_e from latency, µs"),
+    stored("criticality_us", "change", "part of A_e from criticality, µs"),
+    stored("skewed", "flag", "a clock correction touched the edge"),
+)
+
+PRECURSORS: Final = (
+    stored("rank", "place", "rank of the structural mutation"),
+    stored("mutation", "key", "category key of the mutation"),
+    stored("place", "place", "from 1, most likely first"),
+    stored("category", "key", "category key of the precursor"),
+    _STORED,
+    stored("edits", "place", "Levenshtein distance of the token sequences"),
+    stored("distance", "number", "distance of the settings"),
+    stored("share", "share", "weight in the mutation's baseline mean"),
+)
+
+CATEGORIES: Final = (
+    stored("category", "key", "category key, after the refinement of this comparison"),
+    _STORED,
+    stored("root", "text", "root type"),
+    stored("canonical", "text", "canonical text"),
+    stored("n_nodes", "place", "number of nodes"),
+    *_MOMENTS,
+    *_KS,
+    stored(
+        "roles",
+        "keys",
+        "structural, precursor, response-time",
+        lambda row: [role.value for role in row.roles],
+    ),
+    stored("change_us", "change", "change of the summed response time, µs"),
+)
+
+PAINTED: Final = (
+    stored("category", "key", "category key, after the refinement of this comparison"),
+    stored("src", "place", "canonical position of the earlier node"),
+    stored("dst", "place", "canonical position of the later node"),
+    stored("src_label", "text", "label of the earlier node"),
+    stored("dst_label", "text", "label of the later node"),
+    stored("ks_n{}", "count", "latencies tested, {}: of all places of this name in the category"),
+    stored("ks_d", "number", "one-sided KS statistic; null where the test was not run", null=True),
+    stored("ks_p", "p", "its p-value", null=True),
+    stored("changed", "flag", "the test rejected: the edge is painted"),
+)
+"""One row an edge of every category; in reports of `variant=released` only."""

@@ -1,1 +1,1 @@
-"""Drivers feed the kernel: batch (files to windows); live and spark come later."""
+"""Feed the kernel: batch (files to windows), live (streams of a log), repair (late events)."""

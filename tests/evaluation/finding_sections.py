@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaluation.cases import Case
+from evaluation.options import RECORDINGS
 from evaluation.recordings.verdicts import passed_unseen
 from evaluation.sections import markdown
 from evaluation.summary import Table, means, rows_of
@@ -16,6 +17,8 @@ Content = dict[str, Any]
 _FIGURE = re.compile(r"[\d.,]+\s(%|ms|µs|s)\b|[\d.,]+\s%")
 MOST_TITLES = 3
 """Titles shown of a comparison."""
+LISTED_FROM = 4
+"""Quiet pairs that show the same finding: it is listed on the page; rarer ones are counted."""
 
 
 _FINDINGS_HEAD = ("case", "mode", "findings", "first", "in three", "cov", "wrong", "false members", "err")
@@ -24,7 +27,7 @@ _QUIET_HEAD = ("recording", "method", "reference", "quiet pairs", "results a pai
 
 
 def findings_table(table: Table, cases: Sequence[Case]) -> str:
-    """What the findings of each case say, told natively (8.6-zoom: as spans), over the seeds."""
+    """Tabulate what the findings of each case say, from records (8.6-zoom: from spans), over the seeds."""
     rows = [
         [f"**{case.key}** {case.title}", mode, *_figures(found, trials)]
         for case in cases
@@ -122,7 +125,7 @@ def _faults(content: Content) -> str:
         for visible in ("visible", "unclear", "invisible")
         if (f := t.get(visible))
     ]
-    return markdown((*_FAULTS_HEAD, "results a fault", "silent"), rows)
+    return markdown((*_FAULTS_HEAD, "results a fault", "nothing reported"), rows)
 
 
 def _quiet(content: Content) -> str:
@@ -156,14 +159,14 @@ def _clock(period: str) -> str:
     return f"{start[11:19]}–{end[11:19]}"
 
 
-def _told(row: Content) -> str:
+def _listed(row: Content) -> str:
     texts = [result["text"] for result in row["top"][:MOST_TITLES]]
     return "; ".join(texts) or "nothing"
 
 
 def _missed(content: Content) -> str:
     lines = [
-        f"* {_where(row)}, rank {row['rank'] or '–'} of {row['results']}, {row['outcome']}: {_told(row)}"
+        f"* {_where(row)}, rank {row['rank'] or '–'} of {row['results']}, {row['outcome']}: {_listed(row)}"
         for row in _looked_at(content)
         if row["kind"] == "fault" and row["visible"] == "visible" and row["rank"] != 1
     ]
@@ -171,13 +174,14 @@ def _missed(content: Content) -> str:
 
 
 def _false(content: Content) -> str:
-    """Invisible faults one by one; quiet pairs by what was found in which stretch."""
+    """List invisible faults one by one; quiet pairs by what was found in which stretch."""
     lines = [
-        f"* {_where(row)}: {_told(row)}"
+        f"* {_where(row)}: {_listed(row)}"
         for row in _looked_at(content)
         if row["results"] and row["kind"] == "fault" and row["visible"] == "invisible"
     ]
     seen: dict[tuple[str, ...], list[Content]] = {}
+    fewer = 0
     for row in _looked_at(content):
         if row["kind"] == "quiet":
             for result in row["top"]:
@@ -188,7 +192,12 @@ def _false(content: Content) -> str:
     for (recording, _, stretch, _), rows in sorted(seen.items(), key=lambda item: -len(item[1])):
         where = f"{recording[:14]}, {_mode(rows[0])}" + (f", {_clock(stretch)}" if stretch else "")
         pairs = "1 quiet pair" if len(rows) == 1 else f"{len(rows)} quiet pairs"
+        if len(rows) < LISTED_FROM:
+            fewer += len(rows)
+            continue
         lines.append(f"* {where}, {pairs}: {rows[0]['said']}")
+    if fewer:
+        lines.append(f"* {fewer} more, of which none was seen in {LISTED_FROM} pairs (`docs/{RECORDINGS}`)")
     return "\n".join(lines) or "None."
 
 

@@ -150,30 +150,28 @@ def misses(target: Target, m: dict[str, Mean]) -> list[tuple[str, float | None, 
 
 
 def misses_table(table: Table, cases: Sequence[Case]) -> str:
-    """Targets that each mode misses, with by how much."""
+    """List the targets that the robust mode misses, with by how much."""
     rows = []
     for case in cases:
         told_as = "otlp-json" if case.level == "L3" else "native"
-        for mode in table.modes():
-            found = rows_of(table.select(case.key, told_as), mode, case.shown)
-            if not found or case.target is None:
-                continue
-            missed = misses(case.target, means(found))
-            words = "; ".join(
-                f"{name} {'none' if reached is None else f'{reached:.0f}'} for {bound:g}"
-                + ("" if short is None else f" (by {short:.0f})")
-                for name, reached, bound, short in missed
-            )
-            rows.append([case.key, mode, words or "none missed"])
-    return markdown(("case", "mode", "reached for target (missed by)"), rows)
+        found = rows_of(table.select(case.key, told_as), "robust", case.shown)
+        if not found or case.target is None:
+            continue
+        words = "; ".join(
+            f"{name} {'none' if reached is None else f'{reached:.3g}'} for {bound:g}"
+            + ("" if short is None else f" (by {short:.2g})")
+            for name, reached, bound, short in misses(case.target, means(found))
+        )
+        rows.append([case.key, words or "none missed"])
+    return markdown(("case", "reached for target (missed by)"), rows)
 
 
 def spans_table(table: Table, cases: Sequence[Case]) -> str:
-    """Records beside spans of the same requests."""
+    """Compare records with spans of the same requests: the ceiling and the robust mode."""
     rows = []
     for case in cases:
         spans = table.select(case.key, "otlp-json")
-        for mode in ("ceiling", *table.modes()):
+        for mode in ("ceiling", "robust"):
             sm = "scaled" if mode == "ceiling" else case.shown
             m = means(rows_of(spans, mode, sm))
             records = means(rows_of(table.select(case.key), mode, sm))
@@ -192,22 +190,6 @@ def _pair(records: Mean, spans: Mean) -> str:
 
 def _short(m: Mean) -> str:
     return "–" if m.value is None else f"{m.value:,.0f}"
-
-
-def thresholds_table(table: Table, cases: Sequence[Case]) -> str:
-    """Every mode over SM; also for response-time cases, whose structural results are all false."""
-    rows = []
-    for case in cases:
-        trials = table.select(case.key)
-        for mode in table.with_threshold():
-            for sm in THRESHOLDS:
-                found = rows_of(trials, mode, sm)
-                if not found:
-                    continue
-                m = means(found)
-                name = f"scaled = {found[0]['threshold']}" if sm == "scaled" else sm
-                rows.append([case.key, mode, name, *_figures(m)[:5]])
-    return markdown(("case", "mode", "SM", "results", "top 10", "FP", "cov", "rank"), rows)
 
 
 def faults_table(table: Table, cases: Sequence[Case]) -> str:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from evaluation.cases import CASES, PUBLISHED, Target, case_of
-from evaluation.finding_sections import findings_table, recordings_tables
+from evaluation.finding_sections import LISTED_FROM, findings_table, recordings_tables
 from evaluation.page import write_page
 from evaluation.plots import line_plot
 from evaluation.recordings.verdicts import totals
@@ -157,16 +157,20 @@ def test_recordings_list_what_is_not_as_it_should_be() -> None:
         real_row(case="12:30-pay-return", rank=2, named=None, results=2),
         {**real_row(case="12:40-ad-return", rank=None, named=None, results=0), **unseen},
         real_row(kind="quiet", visible=None, rank=None, results=0, exit_code=0, top=[]),
-        real_row(kind="quiet", visible=None, rank=None),
+        *[real_row(kind="quiet", visible=None, rank=None)] * LISTED_FROM,
+        real_row(kind="quiet", visible=None, rank=None, top=[{"text": "ad fails", "at": [], "names": []}]),
     ]
     page = recordings_tables({"totals": totals(rows), "rows": rows})
     assert "| shop-2022 | robust | with history | visible | 3 | 1 | 2 | 1 | 1.00 | 1 |" in page
-    assert "| shop-2022 | robust | with history | 2 | 0.500 | 1 | 1 |" in page
+    assert "| shop-2022 | robust | with history | 6 | 0.833 | 5 | 5 |" in page
     missed = page.split("### Visible faults")[1].split("###")[0]
     assert "12:30-pay-return, rank 2 of 2" in missed
     assert "12:40-ad-return, rank – of 0, changed: nothing" in missed
     assert "12:01" not in missed
-    assert "* shop-2022, with history, 12:17:00–12:18:18, 1 quiet pair: cart/Get is slower" in page
+    listed = page.split("### Quiet pairs with")[1].split("###")[0]
+    assert "* shop-2022, with history, 12:17:00–12:18:18, 4 quiet pairs: cart/Get is slower" in listed
+    assert "* 1 more, of which none was seen in 4 pairs" in listed
+    assert "ad fails" not in listed
     assert "12:40-ad-return: mean" in page.split("### Passed unseen")[1]
 
 

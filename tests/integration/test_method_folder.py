@@ -279,7 +279,7 @@ def test_settings_stand_in_a_configuration_and_what_is_typed_wins(
     found = json.loads(capsys.readouterr().out)
     assert [method["settings"] for method in found["methods"]] == [{"top": 2, "alpha": 0.25}]
     for text, words in (
-        ("tip = 3", "no setting 'slowest-roots.tip'. Did you mean"),
+        ("tip = 3", "no key 'slowest-roots.tip'. Did you mean"),
         ("top = 0", "cannot be '0'"),
     ):
         file.write_text(f"[slowest-roots]\n{text}\n", encoding="utf-8")

@@ -76,7 +76,7 @@ def test_the_report_is_kept_with_its_tables(lake: Path, capsys: pytest.CaptureFi
 
 
 def test_what_one_period_does_not_need_is_not_imported(lake: Path):
-    """A second's worth: scipy.stats is for two samples and for explanations, scikit-learn for mixtures."""
+    """A second's worth: scipy.stats is for two samples and explanations, scikit-learn for other commands."""
     asked = ["variance", "--lake", str(lake), "--period", DELAYED, "--set", "details=0", "--no-save"]
     script = (
         f"import sys\nfrom flowdiff.__main__ import main\ntry: main({asked!r})\nexcept SystemExit: pass\n"

@@ -24,14 +24,58 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 ROOMS = ("schemas", "ingest", "stitch", "analyze")
 
 
+DAYS = "--reference 2026-11-18 --problem 2026-11-19"
+ENDS = {
+    "simulate --requests 100 --out more.ndjson": 0,
+    "import more.ndjson --lake more": 0,
+    "windows": 0,
+    "categories": 0,
+    f"compare {DAYS} --method robust --method paper --html page.html --json report.json": 1,
+    "variance --period 2026-11-19": 0,
+    f"variance {DAYS}": 0,
+    f"distalyze {DAYS}": 0,
+    "browse --period 2026-11-19": 0,
+    "reports": 0,
+    "flow 955d76ef-": 2,  # several begin so, and are named
+    "export --format otlp -o spans.json": 0,
+    "export --format dot -o flows.dot": 0,
+    "summarize": 0,
+    "repair": 0,
+    "retain --keep 99999d": 0,
+    "compact": 0,
+    "end-lane": 0,
+    "calibrate": 2,  # two windows are too few
+    "watch --once": 0,
+    "incidents": 0,
+    "config --topics t --bootstrap localhost:9": 0,
+    "fsck": 0,
+    f"clusters {DAYS}": 2,
+    "produce more.ndjson --topic t --bootstrap localhost:9": 2,
+    "rekey t --to u --bootstrap localhost:9": 2,
+    "ingest --topics t --bootstrap localhost:9": 2,
+    "top localhost:9": 2,
+}
+"""Commands on a demo's lake, and the code each ends with where no extra is installed."""
+EXTRA = {"clusters": "clusters", "produce": "kafka", "rekey": "kafka", "ingest": "kafka", "top": "kafka"}
+
 SMOKE = """
-import pkgutil, sys
+import contextlib, io, json, pkgutil, sys
 import flowdiff
-from flowdiff.__main__ import run
+from flowdiff.__main__ import COMMANDS, run
+from flowdiff.cli.outcome import exit_code
 from flowdiff.extras import EXTRAS
 
-for command in ("categories", "compact demo/lake", "fsck demo/lake", "export --format otlp -o spans.json"):
-    assert not run(command.split()), command
+ends, extra = map(json.loads, sys.argv[1:])
+assert {command.split()[0] for command in ends} | {"sql", "demo"} == {*COMMANDS}, COMMANDS
+for name in COMMANDS:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        assert not run([name, "--help"]), name
+    assert f"flowdiff {name} " in shown.getvalue(), name
+for command, code in ends.items():
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        assert exit_code(lambda: run(command.split())) == code, (command, told.getvalue())
+    needs = extra.get(command.split()[0])
+    assert needs is None or f"pip install 'flowdiff[{needs}]'" in told.getvalue(), told.getvalue()
 days = flowdiff.open("demo/lake").sql("select count(*) n from windows")["n"][0]
 beside = {"pandas", "polars", *EXTRAS} & {*sys.modules}
 for module in pkgutil.walk_packages(flowdiff.__path__, "flowdiff."):
@@ -46,7 +90,11 @@ print(days, flowdiff.__version__, beside)
 def checked(*command: str | Path, cwd: Path, **environment: str) -> str:
     """What a command prints; it must succeed."""
     done = subprocess.run(
-        [*map(str, command)], cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}
+        [*map(str, command)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "", **environment},
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
@@ -139,15 +187,18 @@ def test_the_demo_runs_beside_modules_of_the_same_names(bare: Path, hostile: Pat
         **path,
     )
     assert "\n1. " in printed
+    # What the report says to run next is there to be run.
+    (further,) = re.findall(r"More: flowdiff (\w+) (.*)", printed)
+    assert further[0] == "distalyze"
     assert (hostile / "demo" / "report.html").stat().st_size > 50_000
     query = "select root from requests limit 1"
     assert "nfs/" in checked(
         bare / "flowdiff", "sql", "--lake", "demo/lake", "-c", query, cwd=hostile, **path
     )
     (hostile / "smoke.txt").write_text(SMOKE)
-    assert checked(bare / "python", "smoke.txt", cwd=hostile, **path, FLOWDIFF_LAKE="demo/lake").endswith(
-        "2 0.1.0 set()\n"
-    )
+    asked = ("smoke.txt", json.dumps(ENDS), json.dumps(EXTRA))
+    told = checked(bare / "python", *asked, cwd=hostile, **path, FLOWDIFF_LAKE="demo/lake")
+    assert told.endswith("2 0.1.0 set()\n")
 
 
 def test_the_notebook_runs(bare: Path, hostile: Path, repository: Path) -> None:
@@ -167,12 +218,13 @@ def test_the_notebook_runs(bare: Path, hostile: Path, repository: Path) -> None:
     assert "calling recommendationservice" in printed
 
 
-def test_what_an_extra_installs_is_named_in_one_line(bare: Path, hostile: Path) -> None:
-    command = [bare / "flowdiff", "ingest", "--topics", "t", "--lake", "l", "--bootstrap", "localhost:9"]
-    done = subprocess.run(command, cwd=hostile, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "pip install 'flowdiff[kafka]'" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_the_examples_of_the_page_run_without_any_extra(bare: Path, hostile: Path, repository: Path) -> None:
+    """All but clusters, which is in none of them."""
+    page = (repository / "docs" / "python.md").read_text()
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (hostile / "examples.py").write_text("\n".join(examples))
+    printed = checked(bare / "python", "examples.py", cwd=hostile, PYTHONPATH=str(hostile))
+    assert "Response times vary by" in printed
 
 
 def test_another_distribution_with_our_names_comes_and_goes(bare: Path, tmp_path: Path) -> None:

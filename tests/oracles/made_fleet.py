@@ -1,14 +1,16 @@
 """A fleet by numbers, as statistics of windows: services of a hundred operations each, some busy, most not.
 
-Nothing is a request: counts are drawn bin by bin, so that a window of a million requests at a hundred
-thousand call sites takes seconds. What is busy has many bins, what is not a few: that decides what reading
-and testing cost.
+Nothing is a request: counts are drawn, so that a window of a million requests at a hundred thousand call
+sites takes seconds. A request of a root type goes down its tree: an operation calls all of its children or
+none, so that counts, call patterns, times and the breakdown of one window agree. What is busy has many bins,
+what is not a few: that decides what reading and testing cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,139 +19,205 @@ import pyarrow as pa
 
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
-from analyze.stats.histograms import BIN_LOG, bin_of
+from analyze.stats.histograms import BIN_LOG, bin_of, value_of
 
 Array = npt.NDArray[Any]
+_CHILDREN = 4
+"""Children of an operation, numbered in order of depth: those of `n` are 4n+1 to 4n+4."""
+_OWN_NS = 4e5
+"""Median own time of a call."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Root types of a hundred call sites each, in a tree of four calls a call."""
+    """Root types of a hundred call sites each; the last has what is left."""
 
     n_sites: int
-    visits: float = 300.0
-    """Requests of a window that touch a site, on average: a million requests of thirty calls at 10⁵ sites."""
+    requests: float = 1e6
+    """Requests of a window, on average."""
     spread: float = 2.0
-    """Standard deviation of the logarithm of how busy a site is."""
+    """Standard deviation of the logarithm of how busy a root type is."""
     sigma: float = 0.5
     """Of the logarithm of an own time."""
     noise: float = 0.02
     """The same, of a site's median between windows."""
+    failing: float = 0.01
+    """Share of requests that fail where they begin."""
     sites_a_root: int = 100
 
     @property
     def n_roots(self) -> int:
         """Root types, a service each."""
-        return self.n_sites // self.sites_a_root
+        return -(-self.n_sites // self.sites_a_root)
 
-    def names(self) -> Names:
-        """Numbered root by root, callers before those they call."""
+    @cached_property
+    def root(self) -> Array:
+        """[sites] root type."""
+        return np.arange(self.n_sites) // self.sites_a_root
+
+    @cached_property
+    def above(self) -> Array:
+        """[sites] the site that calls it; NO_CALLER where requests begin."""
+        number = np.arange(self.n_sites) % self.sites_a_root
+        return np.where(number == 0, NO_CALLER, self.root * self.sites_a_root + (number - 1) // _CHILDREN)
+
+    @cached_property
+    def popularity(self) -> Array:
+        """[roots] share of the requests."""
+        busy = np.exp(np.random.default_rng(0).normal(0, self.spread, self.n_roots))
+        return busy / busy.sum()
+
+    @cached_property
+    def descends(self) -> Array:
+        """[sites] share of its calls that call its children, in the mean 0.65: about 30 calls a request."""
+        share = np.random.default_rng(1).uniform(0.3, 1, self.n_sites)
+        share[np.bincount(self.above[self.above >= 0], minlength=self.n_sites) == 0] = 0
+        return share
+
+    def loaded_sites(self, n: int) -> list[int]:
+        """First calls of the `n` busiest root types: a change there is no small part of a response."""
+        busiest = np.argsort(-self.popularity, kind="stable")[:n]
+        return sorted((busiest * self.sites_a_root + 1).tolist())
+
+    def operation(self, site: int) -> OperationName:
+        """What is called at a site."""
+        number, root = site % self.sites_a_root, site // self.sites_a_root
+        return OperationName(f"service-{root}", f"operation-{number}" if number else f"GET /{root}")
+
+    @cached_property
+    def _names(self) -> tuple[Names, Array]:
+        """Names, callers before those they call, and [sites] the call pattern with all children."""
         book = NameBook()
-        for root in range(self.n_roots):
-            book.root(f"service-{root}/GET /{root}")
-            operations: list[int] = []
-            paths: list[int] = []
-            for number in range(self.sites_a_root):
-                point = f"operation-{number}" if number else f"GET /{root}"
-                above = (number - 1) // 4
-                operations.append(book.operation(OperationName(f"service-{root}", point)))
-                caller = operations[above] if number else NO_CALLER
-                site = book.site(caller, operations[-1], SiteKind.CALL)
-                paths.append(book.path(paths[above] if number else NO_CALLER, site))
-        for number in range(2):
-            book.shape([(0, True)] * number)
+        leaf = book.shape([])
+        children: list[list[tuple[int, bool]]] = [[] for _ in range(self.n_sites)]
+        operations, paths = [], []
+        for site, above in enumerate(self.above.tolist()):
+            if above == NO_CALLER:
+                book.root(self.operation(site).text)
+            operations.append(book.operation(self.operation(site)))
+            caller = NO_CALLER if above == NO_CALLER else operations[above]
+            place = book.site(caller, operations[-1], SiteKind.CALL)
+            paths.append(book.path(NO_CALLER if above == NO_CALLER else paths[above], place))
+            if above != NO_CALLER:
+                children[above].append((operations[-1], True))
+        calling = [book.shape(called) if called else leaf for called in children]
         book.error("timeout")
-        return book.names()
+        return book.names(), np.array(calling)
 
-    def profile(self, seed: int, slot: Slot, slower: Collection[int] = ()) -> Profile:
-        """One window; sites that are `slower` take half as long again."""
+    def profile(self, seed: int, slot: Slot, slower: Collection[int] = (), times: float = 1.0) -> Profile:
+        """Draw one window; calls at sites that are `slower` take so many `times` as long."""
         rng = np.random.default_rng(seed)
-        sites = np.arange(self.n_sites)
-        roots = sites // self.sites_a_root
-        busy = np.random.default_rng(0).normal(0, self.spread, self.n_sites)
-        expected = self.visits * np.exp(busy - self.spread**2 / 2)
-        # A call is made in as many requests as its root has, at most.
-        expected = np.minimum(expected, 1e6)
+        names, calling = self._names
         factor = np.exp(rng.normal(0, self.noise, self.n_sites))
-        factor[list(slower)] *= 1.5
-        share, places = self._bins()
-        counts = rng.poisson(expected[:, None] * share)
-        n = counts.sum(axis=1)
-        site, at = np.nonzero(counts)
-        votes = counts[site, at]
-        shift = np.rint(np.log(factor) / BIN_LOG).astype(int)
-        mean_ns = 4e5 * factor * np.exp(self.sigma**2 / 2)
-        there = np.flatnonzero(n)
-        one = bin_of(np.array([RATIO_SCALE]))
-        response_ns = np.bincount(roots, mean_ns)[roots]
-        split = np.rint(0.3 * n).astype(np.int64)  # paths are as before: windows come again and again
-        parts = {name: [] for name in SCHEMAS}
-        parts["votes"] = [
-            _rows("votes", votes, measure=OWN_TIME, site=site, bin=places[at] + shift[site]),
-            _rows("votes", n[there], measure=CALLS, site=there, bin=one),
-        ]
-        parts["visits"] = [
-            _rows(
-                "visits",
-                n[there],
-                site=there,
-                calls=n[there],
-                critical_ns=np.rint(n * mean_ns)[there],
-                response_ns=np.rint(n * response_ns)[there],
-            )
-        ]
-        for shape, part in ((0, n - split), (1, split)):
-            mine = np.flatnonzero(part)
-            took = np.rint(part * mean_ns)[mine]
-            parts["shapes"].append(
+        factor[list(slower)] *= times
+        n, descending = self._counts(rng)
+        # Calls by pattern: [0:sites] those that call nothing, then those that call all children.
+        site = np.tile(np.arange(self.n_sites), 2)
+        shape = np.concatenate((np.zeros(self.n_sites, dtype=np.int64), calling))
+        calls = np.concatenate((n - descending, descending))
+        shift = np.rint(np.log(factor) / BIN_LOG).astype(np.int64)[site]
+        row, place, votes = self._binned(rng, calls, shift)
+        took = np.bincount(row, votes * value_of(place + 0.5), 2 * self.n_sites)  # ns, all on the path
+        there = np.flatnonzero(calls)
+        seen = np.flatnonzero(n)
+        begun = np.flatnonzero((self.above == NO_CALLER) & (n > 0))
+        spent = np.bincount(self.root[site], took, self.n_roots)
+        response_ns = spent / np.maximum(n[:: self.sites_a_root], 1)
+        own_ns = took[: self.n_sites] + took[self.n_sites :]
+        failed = rng.binomial(n[begun], self.failing)
+        some = begun[failed > 0]
+        one_call = bin_of(np.array([RATIO_SCALE]))
+        pattern = {"site": site[there], "shape": shape[there]}
+        # What is below a call on the critical path: everything is sequential.
+        inclusive = self._inclusive(took, n, descending)
+        rows = {
+            "votes": [
+                _rows("votes", votes, measure=OWN_TIME, site=site[row], shape=shape[row], bin=place),
+                _rows("votes", calls[there], measure=CALLS, **pattern, bin=one_call),
+            ],
+            "visits": [
+                _rows(
+                    "visits",
+                    n[seen],
+                    site=seen,
+                    calls=n[seen],
+                    critical_ns=own_ns[seen],
+                    response_ns=n[seen] * response_ns[self.root[seen]],
+                )
+            ],
+            "shapes": [
                 _rows(
                     "shapes",
-                    part[mine],
-                    site=mine,
-                    shape=shape,
-                    votes=part[mine],
-                    calls=part[mine],
-                    inclusive_ns=took,
+                    calls[there],
+                    **pattern,
+                    votes=calls[there],
+                    calls=calls[there],
+                    inclusive_ns=inclusive[there],
                 )
-            )
-            parts["account"].append(
+            ],
+            "account": [
                 _rows(
                     "account",
-                    part[mine],
-                    root=roots[mine],
-                    path=mine,
-                    shape=shape,
-                    calls=part[mine],
-                    critical_ns=took,
+                    calls[there],
+                    root=self.root[site[there]],
+                    path=site[there],
+                    shape=shape[there],
+                    calls=calls[there],
+                    critical_ns=took[there],
                 )
-            )
-        first = site % self.sites_a_root == 0
-        ns = votes[first] * np.rint(response_ns[site[first]])
-        slower_root = np.rint(np.log(response_ns / 4e5) / BIN_LOG).astype(int)
-        parts["responses"] = [
-            _rows(
-                "responses",
-                votes[first],
-                root=roots[site[first]],
-                bin=places[at[first]] + slower_root[site[first]],
-                ns=ns,
-                ns2=ns * response_ns[site[first]],
-            )
-        ]
-        begun = np.flatnonzero((n > 0) & (sites % self.sites_a_root == 0))
-        failed = rng.binomial(n[begun], 0.01)
-        parts["origins"] = [
-            _rows(
-                "origins", failed[failed > 0], root=roots[begun[failed > 0]], site=begun[failed > 0], error=0
-            )
-        ]
-        return Profile(
-            self.names(), (slot,), **{name: summed(name, tables) for name, tables in parts.items()}
+            ],
+            "responses": [self._responses(rng, n[begun], response_ns[self.root[begun]], begun)],
+            "origins": [_rows("origins", failed[failed > 0], root=self.root[some], site=some, error=0)],
+        }
+        return Profile(names, (slot,), **{name: summed(name, tables) for name, tables in rows.items()})
+
+    def _counts(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """[sites] calls, one a request at most, and how many of them call all children."""
+        n = np.zeros(self.n_sites, dtype=np.int64)
+        descending = np.zeros(self.n_sites, dtype=np.int64)
+        level = np.flatnonzero(self.above == NO_CALLER)
+        n[level] = rng.poisson(self.requests * self.popularity)
+        while len(level):
+            descending[level] = rng.binomial(n[level], self.descends[level])
+            level = np.flatnonzero(np.isin(self.above, level))
+            n[level] = descending[self.above[level]]
+        return n, descending
+
+    def _inclusive(self, took: Array, n: Array, descending: Array) -> Array:
+        """[patterns of sites] time with everything below, ns."""
+        total = took.copy()
+        for site in range(self.n_sites - 1, -1, -1):  # callees before callers
+            if (above := self.above[site]) != NO_CALLER and descending[above]:
+                total[self.n_sites + above] += total[site] + total[self.n_sites + site]
+        return total
+
+    def _binned(self, rng: np.random.Generator, n: Array, shift: Array) -> tuple[Array, Array, Array]:
+        """Rows (index into `n`, bin, calls) of so many times each, log-normal; bins that have a call."""
+        share, places = self._bins()
+        many = np.flatnonzero(n >= len(share))
+        few = np.flatnonzero((n > 0) & (n < len(share)))
+        # A count a bin where there are more calls than bins, else a bin a call.
+        counts = rng.multinomial(n[many], share)
+        at, place = np.nonzero(counts)
+        row, found = np.repeat(few, n[few]), rng.choice(len(share), n[few].sum(), p=share)
+        keys, calls = np.unique(row * len(share) + found, return_counts=True)
+        rows = np.concatenate((many[at], keys // len(share)))
+        bins = places[np.concatenate((place, keys % len(share)))] + shift[rows]
+        return rows, bins, np.concatenate((counts[at, place], calls))
+
+    def _responses(self, rng: np.random.Generator, n: Array, mean_ns: Array, begun: Array) -> pa.Table:
+        """Requests by response time; in sum what the calls on their critical paths took."""
+        centre = np.rint(np.log(mean_ns / _OWN_NS) / BIN_LOG).astype(np.int64)
+        at, place, votes = self._binned(rng, n, centre)
+        ns = value_of(place + 0.5)
+        ns *= (mean_ns * n / np.bincount(at, votes * ns, len(n)))[at]
+        return _rows(
+            "responses", votes, root=self.root[begun[at]], bin=place, ns=votes * ns, ns2=votes * ns**2
         )
 
     def _bins(self) -> tuple[Array, Array]:
         """(probability, bin) of an own time."""
-        middle = np.log(4e5) / BIN_LOG
+        middle = np.log(_OWN_NS) / BIN_LOG
         places = np.arange(int(middle - 4 * self.sigma / BIN_LOG), int(middle + 4 * self.sigma / BIN_LOG))
         share = np.exp(-0.5 * ((places - middle) * BIN_LOG / self.sigma) ** 2)
         return share / share.sum(), places
@@ -157,10 +225,10 @@ class Fleet:
 
 def _rows(name: str, n: Array, **columns: Any) -> pa.Table:
     """Rows of one table in slot 0; weights are those of unweighted requests, what is not given is 0."""
-    told = {"n": n, "w": n, "w2": n, **columns}
+    given = {"n": n, "w": n, "w2": n, **columns}
     return pa.table(
         [
-            pa.array(np.broadcast_to(told.get(field.name, 0), len(n)).astype(field.type.to_pandas_dtype()))
+            pa.array(np.broadcast_to(given.get(field.name, 0), len(n)).astype(field.type.to_pandas_dtype()))
             for field in SCHEMAS[name]
         ],
         schema=SCHEMAS[name],

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.robust.sections.breakdown import BREAKDOWN
+from analyze.methods.robust.sections.finding_rows import finding_tables
 from analyze.methods.robust.sections.findings import FINDINGS
 from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.report import wording
-from analyze.report.finding_tables import finding_tables
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
 from analyze.report.weighing import weigh

@@ -14,7 +14,8 @@ from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.paper.timing import KsTests, named_edge_tests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
-from schemas.report.report_tables import PAINTED_SCHEMA
+from schemas.report.columns import arrow_schema
+from schemas.report.mutations import PAINTED
 
 MS = 1_000_000
 RELEASED = PaperSettings(variant="released")
@@ -175,7 +176,7 @@ def test_the_table_has_the_edges_of_every_category():
     rows = [[[1 * MS] * 3] * 20, [[1 * MS, 4 * MS, 4 * MS]] * 20]
     p = population(fork(5), chain(("q", "a", "a", "a"), *rows))
     table = painted_table(paper_mutations(p, RELEASED), p)
-    assert table.schema.equals(PAINTED_SCHEMA, check_metadata=True)
+    assert table.schema.equals(arrow_schema(PAINTED), check_metadata=True)
     assert [
         (row["src_label"], row["dst_label"], row["ks_n0"], row["changed"]) for row in table.to_pylist()
     ] == [
@@ -187,7 +188,7 @@ def test_the_table_has_the_edges_of_every_category():
         ("a", "end", 30, False),
         ("b", "end", 30, False),
     ]
-    assert painted_table(paper_mutations(p, PaperSettings()), p) == PAINTED_SCHEMA.empty_table()
+    assert painted_table(paper_mutations(p, PaperSettings()), p) == arrow_schema(PAINTED).empty_table()
     few = population(chain(("q", "a"), [[1 * MS]] * 3, [[9 * MS]] * 3))
     assert painted_table(paper_mutations(few, RELEASED), few)["ks_p"].to_pylist() == [None]
 

@@ -27,7 +27,7 @@ from rich.console import Console
 from analyze.methods.robust.sections import breakdown
 from analyze.methods.robust.sections import findings as finding_words
 from analyze.methods.robust.sections import verdict as verdict_words
-from analyze.report.finding_tables import finding_tables
+from analyze.methods.robust.sections.finding_rows import finding_tables
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_blocks, print_report

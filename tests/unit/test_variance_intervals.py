@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracles.striped_reads import reads
+from sklearn.mixture import GaussianMixture
 
-from analyze.methods.variance.bimodality import two_behaviours
+from analyze.methods.variance.bimodality import two_behaviours, two_normals
 from analyze.methods.variance.method import variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import log_coefficient
@@ -70,7 +71,7 @@ def test_one_behaviour_is_not_two() -> None:
     """Log-normal, exponential and shifted times: one hump each."""
     rng = np.random.default_rng(3)
     found = [
-        two_behaviours(us, seed=0)
+        two_behaviours(us)
         for _ in range(4)
         for us in (rng.lognormal(5, 0.7, 3000), rng.exponential(100, 3000), 50 + rng.lognormal(3, 1, 3000))
     ]
@@ -82,9 +83,30 @@ def test_two_behaviours_are_found_whatever_their_shares(share: float) -> None:
     rng = np.random.default_rng(4)
     slow = rng.random(4000) < share
     us = np.where(slow, 5_000.0, 100.0) * rng.lognormal(0, 0.3, 4000)
-    found = two_behaviours(us, seed=0)
+    found = two_behaviours(us)
     assert found is not None
     assert found.low_us == pytest.approx(100, rel=0.05)
     assert found.high_us == pytest.approx(5_000, rel=0.15)
     assert found.high_share == pytest.approx(slow.mean(), abs=0.005)
     assert 300 < found.cut_us < 3_000
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+def test_the_fit_of_two_normals_is_that_of_scikit_learn(share: float) -> None:
+    rng = np.random.default_rng(5)
+    values = np.sort(np.where(rng.random(900) < share, 3.0, 0.0) + rng.normal(0, 0.6, 900))
+    cut = float(np.quantile(values, 0.5))
+    lower, upper = values[values <= cut], values[values > cut]
+    theirs = GaussianMixture(
+        2,
+        reg_covar=1e-4,
+        means_init=[[lower.mean()], [upper.mean()]],
+        weights_init=[len(lower) / 900, len(upper) / 900],
+        precisions_init=[[[1 / (lower.var() + 1e-4)]], [[1 / (upper.var() + 1e-4)]]],
+        random_state=0,
+    ).fit(values[:, None])
+    ours = two_normals(values, cut, 1e-4)
+    assert ours.mean == pytest.approx(theirs.means_[:, 0], rel=1e-6)
+    assert ours.variance == pytest.approx(theirs.covariances_[:, 0, 0], rel=1e-6)
+    assert ours.weight == pytest.approx(theirs.weights_, rel=1e-6)
+    assert ours.bic(values) == pytest.approx(theirs.bic(values[:, None]), rel=1e-9)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +35,10 @@ from schemas.report.browse import (
     BrowseRangesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
+    EntryTimeline,
     RootVariance,
 )
-from schemas.report.columns import arrow_schema, arrow_table, stored
+from schemas.report.columns import arrow_columns, arrow_table, stored
 from schemas.report.report import Verdict
 
 _MOST_ROOTS: Final = 40
@@ -82,18 +83,25 @@ _CATEGORY_COLUMNS: Final = (
     stored("weight", "number", "the same, weighted"),
     stored("failed", "number", "weight of those whose root failed"),
 )
+
+
+def _at(name: str, after: int = 0) -> Callable[[tuple[EntryTimeline, int]], Any]:
+    """Give a value of an entry's part of the period, or of the one `after`."""
+    return lambda part: getattr(part[0], name)[part[1] + after]
+
+
 _TIMELINE_COLUMNS: Final = (
-    stored("component", "name", "where requests come in"),
-    stored("start_ns", "count", "part of the period: from"),
-    stored("end_ns", "count", "to, not included"),
-    stored("arrivals", "count", "requests that began"),
-    stored("failed", "count", "of those, failed"),
-    stored("mean_in_flight", "number", "requests at work"),
-    stored("max_in_flight", "count", "at any instant"),
-    stored("busy_share", "share", "of the time in which any was at work"),
-    stored("longest_gap_us", "us", "without any, that ended here; 0: none"),
-    stored("median_us", "us", "response time", null=True),
-    stored("p99_us", "us", "response time", null=True),
+    stored("component", "name", "where requests come in", lambda part: part[0].component),
+    stored("start_ns", "count", "part of the period: from", _at("edges_ns")),
+    stored("end_ns", "count", "to, not included", _at("edges_ns", 1)),
+    stored("arrivals", "count", "requests that began", _at("arrivals")),
+    stored("failed", "count", "of those, failed", _at("failed")),
+    stored("mean_in_flight", "number", "requests at work", _at("mean_in_flight")),
+    stored("max_in_flight", "count", "at any instant", _at("max_in_flight")),
+    stored("busy_share", "share", "of the time in which any was at work", _at("busy_share")),
+    stored("longest_gap_us", "us", "without any, that ended here; 0: none", _at("longest_gap_us")),
+    stored("median_us", "us", "response time", _at("median_us"), null=True),
+    stored("p99_us", "us", "response time", _at("p99_us"), null=True),
 )
 
 
@@ -113,46 +121,28 @@ def browse_tables(
 def _category_bins(population: Population, ranges: Ranges) -> pa.Table:
     bins = ranges.bins
     category, place = np.nonzero(bins.categories.n)
-    graphs = [one.graph for one in population.categories]
-    return pa.table(
-        [
-            pa.array([graphs[number].key for number in category.tolist()], pa.string()),
-            pa.array([graphs[number].root for number in category.tolist()], pa.string()),
-            pa.array(bins.edges_ns[place]),
-            pa.array(bins.edges_ns[place + 1]),
-            pa.array(bins.categories.n[category, place]),
-            pa.array(bins.categories.weight[category, place]),
-            pa.array(bins.categories.failed[category, place]),
-        ],
-        schema=arrow_schema(_CATEGORY_COLUMNS),
+    graphs = [population.categories[number].graph for number in category.tolist()]
+    return arrow_columns(
+        _CATEGORY_COLUMNS,
+        category=[graph.key for graph in graphs],
+        root=[graph.root for graph in graphs],
+        low_ns=bins.edges_ns[place],
+        high_ns=bins.edges_ns[place + 1],
+        requests=bins.categories.n[category, place],
+        weight=bins.categories.weight[category, place],
+        failed=bins.categories.failed[category, place],
     )
 
 
-_BY_TIME = (
-    "arrivals",
-    "failed",
-    "mean_in_flight",
-    "max_in_flight",
-    "busy_share",
-    "longest_gap_us",
-    "median_us",
-    "p99_us",
-)
-
-
 def _timeline(section: BrowseTimelineSection) -> pa.Table:
-    rows = [
-        {
-            "component": entry.component,
-            "start_ns": entry.edges_ns[place],
-            "end_ns": entry.edges_ns[place + 1],
-            **{name: getattr(entry, name)[place] for name in _BY_TIME},
-        }
+    """A row a watched part of the period, of each component at which requests come in."""
+    parts = [
+        (entry, place)
         for entry in section.entries
         for place in range(len(entry.arrivals))
         if entry.watched[place]
     ]
-    return pa.Table.from_pylist(rows, arrow_schema(_TIMELINE_COLUMNS))
+    return arrow_table(_TIMELINE_COLUMNS, parts)
 
 
 _NAMED: Final = 3

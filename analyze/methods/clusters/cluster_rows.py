@@ -6,7 +6,7 @@ A cluster is marked by a node that it has, or lacks, and the other requests of i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,27 +18,38 @@ from analyze.methods.clusters.tree_overlay import NONE, HeldAgainst, shown_nodes
 from analyze.population import Population
 from schemas.arrays import F8, I8
 from schemas.report.clusters import ClusterCategory, ClusterRow, TreeOverlayRow
-from schemas.report.columns import arrow_schema, stored
+from schemas.report.columns import arrow_columns, arrow_table, stored
+
+
+def _in_sample(name: str) -> Callable[[tuple[ClusterRow, int, str]], Any]:
+    """Give a value of a cluster that is one a sample."""
+    return lambda line: getattr(line[0], name)[line[1]]
+
+
+def _of(name: str) -> Callable[[tuple[ClusterRow, int, str]], Any]:
+    """Give a value of a cluster, whichever the sample."""
+    return lambda line: getattr(line[0], name)
+
 
 CLUSTERS: Final = (
-    stored("cluster", "place", "number, from 1 by size"),
-    stored("root", "text", "root type of most of its requests"),
-    stored("sample", "text", "sample"),
-    stored("requests", "count", "recorded requests"),
-    stored("share", "share", "of all requests of the sample"),
-    stored("of_root", "share", "of the requests of its root type", null=True),
-    stored("mean_us", "us", "mean response time, µs", null=True),
-    stored("z", "number", "change of of_root over its standard error; two samples only", null=True),
-    stored("p", "p", "its p-value", null=True),
-    stored("q", "p", "p corrected for the number of tests", null=True),
-    stored("changed", "flag", "significant"),
-    stored("nearest", "place", "nearest other cluster of the root type", null=True),
-    stored("nearest_distance", "number", "distance of the centres", null=True),
-    stored("origin", "place", "where it grew: nearest cluster of the root type that shrank", null=True),
-    stored("jaccard", "share", "mean overlap when the clustering is done again", null=True),
-    stored("categories", "count", "categories (level L1)", null=True),
-    stored("rare_categories", "count", "those of at most 10 requests"),
-    stored("rare_requests", "count", "their requests"),
+    stored("cluster", "place", "number, from 1 by size", _of("number")),
+    stored("root", "text", "root type of most of its requests", _of("root")),
+    stored("sample", "text", "sample", lambda line: line[2]),
+    stored("requests", "count", "recorded requests", _in_sample("requests")),
+    stored("share", "share", "of all requests of the sample", _in_sample("shares")),
+    stored("of_root", "share", "of the requests of its root type", _in_sample("of_root"), null=True),
+    stored("mean_us", "us", "mean response time, µs", _in_sample("mean_us"), null=True),
+    stored("z", "number", "change of of_root over its standard error; two samples only", _of("z"), null=True),
+    stored("p", "p", "its p-value", _of("p"), null=True),
+    stored("q", "p", "p corrected for the number of tests", _of("q"), null=True),
+    stored("changed", "flag", "significant", _of("changed")),
+    stored("nearest", "place", "nearest other cluster of the root type", _of("nearest"), null=True),
+    stored("nearest_distance", "number", "distance of the centres", _of("nearest_distance"), null=True),
+    stored("origin", "place", "nearest cluster of the root type that shrank", _of("origin"), null=True),
+    stored("jaccard", "share", "mean overlap when the clustering is done again", _of("jaccard"), null=True),
+    stored("categories", "count", "categories (level L1)", _of("categories_total"), null=True),
+    stored("rare_categories", "count", "those of at most 10 requests", _of("rare")),
+    stored("rare_requests", "count", "their requests", _of("rare_requests")),
 )
 TREE: Final = (
     stored("node", "count", "number of the node"),
@@ -61,34 +72,14 @@ def clusters_tables(
     """
     samples = [sample.name for sample in population.samples]
     return {
-        "clusters": pa.Table.from_pylist(
-            [line for row in rows for line in _lines(row, samples)], schema=arrow_schema(CLUSTERS)
+        "clusters": arrow_table(
+            CLUSTERS, [(row, number, name) for row in rows for number, name in enumerate(samples)]
         ),
         "clusters_requests": _requests(population, run, samples),
         "clusters_categories": _categories(population, run, samples),
         "clusters_distances": _distances(run),
         "clusters_trees": _trees(run, samples, blocks),
     }
-
-
-def _lines(row: ClusterRow, samples: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        {
-            **row.model_dump(include={"root", "z", "p", "q", "changed", "nearest", "nearest_distance"}),
-            "cluster": row.number,
-            "sample": name,
-            "requests": row.requests[sample],
-            "share": row.shares[sample],
-            "of_root": row.of_root[sample],
-            "mean_us": row.mean_us[sample],
-            "origin": row.origin,
-            "jaccard": row.jaccard,
-            "categories": row.categories_total,
-            "rare_categories": row.rare,
-            "rare_requests": row.rare_requests,
-        }
-        for sample, name in enumerate(samples)
-    ]
 
 
 def _named(codes: np.ndarray[Any, Any], words: Sequence[str]) -> pa.Array:
@@ -149,19 +140,17 @@ def _trees(run: ClustersRun, samples: Sequence[str], blocks: int) -> pa.Table:
     )
     node, group = np.nonzero(visits)
     above = tree.above[node]
-    return pa.table(
-        {
-            "node": pa.array(node.astype(np.int64)),
-            "above": pa.array(above, mask=above == ROOT),
-            "component": _named(node, [name.where for name in tree.names]),
-            "name": _named(node, [name.what for name in tree.names]),
-            "cluster": pa.array((group // len(samples) + 1).astype(np.int32)),
-            "sample": _named(group % len(samples), samples),
-            "requests": pa.array(through[node, group]),
-            "visits": pa.array(visits[node, group]),
-            "time_us": pa.array(time_us[node, group]),
-        },
-        schema=arrow_schema(TREE),
+    return arrow_columns(
+        TREE,
+        node=node,
+        above=pa.array(above, mask=above == ROOT),
+        component=_named(node, [name.where for name in tree.names]),
+        name=_named(node, [name.what for name in tree.names]),
+        cluster=group // len(samples) + 1,
+        sample=_named(group % len(samples), samples),
+        requests=through[node, group],
+        visits=visits[node, group],
+        time_us=time_us[node, group],
     )
 
 

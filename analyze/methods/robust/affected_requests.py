@@ -12,7 +12,8 @@ import pyarrow as pa
 from analyze.methods.robust.site_requests import AtSite
 from analyze.population import Population
 from schemas.arrays import I4, I8
-from schemas.report.report_tables import REQUESTS_SCHEMA
+from schemas.report.columns import arrow_columns, arrow_table
+from schemas.report.report_tables import REQUESTS
 
 MOST_LISTED: Final = 50_000
 """Requests of a finding that are listed, evenly spaced over all."""
@@ -48,13 +49,13 @@ def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequ
 
 
 def requests_table(population: Population, findings: Sequence[AffectedRequests]) -> pa.Table:
-    """REQUESTS_SCHEMA, by rank; empty where no request is at hand."""
+    """Make rows of REQUESTS, by rank; empty where no request is at hand."""
     parts = [
         _rows(population, rank, number, rows)
         for rank, found in enumerate(findings, 1)
         for number, rows in found.by_category()
     ]
-    return pa.concat_tables(parts) if parts else REQUESTS_SCHEMA.empty_table()
+    return pa.concat_tables(parts) if parts else arrow_table(REQUESTS, ())
 
 
 def cut_notes(findings: Sequence[AffectedRequests]) -> tuple[str, ...]:
@@ -69,14 +70,12 @@ def cut_notes(findings: Sequence[AffectedRequests]) -> tuple[str, ...]:
 def _rows(population: Population, rank: int, number: int, rows: I8) -> pa.Table:
     category, n = population.categories[number], len(rows)
     names = pa.array([sample.name for sample in population.samples], pa.string())
-    return pa.Table.from_arrays(
-        [
-            pa.array(np.full(n, rank, np.int32)),
-            pa.repeat(pa.scalar(_ROLE), n),
-            pa.repeat(pa.scalar(category.graph.key), n),
-            names.take(pa.array(category.sample[rows])),
-            category.request_id.take(pa.array(rows)),
-            pa.repeat(pa.scalar(category.graph.kind), n),
-        ],
-        schema=REQUESTS_SCHEMA,
+    return arrow_columns(
+        REQUESTS,
+        rank=np.full(n, rank),
+        role=pa.repeat(_ROLE, n),
+        category=pa.repeat(category.graph.key, n),
+        sample=names.take(pa.array(category.sample[rows])),
+        request_id=category.request_id.take(pa.array(rows)),
+        kind=pa.repeat(category.graph.kind, n),
     )

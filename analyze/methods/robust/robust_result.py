@@ -19,7 +19,7 @@ from analyze.methods.robust.sections.breakdown import (
     exact_breakdown,
     failed_rows,
 )
-from analyze.methods.robust.sections.finding_rows import findings_of
+from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
 from analyze.methods.robust.sections.paths import paths_section
 from analyze.methods.robust.sections.verdict import verdict_section
 from analyze.methods.robust.settings import RobustSettings
@@ -28,7 +28,6 @@ from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings
 from analyze.population import Population
 from analyze.profile.stored import SampleProfiles
-from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
 from analyze.report.weighing import weigh
 from schemas.report.findings import Finding, FindingsSection

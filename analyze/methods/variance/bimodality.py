@@ -29,6 +29,9 @@ _MOST_VALUES: Final = 2_000
 _DELTA_BIC: Final = 10.0
 _DIP: Final = 0.8
 """The density between the humps falls below this part of the lower one."""
+_CONVERGED: Final = 1e-3
+"""Gain of the mean log-likelihood at which a fit ends."""
+_MOST_STEPS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class TwoBehaviours:
     """Longer times are rather of the slower one."""
 
 
-def two_behaviours(us: F8, *, seed: int) -> TwoBehaviours | None:
+def two_behaviours(us: F8) -> TwoBehaviours | None:
     """The two behaviours of positive times, or None where one distribution will do."""
     values = np.sort(np.log(us[us > 0]))
     if len(values) < _LEAST_VALUES or values[0] == values[-1]:
@@ -53,38 +56,20 @@ def two_behaviours(us: F8, *, seed: int) -> TwoBehaviours | None:
     step = -(-len(values) // _MOST_VALUES)
     # Few long times must not be lost when a long list is thinned: its ends stay.
     thin = np.concatenate([values[::step], values[-1:]]) if step > 1 else values
-    # Here, because it takes half a second: only who has something to fit waits for it.
-    from sklearn.mixture import GaussianMixture
-
-    column = thin[:, None]
     floor = max(1e-4, (1e-3 * float(thin.std())) ** 2)
-    one = GaussianMixture(1, init_params="random_from_data", reg_covar=floor, random_state=seed).fit(column)
-    found = None
+    one = _maximised(thin, np.ones((len(thin), 1)), floor)
     # From the bulk against the slow end, from the fast end against the bulk, and from the middle.
-    for part in (0.05, 0.5, 0.95, 0.99):
-        at = np.quantile(thin, part)
-        lower, upper = thin[thin <= at], thin[thin > at]
-        if len(lower) < 2 or len(upper) < 2:
-            continue
-        start = np.array([[lower.mean()], [upper.mean()]])
-        fit = GaussianMixture(
-            2,
-            # Not by K-means, which would be run and thrown away.
-            init_params="random_from_data",
-            reg_covar=floor,
-            random_state=seed,
-            means_init=start,
-            weights_init=[len(lower) / len(thin), len(upper) / len(thin)],
-            precisions_init=1 / np.maximum([[[lower.var()]], [[upper.var()]]], floor),
-        ).fit(column)
-        if found is None or fit.lower_bound_ > found.lower_bound_:
-            found = fit
-    if found is None:
+    fits = [
+        two_normals(thin, float(cut), floor)
+        for cut in np.quantile(thin, (0.05, 0.5, 0.95, 0.99))
+        if (thin <= cut).sum() >= 2 and (thin > cut).sum() >= 2
+    ]
+    if not fits:
         return None
-    delta = float(one.bic(column) - found.bic(column))
-    order = np.argsort(found.means_[:, 0])
-    mean, sd = found.means_[order, 0], np.sqrt(found.covariances_[order, 0, 0])
-    weight = found.weights_[order]
+    found = max(fits, key=lambda fit: fit.log_likelihood(thin))
+    order = np.argsort(found.mean)
+    weight, mean, sd = found.weight[order], found.mean[order], np.sqrt(found.variance[order])
+    delta = one.bic(thin) - found.bic(thin)
     least = max(_LEAST_MODE / len(thin), 1e-3)
     if delta <= _DELTA_BIC or weight.min() < least or not _has_dip(mean, sd, weight):
         return None
@@ -96,6 +81,55 @@ def two_behaviours(us: F8, *, seed: int) -> TwoBehaviours | None:
         float((values > cut).mean()),
         float(np.exp(cut)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Normal distributions by weight, mean and variance [components]."""
+
+    weight: F8
+    mean: F8
+    variance: F8
+
+    def log_densities(self, values: F8) -> F8:
+        """Of every value [n] under every component, weighted [n, components]."""
+        squared = (values[:, None] - self.mean) ** 2 / self.variance
+        return np.log(self.weight) - 0.5 * (np.log(2 * np.pi * self.variance) + squared)
+
+    def log_likelihood(self, values: F8) -> float:
+        """Of all values."""
+        return float(np.logaddexp.reduce(self.log_densities(values), axis=1).sum())
+
+    def bic(self, values: F8) -> float:
+        """Bayes' information criterion: less is better."""
+        return (3 * len(self.mean) - 1) * float(np.log(len(values))) - 2 * self.log_likelihood(values)
+
+
+def two_normals(values: F8, cut: float, floor: float) -> Mixture:
+    """Fit two normal distributions by expectation and maximisation, from the values on both sides of a cut.
+
+    floor: is added to the variances, so that none shrinks to a point.
+    """
+    above = (values > cut).astype(np.float64)
+    belongs = np.stack([1 - above, above], axis=1)
+    found, likelihood = _maximised(values, belongs, floor), -np.inf
+    for _ in range(_MOST_STEPS):
+        log = found.log_densities(values)
+        each = np.logaddexp.reduce(log, axis=1)
+        found = _maximised(values, np.exp(log - each[:, None]), floor)
+        before, likelihood = likelihood, float(each.mean())
+        if likelihood - before < _CONVERGED:
+            break
+    return found
+
+
+def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
+    """Give the likeliest mixture of values [n] that belong to its components by shares [n, components]."""
+    # A component that no value belongs to keeps a weight whose logarithm exists.
+    count = belongs.sum(axis=0) + np.finfo(np.float64).eps
+    mean = values @ belongs / count
+    variance = ((values[:, None] - mean) ** 2 * belongs).sum(axis=0) / count + floor
+    return Mixture(count / count.sum(), mean, variance)
 
 
 def _has_dip(mean: F8, sd: F8, weight: F8) -> bool:
@@ -130,12 +164,12 @@ class Advice:
 
 
 def merged_parts(
-    group: int, parts: GroupParts, share: F8, impact: float, *, least_share: float, seed: int
+    group: int, parts: GroupParts, share: F8, impact: float, *, least_share: float
 ) -> list[Advice]:
     """Advice on the parts of a group that have at least a share of its variance and no marker."""
     found = []
     for part in np.flatnonzero((share >= least_share) & ~parts.marked).tolist():
-        two = two_behaviours(parts.us[part], seed=seed)
+        two = two_behaviours(parts.us[part])
         if two is not None:
             found.append(Advice(group, part, parts.names[part], impact * float(share[part]), two))
     return found

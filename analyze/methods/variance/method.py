@@ -46,31 +46,27 @@ from schemas.report.parts import Section
 from schemas.report.report import Verdict
 from schemas.report.variance import VariableCategory, VarianceChangeSection, VarianceSection
 
-_CATEGORIES_SCHEMA: Final = arrow_schema(
-    (
-        stored("rank", "place", "from 1"),
-        stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
-        stored("root", "name", "root type"),
-        stored("members", "count", "categories in it"),
-        *SPREAD,
-        stored("c2_residual", "number", "without marked sources", null=True),
-        stored("impact", "share", "p·σ²/Var(T): part of the variance, within paths"),
-    )
+_CATEGORIES: Final = (
+    stored("rank", "place", "from 1"),
+    stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
+    stored("root", "name", "root type"),
+    stored("members", "count", "categories in it"),
+    *SPREAD,
+    stored("c2_residual", "number", "without marked sources", null=True),
+    stored("impact", "share", "p·σ²/Var(T): part of the variance, within paths"),
 )
-_PARTS_SCHEMA: Final = arrow_schema(
-    (
-        stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
-        stored("root", "name", "root type"),
-        stored("number", "place", "from 1, by share"),
-        stored("label", "name", "edge or site"),
-        stored("site", "name", "site"),
-        stored("mean_us", "us", "mean time on the critical path, µs"),
-        stored("sd_us", "us", "its standard deviation, µs"),
-        stored("critical", "share", "share of requests with it on the critical path"),
-        stored("share", "share", "Cov(y, T)/Var(T) in the category; adds up to 1"),
-        stored("share_winsorised", "share", "the same with times cut at their 99.5 % quantile"),
-        MARKER,
-    )
+_PARTS: Final = (
+    stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
+    stored("root", "name", "root type"),
+    stored("number", "place", "from 1, by share"),
+    stored("label", "name", "edge or site"),
+    stored("site", "name", "site"),
+    stored("mean_us", "us", "mean time on the critical path, µs"),
+    stored("sd_us", "us", "its standard deviation, µs"),
+    stored("critical", "share", "share of requests with it on the critical path"),
+    stored("share", "share", "Cov(y, T)/Var(T) in the category; adds up to 1"),
+    stored("share_winsorised", "share", "the same with times cut at their 99.5 % quantile"),
+    MARKER,
 )
 
 
@@ -84,6 +80,10 @@ def variance_tables(
     looked: Sequence[Looked],
 ) -> Mapping[str, pa.Table]:
     """Tables by name."""
+    found = []
+    for rank, one in enumerate(categories, start=1):
+        low, high = (None, None) if (ends := one.c2_interval) is None else (ends.low, ends.high)
+        found.append({"rank": rank, "c2_low": low, "c2_high": high, **one.model_dump(mode="json")})
     parts = []
     for look in looked:
         alone = int(shown.groups.category[look.group])
@@ -95,18 +95,9 @@ def variance_tables(
         ]
     return {
         "variance_sites": sites,
-        "variance_categories": _categories(categories),
-        "variance_parts": pa.Table.from_pylist(parts, schema=_PARTS_SCHEMA),
+        "variance_categories": pa.Table.from_pylist(found, schema=arrow_schema(_CATEGORIES)),
+        "variance_parts": pa.Table.from_pylist(parts, schema=arrow_schema(_PARTS)),
     }
-
-
-def _categories(rows: Sequence[VariableCategory]) -> pa.Table:
-    found = []
-    for rank, row in enumerate(rows, start=1):
-        ends = row.c2_interval
-        low, high = (None, None) if ends is None else (ends.low, ends.high)
-        found.append({"rank": rank, "c2_low": low, "c2_high": high, **row.model_dump(mode="json")})
-    return pa.Table.from_pylist(found, schema=_CATEGORIES_SCHEMA)
 
 
 _RARE_NOTE = 0.1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
-from schemas.report.columns import arrow_schema, stored
+from schemas.report.columns import arrow_columns, stored
 from schemas.report.findings import Interval
 from schemas.report.variance import (
     C2Curve,
@@ -84,83 +84,63 @@ SPREAD: Final = (
 MARKER: Final = stored("marker", "text", "intentional, intrinsic, inadvertent; null without one", null=True)
 
 
-_SITES_SCHEMA: Final = arrow_schema(
-    (
-        stored("rank", "place", "from 1"),
-        stored("label", "name", "edge between two trace points, or call"),
-        stored("caller", "name", "who calls", null=True),
-        *SPREAD,
-        stored("within", "share", "part of the variance: within paths"),
-        stored("within_low", "number", "end of its 95 % interval", null=True),
-        stored("within_high", "number", "other end", null=True),
-        stored("paths", "share", "between paths of a root type"),
-        stored("roots", "share", "between root types"),
-        stored("total", "share", "all three; 1 over all sites"),
-        stored("residual", "share", "part of what is left without marked sources", null=True),
-        MARKER,
-    )
+_SITES: Final = (
+    stored("rank", "place", "from 1"),
+    stored("label", "name", "edge between two trace points, or call"),
+    stored("caller", "name", "who calls", null=True),
+    *SPREAD,
+    stored("within", "share", "part of the variance: within paths"),
+    stored("within_low", "number", "end of its 95 % interval", null=True),
+    stored("within_high", "number", "other end", null=True),
+    stored("paths", "share", "between paths of a root type"),
+    stored("roots", "share", "between root types"),
+    stored("total", "share", "all three; 1 over all sites"),
+    stored("residual", "share", "part of what is left without marked sources", null=True),
+    MARKER,
 )
 
 
 def site_table(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> pa.Table:
-    """Table of SITES_SCHEMA, a row a site."""
+    """Make the table of call sites, the largest sources first."""
     whole = shown.whole
     sites, order, n = whole.sites, np.asarray(shown.site_order, np.int64), whole.sites.n
     sums = sites.touched.sum(axis=1)
     c2 = coefficient(sums)
-    told = (n > LARGE) & np.isfinite(c2)
     low, high = log_coefficient(sites.touched).interval()
     with np.errstate(invalid="ignore", over="ignore"):
         # An interval that is wider says nothing.
         spread = (n > LARGE) & (high - low <= WIDEST)
         low, high = np.exp(low), np.exp(high)
-    parts = {
-        name: _parts_of(part, whole.split.total)
-        for name, part in (
-            ("within", sites.within),
-            ("paths", sites.paths),
-            ("roots", sites.roots),
-            ("total", sites.total),
-        )
-    }
+    total = whole.split.total
     within_low, within_high = _share_interval(shown)
-    known = np.isfinite(within_low) & np.isfinite(within_high) & (whole.split.total > 0)
+    known = np.isfinite(within_low) & np.isfinite(within_high) & (total > 0)
     # NaN where nothing is known: null.
     columns: dict[str, I8 | F8] = {
         "requests": n,
         "mean_us": np.divide(sums[:, 1], sums[:, 0], out=np.zeros(len(n)), where=sums[:, 0] > 0),
         "sd_us": deviation(sums),
-        "c2": np.where(told, c2, np.nan),
+        "c2": np.where((n > LARGE) & np.isfinite(c2), c2, np.nan),
         "c2_low": np.where(spread, low, np.nan),
         "c2_high": np.where(spread, high, np.nan),
-        "within": parts["within"],
+        "within": _parts_of(sites.within, total),
         "within_low": np.where(known, within_low, np.nan),
         "within_high": np.where(known, within_high, np.nan),
-        "paths": parts["paths"],
-        "roots": parts["roots"],
-        "total": parts["total"],
+        "paths": _parts_of(sites.paths, total),
+        "roots": _parts_of(sites.roots, total),
+        "total": _parts_of(sites.total, total),
         "residual": _residual(shown),
     }
     listed = order.tolist()
     names = times.names
     calls = [names.caller(s) if names.sites[s].kind == SiteKind.CALL else None for s in listed]
-    texts: dict[str, Any] = {
-        "rank": np.arange(1, len(listed) + 1, dtype=np.int32),
-        "label": [site_name(site, names).text for site in listed],
-        "caller": [None if caller is None else caller.text for caller in calls],
-        "marker": [labels.of_site(site) for site in listed],
-    }
-    return pa.table(
-        [
-            pa.array(texts[f.name], f.type) if f.name in texts else _column(columns[f.name][order], f)
-            for f in _SITES_SCHEMA
-        ],
-        schema=_SITES_SCHEMA,
+    return arrow_columns(
+        _SITES,
+        rank=np.arange(1, len(listed) + 1),
+        label=[site_name(site, names).text for site in listed],
+        caller=[None if caller is None else caller.text for caller in calls],
+        marker=[labels.of_site(site) for site in listed],
+        **{name: values[order] for name, values in columns.items()},
     )
-
-
-def _column(values: I8 | F8, of: pa.Field) -> pa.Array:
-    return pa.array(values, of.type, mask=np.isnan(values) if of.nullable else None)
 
 
 def _parts_of(part: F8, whole: float) -> F8:
@@ -405,7 +385,6 @@ def details_section(
                 look.shares.share,
                 float(impact[look.group]),
                 least_share=settings.advice_share,
-                seed=settings.seed,
             )
         ],
         {look.group: look.parts for look in looked},

@@ -30,5 +30,3 @@ class VarianceSettings(Config):
     change_ratio: float = Field(default=1.2, gt=1, le=1e6)
     """Two samples: smallest change of a call site's variance that counts, as a factor; 1.2 is a tenth of the
     standard deviation."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of fits."""

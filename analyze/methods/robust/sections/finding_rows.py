@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.explanation import explain_finding
@@ -30,10 +31,15 @@ from analyze.report.limits import ReportLimits
 from analyze.stats.histograms import log_histogram
 from analyze.stats.onset import segment_of
 from schemas.arrays import I4, I8
+from schemas.report.accounts import ACCOUNT, Account, AccountedRow
+from schemas.report.columns import arrow_table
 from schemas.report.explanations import Explanation
 from schemas.report.findings import (
+    EVIDENCE,
+    FINDINGS,
     ChangeKind,
     Evidence,
+    EvidenceRow,
     Example,
     Factor,
     Finding,
@@ -461,3 +467,25 @@ def _instant(start_ns: I8, at: int, low: int, high: int) -> Instant:
     """Between two requests the change lies anywhere: the interval begins at the earlier one."""
     first, best, last = (int(start_ns[place]) for place in (max(low - 1, 0), at, high))
     return Instant(at_ns=best, low_ns=first, high_ns=last)
+
+
+def finding_tables(findings: Sequence[Finding], accounts: Iterable[Account]) -> dict[str, pa.Table]:
+    """Make the tables `findings`, `evidence` and `account`, of everything: the page is cut afterwards.
+
+    Findings with all their evidence, by rank; accounts with all their rows: call sites of each measure in
+    their order, then the root types' parts of the mix.
+    """
+    tests = [
+        EvidenceRow(finding.rank, place, evidence)
+        for finding in findings
+        for place, evidence in enumerate(finding.evidence, 1)
+    ]
+    parts: list[AccountedRow] = []
+    for account in accounts:
+        parts += [AccountedRow.of_site(account.measure, row) for row in account.rows]
+        parts += [AccountedRow.of_mix(account.measure, row) for row in account.mixes]
+    return {
+        "findings": arrow_table(FINDINGS, findings),
+        "evidence": arrow_table(EVIDENCE, tests),
+        "account": arrow_table(ACCOUNT, parts),
+    }

@@ -38,8 +38,10 @@ from analyze.report.steps import steps_blocks
 from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
 from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
 from schemas.report.findings import (
+    EVIDENCE,
     ChangeKind,
     Evidence,
+    EvidenceRow,
     Example,
     Factor,
     Finding,
@@ -49,7 +51,6 @@ from schemas.report.findings import (
     Site,
     When,
 )
-from schemas.report.report_tables import EVIDENCE, EvidenceRow
 
 INDEXED: Final = 3
 """More findings than this are listed above their cards."""
