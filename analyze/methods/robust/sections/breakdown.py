@@ -240,7 +240,7 @@ _ROOTS: Final = (
     Column("requests{}", "Requests", "count"),
     Column("rate{}", "A second", "number", far=1),
     Column("mean{}_us", "Mean response time", "us"),
-    Column("errors{}", "Failed", "share"),
+    Column("errors{}", "Failed at the root", "share"),
 )
 
 

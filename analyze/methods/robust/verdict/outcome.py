@@ -21,7 +21,7 @@ Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "can
 NAMES: Final = {
     "mean": "mean response time",
     "tail": "share of slow requests",
-    "errors": "share of failed requests",
+    "errors": "share of requests that fail at the root",
     "failing": "share of requests with a failing call",
 }
 
@@ -212,7 +212,7 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
             ("the mean response time", largest.mean, times),
             ("requests that pass one place", largest.place, times),
             ("the share of slow requests", largest.slow or 0.0, share),
-            ("the share of failing requests", largest.errors, share),
+            ("the share of requests with a failing call", largest.errors, share),
             ("the share of a path", largest.path, share),
         )
         if size > most
