@@ -336,3 +336,11 @@ def test_what_the_verdict_says_of_an_interval_and_of_missing_requests_is_asserte
     assert not list(contradictions(section("cannot-tell", "about 5 would tell", missing=5), []))
     assert list(contradictions(section("cannot-tell", "5 would tell", "6 would tell", missing=5), []))
     assert list(contradictions(section("cannot-tell", missing=5), []))
+
+
+def test_what_changed_at_one_limit_of_slow_requests_is_not_said_to_be_insignificant_at_another() -> None:
+    slow, very_slow = measure("tail", share(50, 12, 1_000)), measure("tail", share(10, 3, 1_000))
+    reasons = decide(measures=(*QUIET, slow, very_slow)).reasons
+    assert slow.changed
+    assert not very_slow.changed
+    assert sum("share of slow requests" in reason for reason in reasons) == 1

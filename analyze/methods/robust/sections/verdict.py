@@ -217,7 +217,7 @@ def meaning(section: VerdictSection) -> str:
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
     """What a reader must know before the headline."""
-    severe = tuple(row.text for row in section.quality if row.severe)
+    severe = tuple(row.text for row in section.quality if row.severe and row.text not in section.reasons)
     return (*severe, held_back(section)) if _matters(section) else severe
 
 

@@ -187,9 +187,10 @@ def _changed_text(test: PeriodMeasure) -> str:
 def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[str]:
     """Why a change whose interval excludes 0 is not significant."""
     said = []
+    changed = {test.name for test in measures if test.changed}
     for test in measures:
         low, high = test.interval(settings.verdict.level)
-        if test.changed or low <= 0 <= high:
+        if test.name in changed or low <= 0 <= high:
             continue
         chance, asked = (f"once in {round(1 / max(p, 1e-9)):,} times" for p in (test.p, test.alpha))
         why = f"chance alone does as much {chance}, and {asked} is asked for"
