@@ -14,10 +14,10 @@ one iteration is an estimate (the slope of response time over the count), not a 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.moves import (
     OTHER,
@@ -36,25 +36,16 @@ from analyze.paths.moves import (
 from analyze.paths.path_table import PathTable, path_table
 from analyze.paths.settings import PathSettings
 from analyze.population import Graph, GraphNode, Population
-from analyze.stats.counts import CountTests, count_tests
-from analyze.stats.ks import tolerant_ks
-from analyze.stats.multiple import q_values, simes
-from analyze.stats.noise import LogMedians, log_medians, window_noise
-from analyze.stats.rank import rank_tests, rank_tests_of_histograms
+from analyze.stats.estimate import AFTER, BEFORE, Estimate, level_change, share_change
+from analyze.stats.histograms import Histograms, bin_of
+from analyze.stats.multiple import q_values
+from analyze.stats.noise import LogMedians
+from analyze.stats.rank import as_requests, in_requests
 from schemas.arrays import B1, F8, I8
-from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
 """Roots whose assignment is repeated: those with most of the change."""
-_LEAST_EXPECTED = 5.0
-_LEAST_SEEN = 10.0
-"""A category is tested from 5 expected or 10 seen requests on; rarer ones are tested together."""
-_SMALL = 20
-"""Below so many requests on a side, by what weights are worth, the exact rank test is used, above the
-tolerant KS."""
-_LEAST_US = 1e-3
-"""1 ns: what a time of 0 is raised to before its logarithm is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +70,10 @@ def path_changes(population: Population, history: Population | None, settings: P
 
     Pure and deterministic. O(requests + moves · steps²/64).
     """
-    table = path_table(population, history)
+    table = path_table(population, history, settings)
+    counts = effective_counts(table)
     shares = path_shares(table.weight, table.moments.mean_us, table.root, len(table.roots))
-    tests = _share_tests(table, shares.change, settings)
+    tests = share_tests(table, counts, shares.change, settings)
     times = time_tests(table, settings)
     lost, gained = np.flatnonzero(tests.lost), np.flatnonzero(tests.gained)
     tokens = {at: table.graphs[at].tokens for at in np.union1d(lost, gained).tolist()}
@@ -107,7 +99,7 @@ def path_changes(population: Population, history: Population | None, settings: P
         groups=groups,
         rest_moves=len(rest),
         rest_us=sum(move.contribution_us for move in rest),
-        repeats=tuple(_repeat_changes(table, shares, settings)),
+        repeats=tuple(_repeat_changes(table, counts, shares, settings)),
     )
 
 
@@ -122,7 +114,7 @@ def _confidence(
 ) -> F8:
     """[flows] share of draws in which at least half of a flow is there; NaN where nothing was drawn.
 
-    Shares are drawn from the predictive law of their test; the assignment is solved anew for all draws at
+    Shares are drawn with the standard error of their test; the assignment is solved anew for all draws at
     once.
     """
     confidence = np.full(len(flows.amount), np.nan)
@@ -130,16 +122,16 @@ def _confidence(
         return confidence
     root = flow_roots(table, flows)
     weight = np.bincount(root, np.abs(account.flow_us), len(table.roots))
-    served = np.bincount(table.root, tests.tests.seen, len(table.roots))
     for r in np.lexsort((np.arange(len(weight)), -weight))[:_DRAWN_ROOTS].tolist():
         mine = np.flatnonzero(root == r)
         near = np.flatnonzero(table.root[pairs.target] == r) if len(pairs.target) else np.zeros(0, np.int64)
-        if len(mine) == 0 or len(near) > settings.drawn_pairs or served[r] <= 0:
+        if len(mine) == 0 or len(near) > settings.drawn_pairs:
             continue
         changed = np.flatnonzero((tests.lost | tests.gained) & (table.root == r))
         rng = np.random.default_rng((settings.seed, r))
-        sd = tests.tests.sd[changed] / served[r]
-        drawn = shares.change[changed] + sd * rng.standard_normal((settings.draws, len(changed)))
+        drawn = shares.change[changed] + tests.estimate.se[changed] * rng.standard_normal(
+            (settings.draws, len(changed))
+        )
         local = np.full(len(table.root), OTHER, np.int64)
         local[changed] = np.arange(len(changed))
         offset = np.repeat(np.arange(settings.draws) * len(changed), len(near))
@@ -164,170 +156,139 @@ def _confidence(
 
 @dataclass(frozen=True, slots=True)
 class ShareTests:
-    """[categories] each, and the rare ones of each root together, [roots]."""
+    """Each category's share of its root's requests, [categories], then rare ones by root, [roots]."""
 
-    tests: CountTests
+    estimate: Estimate
+    """[categories + roots]"""
     tested: B1
+    """[categories] by themselves."""
     q: F8
+    """[categories + roots]; NaN: not tested."""
     gained: B1
-    """Mutations (C.4): by their own test, or new kinds of a root whose rare paths gained together."""
+    """[categories] mutations (C.4): by their own test, or new kinds of a root whose rare paths gained
+    together."""
     lost: B1
-    """Precursors; likewise kinds that are gone."""
-    rare: CountTests
-    rare_q: F8
+    """[categories] precursors; likewise kinds that are gone."""
     rare_changed: B1
+    """[roots]"""
     new_kinds: I8
-    """Distinct rare categories of each root that only the problem has."""
-    cold: bool
-    """One window of history: the noise of shares is a guess (C.3)."""
+    """[roots] distinct rare categories that only the problem has."""
+
+    @property
+    def expected(self) -> F8:
+        """Requests expected in the problem."""
+        return self.estimate.before * self.estimate.n1
+
+    @property
+    def seen(self) -> F8:
+        """Requests there."""
+        return self.estimate.after * self.estimate.n1
 
 
-def _share_tests(table: PathTable, change: F8, settings: PathSettings) -> ShareTests:
-    """Test every category's share of its root's requests in the problem against history.
+def share_tests(table: PathTable, counts: F8, change: F8, settings: PathSettings) -> ShareTests:
+    """Test every category's share of its root's requests in the problem against ordinary times.
 
-    change: [categories] share in the problem less share in the reference; only a change that both see counts.
+    counts: [categories, columns] effective requests. change: [categories] share in the problem less share in
+    the reference; only a change that both see counts.
     """
-    tests = count_tests(table.history, table.problem, table.root, parts=table.parts)
-    here = table.moments.count.sum(axis=0) > 0
-    tested = here & ((tests.expected >= _LEAST_EXPECTED) | (tests.seen >= _LEAST_SEEN))
-    rare = _together(table, ~tested)
-    n = len(tested)
-    n_roots = len(table.roots)
-    has_rare = np.bincount(table.root[~tested], minlength=n_roots) > 0
-    large = has_rare & ((rare.expected >= _LEAST_EXPECTED) | (rare.seen >= _LEAST_SEEN))
-    q = q_values(np.concatenate([np.where(tested, tests.p, np.nan), np.where(large, rare.p, np.nan)]))
-    changed = (q <= settings.q) & np.concatenate([_clear(tests, settings), _clear(rare, settings)])
-    more = tests.seen > tests.expected
-    rare_more = (rare.seen > rare.expected)[table.root]
-    rare_moved = changed[n:][table.root] & ~tested
-    new = ~tested & (table.moments.count[0] == 0) & (table.moments.count[1] > 0)
-    gone = ~tested & (table.moments.count[0] > 0) & (table.moments.count[1] == 0)
+    n, n_roots = len(table.graphs), len(table.roots)
+    trials = _by_root(counts, table.root, n_roots)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        before = np.nan_to_num(counts[:, BEFORE] / trials[table.root, BEFORE])
+    expected = before * trials[table.root, AFTER]
+    large = (expected >= settings.least_expected) | (counts[:, AFTER] >= settings.min_count)
+    tested = large & (table.moments.count.sum(axis=0) > 0)
+    found = share_change(
+        np.concatenate([counts, _by_root(np.where(tested[:, None], 0.0, counts), table.root, n_roots)]),
+        np.concatenate([trials[table.root], trials]),
+        prior_phi=settings.cold_phi if table.cold else 1.0,
+    )
+    seen, expected = np.nan_to_num(found.after * found.n1), np.nan_to_num(found.before * found.n1)
+    enough = np.append(tested, (expected >= settings.least_expected)[n:] | (seen >= settings.min_count)[n:])
+    q = q_values(np.where(enough, found.p, np.nan))
+    floor = np.maximum(settings.min_count, settings.min_relative * np.maximum(seen, expected))
+    changed = (q <= settings.q) & (np.abs(seen - expected) >= floor)
+    changed &= found.clears(settings.least_z, 0.0) & found.outside()
+    more = found.change > 0
+    rare_changed = changed[n:][table.root] & ~tested
+    rare_more = more[n:][table.root]
+    count = table.moments.count
+    new, gone = (rare_changed & (count[t] == 0) & (count[1 - t] > 0) for t in (0, 1))
     return ShareTests(
-        tests=tests,
+        estimate=found,
         tested=tested,
-        q=q[:n],
-        gained=(changed[:n] & more & (change > 0)) | (new & rare_moved & rare_more),
-        lost=(changed[:n] & ~more & (change < 0)) | (gone & rare_moved & ~rare_more),
-        rare=rare,
-        rare_q=q[n:],
+        q=q,
+        gained=(changed[:n] & more[:n] & (change > 0)) | (new & rare_more),
+        lost=(changed[:n] & ~more[:n] & (change < 0)) | (gone & ~rare_more),
         rare_changed=changed[n:],
-        new_kinds=np.bincount(table.root[new], minlength=n_roots),
-        cold=len(table.history) < 2,
+        new_kinds=np.bincount(table.root[~tested & (count[0] == 0) & (count[1] > 0)], minlength=n_roots),
     )
 
 
-def _clear(tests: CountTests, settings: PathSettings) -> B1:
-    """Large enough to be worth a word."""
-    off = np.abs(tests.seen - tests.expected)
-    return off >= np.maximum(
-        settings.min_count, settings.min_relative * np.maximum(tests.seen, tests.expected)
-    )
-
-
-def _together(table: PathTable, rare: B1) -> CountTests:
-    """Test of all rare categories of a root as one, [roots]."""
+def effective_counts(table: PathTable) -> F8:
+    """[categories, columns] requests that the weights of a root's requests are worth."""
+    weight = table.requests.weight
+    counts, squares = table.sums(weight), table.sums(weight**2)
     n_roots = len(table.roots)
+    worth = in_requests(*(_by_root(sums, table.root, n_roots) for sums in (counts, squares)))
+    return counts * worth[table.root]
 
-    def split(counts: F8) -> F8:
-        """[rows, 2·roots]: rare ones of each root, then its others."""
-        side = np.where(rare, table.root, table.root + n_roots)
-        summed = np.zeros((len(counts), 2 * n_roots))
-        for row, mine in enumerate(counts):
-            summed[row] = np.bincount(side, mine, 2 * n_roots)
-        return summed
 
-    both = count_tests(
-        split(table.history),
-        split(table.problem),
-        np.tile(np.arange(n_roots), 2),
-        parts=(split(table.parts[0]), split(table.parts[1])),
-    )
-    first = slice(0, n_roots)
-    return CountTests(
-        share0=both.share0[first],
-        expected=both.expected[first],
-        seen=both.seen[first],
-        dispersion=both.dispersion[first],
-        spread=both.spread[first],
-        p_more=both.p_more[first],
-        p_fewer=both.p_fewer[first],
-    )
+def _by_root(counts: F8, root: I8, n_roots: int) -> F8:
+    """Add rows of categories up: [roots, columns]."""
+    found = np.zeros((n_roots, counts.shape[1]))
+    np.add.at(found, root, counts)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class TimeTests:
-    """[categories] each; NaN where nothing was tested."""
+    """[categories] each."""
 
-    p: F8
+    estimate: Estimate
+    """Of the logarithm of the median response time."""
     q: F8
-    z: F8
-    """Change of the log-median over its standard error, noise between windows included."""
+    """NaN where nothing was tested."""
     changed: B1
 
 
 def time_tests(table: PathTable, settings: PathSettings) -> TimeTests:
-    """Test the response times of every category with enough requests in both periods.
-
-    Requests count by their weight, and as many as the weights are worth (A.7).
-    """
-    n = len(table.graphs)
-    tested = table.moments.count.min(axis=0) >= settings.min_requests
-    places = np.flatnonzero(tested)
-    columns = [(i, c) for i, c in enumerate(table.categories) if c is not None and tested[i]]
-    nothing = np.full(n, np.nan)
-    if not columns:
-        return TimeTests(nothing, nothing, nothing, tested)
-    us = np.concatenate([c.response_ns for _, c in columns]) / NS_PER_US
-    late = np.concatenate([c.sample for _, c in columns]) == 1
-    weight = np.concatenate([c.weight for _, c in columns])
-    test = np.repeat(np.arange(len(columns)), [c.n_requests for _, c in columns])
-    side = test + late * len(columns)
-    medians = log_medians(us, side, 2 * len(columns), least=_LEAST_US, weight=weight)
-    value, variance = (x.reshape(2, -1) for x in (medians.value, medians.variance))
-    noise = window_noise(_times_by_window(table, places), floor=_floor(table, settings))
-    windows0, windows1 = max(len(table.history), 1), max(len(table.problem), 1)
-    spread = np.sqrt(noise.tau2 * (1 / windows0 + 1 / windows1))
-    delta = np.maximum(settings.floor_time, np.expm1(2.0 * spread))
-    ranked = rank_tests(us, late, test, len(columns), weight)
-    stretched = tolerant_ks(us, weight, late, test, delta)
-    # Sums of weights that are worth 20 requests may fall short of it by rounding.
-    small = np.minimum(stretched.effective0, stretched.effective1) < _SMALL * (1 - 1e-9)
-    p = np.where(small, ranked.p, stretched.p)
-    change = value[1] - value[0]
-    z = change / np.sqrt(noise.variance_of_change(variance[0], variance[1], windows0, windows1))
-    clear = (np.abs(z) >= settings.least_z) & (np.abs(change) > np.log1p(delta)) & noise.outside(value[1])
-    q = q_values(p)
-
-    def spread_out(part: F8) -> F8:
-        whole = nothing.copy()
-        whole[places] = part
-        return whole
-
-    changed = np.zeros(n, np.bool_)
-    changed[places] = clear & (q <= settings.q)
-    return TimeTests(spread_out(p), spread_out(q), spread_out(z), changed)
-
-
-def _floor(table: PathTable, settings: PathSettings) -> float:
-    """Least noise between windows: what is assumed, unless there are windows enough to see it."""
-    return settings.cold_tau if len(table.history) < 3 else 0.05
-
-
-def _times_by_window(table: PathTable, places: npt.NDArray[np.intp]) -> LogMedians:
-    """[tested categories, windows] log-medians of the windows of reference and history."""
-    windows = len(table.history)
-    column = np.full(len(table.graphs), -1, np.int64)
-    column[places] = np.arange(len(places))
-    mine = column[table.past.category] >= 0
-    group = column[table.past.category[mine]] * windows + table.past.window[mine]
-    found = log_medians(
-        table.past.response_us[mine],
-        group,
-        len(places) * windows,
-        least=_LEAST_US,
-        weight=table.past.weight[mine],
+    """Test the response times of every category with enough requests in both periods."""
+    made, n = table.requests, len(table.graphs)
+    cell = made.category * table.n_columns + made.column
+    values = Histograms.of(
+        made.category,
+        made.column,
+        bin_of(made.response_ns),
+        as_requests(made.weight, cell, n * table.n_columns),
     )
-    return LogMedians(found.value.reshape(len(places), windows), found.variance.reshape(len(places), windows))
+    tau = max(settings.min_tau, settings.cold_tau) if table.cold else settings.min_tau
+    found = _level_changes(table, values, n, Histograms.log_medians, tau)
+    enough = table.moments.count.min(axis=0) >= settings.min_requests
+    q, changed = _changed(found, enough, settings.floor_time, settings)
+    return TimeTests(found, q, changed)
+
+
+def _level_changes(
+    table: PathTable,
+    values: Histograms,
+    n_places: int,
+    level: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
+    least_tau: float,
+) -> Estimate:
+    """Estimate changes of a level; level: (values, places, columns) to logarithms and requests."""
+    periods = values.pooled(table.side)
+    values_of_periods, requests = level(periods, n_places, 2)
+    blocks = level(values.pooled(table.block), n_places, sum(table.blocks))
+    return level_change(values_of_periods, requests, periods.rank_p(n_places), *blocks, least_tau=least_tau)
+
+
+def _changed(found: Estimate, enough: B1, floor: float, settings: PathSettings) -> tuple[F8, B1]:
+    """Give ([places] q, whether a level changed by test and by more than a relative floor)."""
+    q = q_values(np.where(enough, found.p, np.nan))
+    with np.errstate(invalid="ignore"):
+        clear = found.clears(settings.least_z, np.log1p(floor)) & found.outside()
+    return q, clear & (q <= settings.q)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +308,7 @@ class RepeatChange:
     requests1: int
     p: float
     q: float
-    """Simes' over the families."""
+    """Of the family where it is surest; every one of them changed by test."""
     contribution_us: float
     """Estimate: share of requests x change of the number x time of an iteration (slope)."""
 
@@ -367,10 +328,12 @@ def _operation_counts(graph: Graph) -> dict[GraphNode, int]:
     return dict(Counter(plain))
 
 
-def _repeat_changes(table: PathTable, shares: PathShares, settings: PathSettings) -> list[RepeatChange]:
+def _repeat_changes(
+    table: PathTable, counts: F8, shares: PathShares, settings: PathSettings
+) -> list[RepeatChange]:
     """Repeats that changed by test, one an operation and direction, largest |contribution| first."""
     together: dict[tuple[GraphNode, bool], list[RepeatChange]] = defaultdict(list)
-    for change in _by_family(table, shares, settings):
+    for change in _by_family(table, counts, shares, settings):
         together[change.operation, change.after > change.before].append(change)
     merged = [_merged(changes) for changes in together.values()]
     return sorted(merged, key=lambda c: (-abs(c.contribution_us), c.operation.operation, c.after))
@@ -379,7 +342,6 @@ def _repeat_changes(table: PathTable, shares: PathShares, settings: PathSettings
 def _merged(changes: list[RepeatChange]) -> RepeatChange:
     """The same loop in several families: means over their requests, sums of the rest."""
     n0, n1 = sum(c.requests0 for c in changes), sum(c.requests1 for c in changes)
-    one = np.zeros(len(changes), np.int64)
     return RepeatChange(
         roots=tuple(dict.fromkeys(root for c in changes for root in c.roots)),
         operation=changes[0].operation,
@@ -389,50 +351,50 @@ def _merged(changes: list[RepeatChange]) -> RepeatChange:
         after=sum(c.after * c.requests1 for c in changes) / n1,
         requests0=n0,
         requests1=n1,
-        p=float(simes(np.array([c.p for c in changes]), one, 1)[0]),
-        q=float(simes(np.array([c.q for c in changes]), one, 1)[0]),
+        p=min(c.p for c in changes),
+        q=min(c.q for c in changes),
         contribution_us=sum(c.contribution_us for c in changes),
     )
 
 
-def _by_family(table: PathTable, shares: PathShares, settings: PathSettings) -> list[RepeatChange]:
+def _by_family(
+    table: PathTable, counts: F8, shares: PathShares, settings: PathSettings
+) -> list[RepeatChange]:
     """One change a family."""
     families = _families(table)
     if not families:
         return []
-    width = max(len(np.unique(f.times)) for f in families)
-    counts = np.zeros((2, len(families), width), np.int64)
-    for row, family in enumerate(families):
-        place = np.unique(family.times, return_inverse=True)[1]
-        for t in (0, 1):
-            np.add.at(counts[t, row], place, table.moments.count[t, family.categories])
-    tests = rank_tests_of_histograms(counts[0], counts[1])
-    enough = np.minimum(tests.n0, tests.n1) >= settings.min_requests
-    q = q_values(np.where(enough, tests.p, np.nan))
-    means = np.array([_mean_and_error(table.weight[t], f) for f in families for t in (0, 1)])
-    value, variance = np.log(np.maximum(means[:, 0], 1e-9)).reshape(-1, 2), means[:, 1].reshape(-1, 2)
-    noise = window_noise(_counts_by_window(table, families))
-    windows = max(len(table.history), 1), max(len(table.problem), 1)
-    error = np.sqrt(noise.variance_of_change(variance[:, 0], variance[:, 1], *windows))
-    change = value[:, 1] - value[:, 0]
-    clear = (np.abs(change) >= settings.least_z * error) & noise.outside(value[:, 1])
-    clear &= np.abs(change) >= np.log1p(settings.min_relative)
+    times, code = np.unique(np.concatenate([f.times for f in families]), return_inverse=True)
+    categories = np.concatenate([f.categories for f in families])
+    family = np.repeat(np.arange(len(families)), [len(f.categories) for f in families])
+    row, column = np.nonzero(counts[categories, AFTER:])
+    values = Histograms.of(family[row], column + AFTER, code[row], counts[categories[row], column + AFTER])
+    found = _level_changes(
+        table,
+        values,
+        len(families),
+        lambda rows, *shape: rows.log_means(times[rows.bin], *shape),
+        settings.min_tau,
+    )
+    enough = np.minimum(found.n0, found.n1) >= settings.min_requests
+    q, changed = _changed(found, enough, settings.min_relative, settings)
+    before, after = np.exp(found.before), np.exp(found.after)
     return [
         RepeatChange(
             roots=(table.graphs[int(f.categories[0])].root,),
             operation=f.operation,
             operations=f.operations,
             categories=len(f.categories),
-            before=float(means[2 * i, 0]),
-            after=float(means[2 * i + 1, 0]),
-            requests0=int(tests.n0[i]),
-            requests1=int(tests.n1[i]),
-            p=float(tests.p[i]),
+            before=float(before[i]),
+            after=float(after[i]),
+            requests0=round(found.n0[i]),
+            requests1=round(found.n1[i]),
+            p=float(found.p[i]),
             q=float(q[i]),
-            contribution_us=_contribution(table, shares, f, float(means[2 * i + 1, 0] - means[2 * i, 0])),
+            contribution_us=_contribution(table, shares, f, float(after[i] - before[i])),
         )
         for i, f in enumerate(families)
-        if clear[i] and q[i] <= settings.q
+        if changed[i]
     ]
 
 
@@ -461,24 +423,6 @@ def _families(table: PathTable) -> list[_Family]:
             if len(set(times)) > 1
         ]
     return families
-
-
-def _mean_and_error(weight: F8, family: _Family) -> tuple[float, float]:
-    """Weighted mean of the count, and the sampling variance of its log; NaN for none."""
-    mine = weight[family.categories]
-    total = float(mine.sum())
-    if total <= 0:
-        return float("nan"), float("nan")
-    mean = float((mine * family.times).sum() / total)
-    spread = float((mine * (family.times - mean) ** 2).sum() / total)
-    return mean, max(spread, 0.02**2 * mean**2) / total / mean**2
-
-
-def _counts_by_window(table: PathTable, families: list[_Family]) -> LogMedians:
-    """[families, windows] log-means of the windows of reference and history."""
-    found = np.array([[_mean_and_error(row, f) for row in table.history] for f in families])
-    found = found.reshape(len(families), len(table.history), 2)
-    return LogMedians(np.log(found[..., 0]), found[..., 1])
 
 
 def _contribution(table: PathTable, shares: PathShares, family: _Family, change: float) -> float:

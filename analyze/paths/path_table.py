@@ -1,7 +1,7 @@
-"""Count requests of every category by sample and by window: what shares are made of.
+"""Lay out the requests of every category by period and block: what shares, times and repeats are made of.
 
-The rows of history are the windows of the reference and those of the history's samples. Counts that enter
-tests are effective ones (A.7), shares and means are weighted.
+Columns are those of an `Estimate`: before, after, and blocks of ordinary times. Those are the windows of the
+reference and of the history's samples; a reference of fewer than three windows is cut into blocks.
 """
 
 from __future__ import annotations
@@ -10,28 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from analyze.paths.settings import PathSettings
 from analyze.population import Category, Graph, Population
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK
 from analyze.stats.moments import SampleMoments, category_moments
+from analyze.stats.noise import LEAST_FOR_VARIANCE
+from analyze.stats.sums import totals
 from analyze.stats.time_blocks import block_of, equal_time_bounds
 from schemas.arrays import F8, I8
-from schemas.windows import NS_PER_US
-
-PARTS = 6
-"""Sub-windows of a period, for the noise of shares where there is one window of history."""
-_LEAST_WINDOW = 0.1
-"""A window with less than this share of the median window's requests is cut off by a period's end."""
 
 
 @dataclass(frozen=True, slots=True)
-class PastRequests:
-    """Response times of the reference and of history, [requests]."""
+class PathRequests:
+    """Requests of the problem and of ordinary times; arrays are [requests]."""
 
     category: I8
-    window: I8
-    """Row of `PathTable.history`."""
-    response_us: F8
+    column: I8
+    """AFTER for the problem, from FIRST_BLOCK on the block of ordinary times."""
+    response_ns: I8
     weight: F8
 
 
@@ -47,22 +44,45 @@ class PathTable:
     """[categories] index into `roots`."""
     moments: SampleMoments
     """Of reference and problem, [2, categories]."""
-    history: F8
-    """[windows, categories] effective counts of reference and history."""
-    problem: F8
-    """[windows, categories]."""
-    parts: tuple[F8, F8]
-    """[PARTS, categories] of the reference and of the problem."""
-    past: PastRequests
+    requests: PathRequests
+    blocks: tuple[int, int]
+    """How many blocks of ordinary times the reference has, and the history after them."""
+    cold: bool
+    """Too few windows to see how shares and times move between them: it is assumed."""
 
     @property
     def weight(self) -> F8:
         """[2, categories] sums of weights."""
         return self.moments.weighted
 
+    @property
+    def n_columns(self) -> int:
+        """Before, after, and the blocks."""
+        return FIRST_BLOCK + sum(self.blocks)
 
-def path_table(population: Population, history: Population | None) -> PathTable:
-    """The table of two samples (0 reference, 1 problem) and of every sample of `history`. O(requests)."""
+    @property
+    def side(self) -> I8:
+        """[columns] 0 of the reference's blocks, 1 of the problem, -1 of the others."""
+        side = np.full(self.n_columns, -1, np.int64)
+        side[AFTER], side[FIRST_BLOCK : FIRST_BLOCK + self.blocks[0]] = 1, 0
+        return side
+
+    @property
+    def block(self) -> I8:
+        """[columns] block of ordinary times, -1 for none."""
+        return np.maximum(np.arange(self.n_columns) - FIRST_BLOCK, -1)
+
+    def sums(self, value: F8) -> F8:
+        """Add a value of requests up: [categories, columns]; before are all blocks of ordinary times."""
+        n = len(self.graphs)
+        cell = self.requests.category * self.n_columns + self.requests.column
+        found = totals(cell, value, n * self.n_columns).reshape(n, self.n_columns)
+        found[:, BEFORE] = found[:, FIRST_BLOCK:].sum(axis=1)
+        return found
+
+
+def path_table(population: Population, history: Population | None, settings: PathSettings) -> PathTable:
+    """Make the table of samples 0 (reference) and 1 (problem), and of all of `history`. O(requests)."""
     mine = {c.graph.key: c for c in population.categories}
     past = {c.graph.key: c for c in history.categories} if history is not None else {}
     graphs = sorted(
@@ -71,27 +91,36 @@ def path_table(population: Population, history: Population | None) -> PathTable:
     categories = tuple(mine.get(g.key) for g in graphs)
     roots = tuple(dict.fromkeys(g.root for g in graphs))
     places = {root: i for i, root in enumerate(roots)}
-    sides = [(population.window_ns, categories, 0)]
-    if history is not None:
-        old = tuple(past.get(g.key) for g in graphs)
-        sides += [(history.window_ns, old, sample) for sample in range(len(history.samples))]
-    counts, requests = zip(*(_windows(*side) for side in sides), strict=True)
-    offsets = np.cumsum([0, *(len(rows) for rows in counts)])
+    reference, problem = (_Sample.of(categories, sample) for sample in (0, 1))
+    old = tuple(past.get(g.key) for g in graphs)
+    before = [] if history is None else [_Sample.of(old, sample) for sample in range(len(history.samples))]
+    blocks = [_windows(sample, history.window_ns) for sample in before if history is not None]
+    own = _windows(reference, population.window_ns)
+    cold = sum(_number(block) for block in (own, *blocks)) < LEAST_FOR_VARIANCE
+    if cold:
+        own = _blocks(reference, settings.blocks)
+    column = FIRST_BLOCK + np.cumsum([0, *(_number(block) for block in (own, *blocks))])
+    parts = [
+        (problem, np.full(len(problem.category), AFTER)),
+        *(
+            (s, at + block)
+            for s, at, block in zip((reference, *before), column, (own, *blocks), strict=False)
+        ),
+    ]
     return PathTable(
         graphs=tuple(graphs),
         categories=categories,
         roots=roots,
         root=np.array([places[g.root] for g in graphs], np.int64),
         moments=_moments(categories),
-        history=np.concatenate(counts),
-        problem=_windows(population.window_ns, categories, 1)[0],
-        parts=(_parts(categories, 0), _parts(categories, 1)),
-        past=PastRequests(
-            np.concatenate([r.category for r in requests]),
-            np.concatenate([r.window + offset for r, offset in zip(requests, offsets[:-1], strict=True)]),
-            np.concatenate([r.response_us for r in requests]),
-            np.concatenate([r.weight for r in requests]),
+        requests=PathRequests(
+            np.concatenate([sample.category for sample, _ in parts]),
+            np.concatenate([column for _, column in parts]),
+            np.concatenate([sample.response_ns for sample, _ in parts]),
+            np.concatenate([sample.weight for sample, _ in parts]),
         ),
+        blocks=(_number(own), int(column[-1]) - FIRST_BLOCK - _number(own)),
+        cold=cold,
     )
 
 
@@ -106,58 +135,39 @@ def _moments(categories: Sequence[Category | None]) -> SampleMoments:
 
 
 @dataclass(frozen=True, slots=True)
-class _Requests:
+class _Sample:
     """Requests of one sample, category after category."""
 
     category: I8
     start_ns: I8
     weight: F8
-    response_us: F8
+    response_ns: I8
 
-
-def _requests(categories: Sequence[Category | None], sample: int) -> _Requests:
-    rows = [None if c is None else (c, c.rows(sample)) for c in categories]
-    sizes = np.array([0 if r is None else r[1].stop - r[1].start for r in rows], np.int64)
-    there = [r for r in rows if r is not None]
-    nothing = np.zeros(0, np.int64)
-    start = np.concatenate([nothing, *(c.start_ns[mine] for c, mine in there)])
-    weight = np.concatenate([np.zeros(0), *(c.weight[mine] for c, mine in there)])
-    response = np.concatenate([nothing, *(c.response_ns[mine] for c, mine in there)])
-    return _Requests(np.repeat(np.arange(len(categories)), sizes), start, weight, response / NS_PER_US)
-
-
-def _effective(weight: F8) -> F8:
-    """Weights scaled so that their sum is Kish's n; ones for equal weights (A.7)."""
-    return weight * (weight.sum() / (weight**2).sum()) if len(weight) else weight
-
-
-def _windows(window_ns: int, categories: Sequence[Category | None], sample: int) -> tuple[F8, PastRequests]:
-    """[windows, categories] effective counts of one sample, and the window of each of its requests."""
-    found = _requests(categories, sample)
-    if len(found.start_ns) == 0:
+    @staticmethod
+    def of(categories: Sequence[Category | None], sample: int) -> _Sample:
+        there = [(i, c, c.rows(sample)) for i, c in enumerate(categories) if c is not None]
         nothing = np.zeros(0, np.int64)
-        return np.zeros((0, len(categories))), PastRequests(nothing, nothing, np.zeros(0), np.zeros(0))
-    names, window = np.unique(found.start_ns // window_ns, return_inverse=True)
-    counts = _counted(window, len(names), found, len(categories))
-    size = counts.sum(axis=1)
-    kept = size >= _LEAST_WINDOW * np.median(size)
-    mine = kept[window]
-    place = (np.cumsum(kept) - 1)[window]
-    past = PastRequests(found.category[mine], place[mine], found.response_us[mine], found.weight[mine])
-    return counts[kept], past
+        category = np.repeat([i for i, _, _ in there], [rows.stop - rows.start for _, _, rows in there])
+        return _Sample(
+            category.astype(np.int64),
+            np.concatenate([nothing, *(c.start_ns[rows] for _, c, rows in there)]),
+            np.concatenate([np.zeros(0), *(c.weight[rows] for _, c, rows in there)]),
+            np.concatenate([nothing, *(c.response_ns[rows] for _, c, rows in there)]),
+        )
 
 
-def _parts(categories: Sequence[Category | None], sample: int) -> F8:
-    """[PARTS, categories] effective counts in parts of equal time."""
-    found = _requests(categories, sample)
-    if len(found.start_ns) == 0:
-        return np.zeros((0, len(categories)))
-    bounds = equal_time_bounds(int(found.start_ns.min()), int(found.start_ns.max()) + 1, PARTS)
-    return _counted(block_of(found.start_ns, bounds), PARTS, found, len(categories))
+def _number(block: I8) -> int:
+    return int(block.max(initial=-1)) + 1
 
 
-def _counted(row: npt.NDArray[np.integer], n_rows: int, found: _Requests, n_categories: int) -> F8:
-    cell = row.astype(np.int64) * n_categories + found.category
-    counts = np.bincount(cell, _effective(found.weight), n_rows * n_categories)
-    table: F8 = counts.astype(np.float64).reshape(n_rows, n_categories)
-    return table
+def _windows(sample: _Sample, window_ns: int) -> I8:
+    """[requests] window, numbered from 0 without gaps."""
+    return np.unique(sample.start_ns // window_ns, return_inverse=True)[1].astype(np.int64)
+
+
+def _blocks(sample: _Sample, n: int) -> I8:
+    """[requests] block of n of equal time."""
+    if not len(sample.start_ns):
+        return np.zeros(0, np.int64)
+    bounds = equal_time_bounds(int(sample.start_ns.min()), int(sample.start_ns.max()) + 1, n)
+    return block_of(sample.start_ns, bounds).astype(np.int64)

@@ -16,12 +16,21 @@ class PathSettings(Config):
     """Least change of a category's requests beyond what is expected."""
     min_relative: float = Field(default=0.2, ge=0, le=1_000)
     """The same as a share of the larger of seen and expected."""
+    least_expected: float = Field(default=5.0, ge=0)
+    """A category is tested from so many expected or `min_count` seen requests on; rarer ones are tested
+    together."""
     least_z: float = Field(default=3.0, ge=0, le=30)
-    """Times and repeats: effect over its standard error, noise between windows included."""
+    """Effect over its standard error, noise between windows included."""
     floor_time: float = Field(default=0.05, ge=0, le=1_000)
     """Relative change of a category's median response time that is no change."""
+    blocks: int = Field(default=8, ge=2)
+    """Of fewer than three ordinary windows the reference is cut into so many blocks of time;"""
     cold_tau: float = Field(default=0.2, ge=0, le=10)
-    """Noise between windows (log units) assumed where there is no history."""
+    """times (log units) are then taken to move so much between windows at least,"""
+    cold_phi: float = Field(default=3.0, ge=1, le=1e6)
+    """and shares to be so much over-dispersed."""
+    min_tau: float = Field(default=0.05, ge=0, le=10)
+    """Noise of times and repeats between windows is taken to be this at least."""
     min_requests: int = Field(default=4, ge=2)
     """A period, for a test of response times."""
     candidates: int = Field(default=20, ge=1)

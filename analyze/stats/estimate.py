@@ -279,9 +279,7 @@ def level_change(
     between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`².
     """
     told = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
-    noise = window_noise(
-        LogMedians(told, np.where(np.isnan(told), np.nan, blocks.variance)), floor=least_tau, trim=0.0
-    )
+    noise = window_noise(LogMedians(told, np.where(np.isnan(told), np.nan, blocks.variance)), floor=least_tau)
     sampling = periods.variance.sum(axis=1)
     scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau)
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)

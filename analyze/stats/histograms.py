@@ -86,7 +86,7 @@ _IQR = 1.349
 _MEDIAN_SE = 1.2533
 """√(π/2): standard error of a median over that of a mean."""
 _LEAST_SPREAD = 0.02
-"""A sample of equal values is not without error: a bin is 2.2 % wide."""
+"""A sample of equal values is not without error, relative: a bin is 2.2 % wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,17 @@ class Histograms:
             (middle * BIN_LOG).reshape(shape), np.where(n > 0, variance, np.nan).reshape(shape)
         )
         return found, n.reshape(shape)
+
+    def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
+        """Give means of the numbers of rows, natural logarithm, with their sampling variance, and requests.
+
+        All [places, columns]; NaN where there is no request.
+        """
+        n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = total / n
+            spread = np.maximum(np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean, _LEAST_SPREAD)
+            return LogMedians(np.log(mean), spread**2 / n), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
         """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a

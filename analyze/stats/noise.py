@@ -11,27 +11,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.stats.rank import as_requests
 from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
 """Windows that the median over sites is worth."""
-FLOOR_WITH_HISTORY = 0.05
-"""Least τ (log units, a standard deviation)."""
-TRIM = 0.1
-"""Share of windows left out of the envelope at each end."""
 LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
 _MAD = 1.4826
 """Median absolute deviation to standard deviation, normal law."""
-_MEDIAN_SE = 1.2533
-"""√(π/2): standard error of a median over that of a mean."""
-_IQR = 1.349
-"""Quartile distance of a normal law, in standard deviations."""
-_LEAST_SPREAD = 0.02
-"""A sample of equal values is not without error: clocks have ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,48 +28,6 @@ class LogMedians:
 
     value: F8
     variance: F8
-
-
-def log_medians(
-    values: F8, group: npt.NDArray[np.integer], n_groups: int, *, least: float, weight: F8 | None = None
-) -> LogMedians:
-    """Natural log of the median of each group, [groups]. values, group: [n]; values are raised to `least`.
-
-    The variance is (1.2533·s)²/n with s from the quartiles of the logs, at least 0.02. Weights, [n] and over
-    0, count as the requests that they are worth (`as_requests`): each value stands in the middle of its own
-    stretch of a line, and quantiles lie between the first and the last. O(n log n).
-    """
-    if len(values) == 0:
-        return LogMedians(np.full(n_groups, np.nan), np.full(n_groups, np.nan))
-    order = np.lexsort((values, group))
-    x = np.log(np.maximum(values[order], least))
-    g = group[order]
-    worth = np.ones(len(x)) if weight is None else as_requests(weight[order], g, n_groups)
-    past = np.cumsum(worth)
-    place = past - (worth + 1) / 2  # 0, 1, 2, … of equal weights
-    first, after = (np.searchsorted(g, np.arange(n_groups), side=side) for side in ("left", "right"))
-    ends = np.concatenate(([0.0], past))
-    start, n = ends[first], ends[after] - ends[first]
-    first, last = np.minimum(first, len(x) - 1), np.maximum(after - 1, 0)
-
-    def quantile(q: float) -> F8:
-        wanted = start + q * np.maximum(n - 1, 0)
-        low = np.clip(np.searchsorted(place, wanted, side="right") - 1, first, np.maximum(last, first))
-        high = np.minimum(low + 1, np.maximum(last, low))
-        between = np.where(high > low, place[high] - place[low], 1.0)
-        part: F8 = x[low] + np.clip((wanted - place[low]) / between, 0.0, 1.0) * (x[high] - x[low])
-        return part
-
-    return _with_error(quantile(0.5), quantile(0.25), quantile(0.75), n)
-
-
-def _with_error(median: F8, low: F8, high: F8, n: F8) -> LogMedians:
-    there = n > 0
-    spread = np.maximum((high - low) / _IQR, _LEAST_SPREAD)
-    return LogMedians(
-        np.where(there, median, np.nan),
-        np.where(there, (_MEDIAN_SE * spread) ** 2 / np.where(there, n, 1.0), np.nan),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +42,7 @@ class WindowNoise:
     """Median of the windows' log-medians; NaN without windows."""
     low: F8
     high: F8
-    """Envelope, trimmed; -inf and inf for fewer than 5 windows."""
+    """Envelope; -inf and inf for fewer than 5 windows."""
     windows: I8
 
     def outside(self, log_median: F8) -> B1:
@@ -107,17 +53,11 @@ class WindowNoise:
         free = self.windows < LEAST_FOR_ENVELOPE
         return ~np.isnan(log_median) & (free | (log_median < self.low) | (log_median > self.high))
 
-    def variance_of_change(self, sampling0: F8, sampling1: F8, windows0: int = 1, windows1: int = 1) -> F8:
-        """Variance of a difference of log-medians of periods of so many windows, sampling included."""
-        total: F8 = sampling0 + sampling1 + self.tau2 * (1 / windows0 + 1 / windows1)
-        return total
-
 
 def window_noise(
     medians: LogMedians,
     *,
-    floor: float = FLOOR_WITH_HISTORY,
-    trim: float = TRIM,
+    floor: float,
     prior_tau2: F8 | None = None,
 ) -> WindowNoise:
     """Noise of sites from their windows' log-medians, [sites, windows].
@@ -135,7 +75,7 @@ def window_noise(
     sampling = _row_median(np.sort(np.where(np.isnan(value), np.nan, medians.variance), axis=1), windows)
     known = windows >= LEAST_FOR_VARIANCE
     raw = np.where(known, np.maximum(0.0, (_MAD * mad) ** 2 - sampling), np.nan)
-    low, high = _envelope(ordered, windows, trim)
+    low, high = _ends(ordered, windows)
     tau2 = shrunk_tau2(raw, windows, floor=floor, prior_tau2=prior_tau2)
     return WindowNoise(tau2, raw, centre, low, high, windows.astype(np.int64))
 
@@ -152,17 +92,15 @@ def shrunk_tau2(raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = N
     return tau2
 
 
-def _envelope(ordered: F8, windows: I8, trim: float) -> tuple[F8, F8]:
-    """Lowest and highest after trimming, of sorted rows with NaN last."""
+def _ends(ordered: F8, windows: I8) -> tuple[F8, F8]:
+    """Give the lowest and highest of sorted rows with NaN last; infinite for too few."""
     if ordered.shape[1] == 0:
         return np.full(len(ordered), -math.inf), np.full(len(ordered), math.inf)
-    cut = np.floor(windows * trim + 1e-9).astype(np.int64)
-    last = np.maximum(windows - 1 - cut, 0)
-    rows = np.arange(len(ordered))
-    enough = windows >= LEAST_FOR_ENVELOPE
-    low = np.where(enough, ordered[rows, np.minimum(cut, ordered.shape[1] - 1)], -math.inf)
-    high = np.where(enough, ordered[rows, last], math.inf)
-    return low, high
+    enough, last = windows >= LEAST_FOR_ENVELOPE, np.maximum(windows - 1, 0)
+    return (
+        np.where(enough, ordered[:, 0], -math.inf),
+        np.where(enough, ordered[np.arange(len(ordered)), last], math.inf),
+    )
 
 
 def _row_median(ordered: F8, n: I8) -> F8:

@@ -75,36 +75,6 @@ def midranks(values: npt.NDArray[np.number]) -> F8:
     return ranks
 
 
-def rank_tests(
-    values: F8, problem: B1, test: npt.NDArray[np.integer], n_tests: int, weight: F8 | None = None
-) -> RankTests:
-    """Rank tests of ragged samples, one a value of `test`.
-
-    values, problem, test: [n]; test in 0..n_tests-1. weight: [n], counts as the requests that it is worth on
-    its side of a test (`as_requests`). O(n log n) and the exact tests.
-    """
-    if len(values) == 0:
-        return rank_tests_of_groups(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), n_tests)
-    order = np.lexsort((values, test))
-    x, t, late = values[order], test[order].astype(np.int64), problem[order]
-    votes = np.ones(len(x)) if weight is None else as_requests(weight[order], 2 * t + late, 2 * n_tests)
-    first = np.concatenate([[True], (x[1:] != x[:-1]) | (t[1:] != t[:-1])])
-    starts = np.flatnonzero(first)
-    c0, c1 = (np.add.reduceat(np.where(side, votes, 0.0), starts) for side in (~late, late))
-    return rank_tests_of_groups(t[starts], c0, c1, n_tests)
-
-
-def rank_tests_of_histograms(reference: I8, problem: I8) -> RankTests:
-    """Rank tests of counts over common bins, [tests, bins]: what is in one bin counts as equal."""
-    test, bins = np.nonzero(reference + problem)
-    return rank_tests_of_groups(
-        test.astype(np.int64),
-        reference[test, bins].astype(np.float64),
-        problem[test, bins].astype(np.float64),
-        len(reference),
-    )
-
-
 def rank_tests_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> RankTests:
     """From groups of equal values, in ascending order of (test, value): c0 of the reference, c1 of the
     problem; [groups]. O(groups) and the exact tests."""

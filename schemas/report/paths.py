@@ -160,6 +160,6 @@ class PathsSection(Section):
     paths_tested: int
     paths_total: int
     windows: int
-    """Windows of reference and history that the noise of shares was seen in."""
+    """Blocks of ordinary times that the noise of shares and times was seen in."""
     cold: bool
-    """One window: the noise of shares is assumed, so confidence is low."""
+    """Too few windows to see that noise: it is assumed, so confidence is low."""

@@ -65,9 +65,10 @@ that hold too few concerned requests, among all members, %. *err*: as above."""
 LEFT_OUT_FILE = "evaluation-rules.json"
 LEFT_OUT = """`make evaluate RULES=1 REAL=DIR` judges the golden comparisons, the faults of the recordings and
 ten quiet pairs of each, with history and alone, again without each row of MEASURES, CONFOUNDERS, RELATIONS
-and RANKING. *lost without it* counts those of which the first finding, the number of findings, or whether the
-labelled service is first changes. *case*: what the row itself names as its reason to be there, some of it
-outside of these comparisons. `make evaluate WITHOUT=name` prints them for one."""
+and RANKING. *lost*: the labelled service is no longer first, a fault is not found or takes more findings, a
+quiet pair has more of them. *gained*: leaving the rule out is better there, as the labelled service is first
+only without it, or there are fewer findings. *case*: what the row itself names as its reason to be there,
+some of it outside of these comparisons. `make evaluate WITHOUT=name` prints them for one."""
 
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
 compared as the command does it, with the quiet stretches of the recording as history, and with the
@@ -140,13 +141,24 @@ def rules_table(content: dict[str, Any] | None) -> str:
     """Every rule, what it is for, and what is lost without it."""
     if content is None:
         return ""
-    lines = ["| rule | what it is for | case | lost without it |", "|---|---|---|---|"]
+    lines = [
+        "| rule | what it is for | case | lost without it | gained without it |",
+        "|---|---|---|---|---|",
+    ]
     for rule in content["rules"]:
-        changed = rule["changed"]
-        some = ", ".join(list(changed)[:3]) + (" …" if len(changed) > 3 else "")
-        lost = f"{len(changed)}: {some}" if changed else "–"
-        lines.append(f"| `{rule['name']}` ({rule['kind']}) | {rule['doc']} | {rule['case']} | {lost} |")
+        cells = [_some(rule["changed"], effect) for effect in ("lost", "gained")]
+        if others := sum(effect == "other" for effect, _ in rule["changed"].values()):
+            cells[0] += f"; another first finding in {others}"
+        lines.append(
+            f"| `{rule['name']}` ({rule['kind']}) | {rule['doc']} | {rule['case']} | {' | '.join(cells)} |"
+        )
     return "\n".join(lines) + f"\n\nOf {content['comparisons']} comparisons."
+
+
+def _some(changed: dict[str, tuple[str, str]], wanted: str) -> str:
+    """Name up to three comparisons of one effect."""
+    names = [name for name, (effect, _) in changed.items() if effect == wanted]
+    return f"{len(names)}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" if names else "–"
 
 
 def _at_full_size(content: dict[str, Any] | None) -> list[str]:

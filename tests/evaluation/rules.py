@@ -19,7 +19,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -73,6 +73,16 @@ def rules() -> list[Rule]:
     return found + [Rule(row.name, "ranking", row.doc, row.case) for row in RANKING]
 
 
+Effect = Literal["lost", "gained", "other"]
+
+
+class Difference(NamedTuple):
+    """What is another without a rule."""
+
+    effect: Effect
+    what: str
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """What a person reads first."""
@@ -82,13 +92,20 @@ class Read:
     """The first names the labelled service; None where nothing is labelled."""
     first: tuple[object, ...]
 
-    def against(self, whole: Read) -> str:
-        """Say what is lost or gained; empty where nothing is."""
+    def against(self, whole: Read, *, quiet: bool) -> Difference | None:
+        """Say what a person loses or gains without a rule; None where both read alike.
+
+        Findings of a quiet pair are false, and one fault should be one finding; of a fault that nobody
+        labelled none is a loss.
+        """
         if self.right != whole.right:
-            return "lost" if whole.right else "found"
+            return Difference("lost" if whole.right else "gained", "the labelled service is first")
         if self.findings != whole.findings:
-            return f"{whole.findings} → {self.findings} findings"
-        return "" if self.first == whole.first else "another first finding"
+            fewer = self.findings < whole.findings
+            unseen = whole.right is None and not quiet and not self.findings
+            effect: Effect = "gained" if fewer and not unseen else "lost"
+            return Difference(effect, f"{whole.findings} → {self.findings} findings")
+        return None if self.first == whole.first else Difference("other", "another first finding")
 
 
 def read(run: RobustRun, fault: Fault | None) -> Read:
@@ -138,7 +155,11 @@ def change_key(change: Change) -> tuple[object, ...]:
     return change.kind, change.site, change.shape, change.child, change.instance
 
 
-def golden_runs() -> Iterator[tuple[str, Fault | None, Observing]]:
+Observed = tuple[str, bool, Fault | None, Observing]
+"""What a comparison is called, whether it is a quiet pair, its labelled fault, and what was observed."""
+
+
+def golden_runs() -> Iterator[Observed]:
     """Observe the goldens' comparisons by robust mode."""
     whole = filled.robust_result
     for case in CASES:
@@ -157,7 +178,7 @@ def golden_runs() -> Iterator[tuple[str, Fault | None, Observing]]:
             _command(*arguments)
         finally:
             filled.robust_result = whole
-        yield from ((case.name, None, one) for one in seen)
+        yield from ((case.name, case.quiet, None, one) for one in seen)
 
 
 def _command(*arguments: object) -> tuple[int, str]:
@@ -170,7 +191,7 @@ def _command(*arguments: object) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def recorded_runs(folder: Path) -> Iterator[tuple[str, Fault | None, Observing]]:
+def recorded_runs(folder: Path) -> Iterator[Observed]:
     """Observe the faults of recordings, and some quiet pairs, with history and alone."""
     for recording in read_recordings(folder):
         lake = recorded_lake(recording, ROOT)
@@ -187,7 +208,7 @@ def recorded_runs(folder: Path) -> Iterator[tuple[str, Fault | None, Observing]]
                 about = "quiet" if fault is None else fault.id.partition("/")[2]
                 name = f"{recording.name.partition('-20')[0]} {mode} {about} {one.problem[11:19]}"
                 found = loaded(one)
-                yield name, fault, Observing.of(found.population, found.history, SETTINGS)
+                yield name, one.quiet, fault, Observing.of(found.population, found.history, SETTINGS)
 
 
 def main() -> None:
@@ -205,16 +226,16 @@ def main() -> None:
         if chosen.without not in names:
             parser.error(f"no rule is called {chosen.without}; there are {', '.join(names)}")
         names = [chosen.without]
-    changed: dict[str, dict[str, str]] = {name: {} for name in names}
+    changed: dict[str, dict[str, Difference]] = {name: {} for name in names}
     n = 0
-    for about, fault, observing in _all(chosen):
+    for about, quiet, fault, observing in _all(chosen):
         n += 1
         run = observing.run()
         whole = read(run, fault)
         for name, left in without_each(observing, run, names):
-            if what := read(left, fault).against(whole):
-                changed[name][about] = what
-                print(f"{name}: {about}: {what}", flush=True)
+            if found := read(left, fault).against(whole, quiet=quiet):
+                changed[name][about] = found
+                print(f"{name}: {about}: {found.effect}: {found.what}", flush=True)
     print(f"{n} comparisons; no rent here: {', '.join(m for m in names if not changed[m]) or 'none'}")
     if not chosen.without:
         rows = [
@@ -226,7 +247,7 @@ def main() -> None:
         )
 
 
-def _all(chosen: argparse.Namespace) -> Iterator[tuple[str, Fault | None, Observing]]:
+def _all(chosen: argparse.Namespace) -> Iterator[Observed]:
     if not chosen.no_goldens:
         yield from golden_runs()
     if chosen.real is not None:

@@ -20,6 +20,11 @@ class Case:
     lake: str
     arguments: tuple[str, ...]
 
+    @property
+    def quiet(self) -> bool:
+        """Tell whether nothing happened to the service between its periods."""
+        return self.name.startswith(("simulated-AA", "simulated-N", "shop-quiet", "tickets-quiet"))
+
 
 def run(number: int) -> str:
     """The day of a simulated run; the first is without a fault."""

@@ -29,22 +29,6 @@ def auc(reference: Sequence[float], problem: Sequence[float]) -> float:
     return wins / (len(reference) * len(problem))
 
 
-def weighted_ecdf(values: Sequence[float], weights: Sequence[float], x: float) -> float:
-    """Share of the weight at or below x."""
-    return sum(w for v, w in zip(values, weights, strict=True) if v <= x) / sum(weights)
-
-
-def tolerant_d(
-    x0: Sequence[float], w0: Sequence[float], x1: Sequence[float], w1: Sequence[float], delta: float
-) -> float:
-    """sup_x F0(x/(1+δ)) - F1(x), looked up at every value."""
-    stretched = [x * (1 + delta) for x in x0]
-    return max(
-        0.0,
-        max(weighted_ecdf(stretched, w0, x) - weighted_ecdf(x1, w1, x) for x in [*stretched, *x1]),
-    )
-
-
 def hypergeometric_tail(k0: int, n0: int, k1: int, n1: int) -> Fraction:
     """P(X >= k1) when n1 of n0 + n1 are drawn and k0 + k1 of them count."""
     marked, total = k0 + k1, n0 + n1
@@ -59,24 +43,3 @@ def bh_rejected(p: Sequence[float], level: float) -> list[bool]:
     order = sorted(range(len(p)), key=lambda i: p[i])
     last = max((k for k, i in enumerate(order, 1) if p[i] <= level * k / len(p)), default=0)
     return [i in order[:last] for i in range(len(p))]
-
-
-def simes(p: Sequence[float]) -> float:
-    """min_k m·p_(k)/k."""
-    return min(len(p) * x / k for k, x in enumerate(sorted(p), 1))
-
-
-def nb_cdf(y: int, mean: float, spread: float) -> float:
-    """P(Y <= y) of the negative binomial with variance mean + spread·mean², term by term."""
-    size = 1 / spread
-    total = 0.0
-    for k in range(y + 1):
-        log = (
-            math.lgamma(k + size)
-            - math.lgamma(size)
-            - math.lgamma(k + 1)
-            + size * math.log(size / (size + mean))
-            + k * math.log(mean / (size + mean))
-        )
-        total += math.exp(log)
-    return total

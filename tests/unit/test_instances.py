@@ -75,10 +75,12 @@ def test_a_slower_pod_is_named_with_its_own_values() -> None:
 
 def test_a_pod_that_fails_in_a_tenth_of_its_calls_is_named() -> None:
     before = requests(1, even)
-    found = run(before, requests(2, even, lambda pod, u: pod == 2 and u < 0.1))
+    after = requests(2, even, lambda pod, u: pod == 2 and u < 0.1)
+    found = run(before, after)
     (text,) = said(found)
     assert "pod-2" in text
     assert found.causes[0].lead.after == pytest.approx(0.1, abs=0.06), "of that pod's calls, not of all"
+    assert said(run(before, after, ("failing-instance",))) == [], "the rule pays its rent"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from analyze.paths.alignment import SignatureKind
 from analyze.paths.changes import path_changes
 from analyze.paths.moves import OTHER
 from analyze.paths.settings import PathSettings
-from analyze.population import Category, Population
+from analyze.population import DEFAULT_WINDOW_NS, Category, Population
 
 S = PathSettings()
 
@@ -87,7 +87,7 @@ def quiet(seed: int, windows: int = oracle.WINDOWS) -> Population:
 def test_quiet_periods_have_no_moves(windows: int) -> None:
     found = [path_changes(quiet(seed, windows), None, S) for seed in range(25)]
     assert sum(len(f.groups) + len(f.repeats) + int(f.times.changed.sum()) for f in found) <= 1
-    assert all(f.tests.cold == (windows == 1) for f in found)
+    assert all(f.table.cold == (windows == 1) for f in found)
 
 
 def test_a_slower_path_is_a_time_and_no_move() -> None:
@@ -116,6 +116,48 @@ def test_a_new_path_without_a_precursor_is_held_against_the_usual_one() -> None:
     assert group.moves[0].source == OTHER
     assert found.table.graphs[group.moves[0].target].labels[1] == "new"
     assert group.contribution_us == pytest.approx(1_500 * 90 / 2_874, rel=0.1)
+
+
+def windows_of(labels: list[str], counts: np.ndarray) -> Category:
+    """Requests of 500 us; counts: of each window of the reference, and as many of the problem."""
+    total, per_side = int(counts.sum()), len(counts) // 2
+    start = np.repeat(np.arange(len(counts)), counts) * DEFAULT_WINDOW_NS
+    made = path(labels, (1, 1), (500, 500))
+    return replace(
+        made,
+        node_ns=np.repeat(made.node_ns[:, :1], total, axis=1),
+        response_ns=np.full(total, 500_000),
+        start_ns=start,
+        weight=np.ones(total),
+        sample=(start >= per_side * DEFAULT_WINDOW_NS).astype(np.uint8),
+        status=np.repeat(made.status[:1], total),
+        request_id=made.request_id.take(np.zeros(total, np.int64)),
+    )
+
+
+def wandering(seed: int, cv: float, moved: float = 1.0) -> Population:
+    """60 paths in 8 windows of either period, whose shares move by `cv` between windows; the first, most
+    frequent one has `moved` times its share in the problem."""
+    rng = np.random.default_rng(seed)
+    shares = np.sort(np.random.default_rng(3).dirichlet(np.full(60, 0.6)))[::-1]
+    rate = shares * rng.gamma(1 / cv**2, cv**2, (16, 60))
+    rate[8:, 0] *= moved
+    counts = rng.poisson(rate * 20_000)
+    return population(
+        *(windows_of(["r", f"p{i}", "z"], counts[:, i]) for i in range(60) if counts[:, i].any())
+    )
+
+
+@pytest.mark.parametrize("cv", [0.05, 0.2])
+def test_shares_that_move_between_windows_are_no_moves(cv: float) -> None:
+    """At most two groups in five comparisons of 60 paths each, all of them noise."""
+    assert sum(len(path_changes(wandering(seed, cv), None, S).groups) for seed in range(5)) <= 2
+
+
+def test_a_share_that_falls_by_more_than_between_windows_is_found() -> None:
+    found = path_changes(wandering(1, 0.05, moved=0.6), None, S)
+    lost = [found.table.graphs[i].labels[1] for i in np.flatnonzero(found.tests.lost)]
+    assert "p0" in lost
 
 
 def test_rare_paths_are_tested_together() -> None:
@@ -218,7 +260,7 @@ def test_history_shows_how_much_shares_move_on_their_own() -> None:
         samples=tuple(p.samples[0] for p in wild),
     )
     assert not path_changes(current, history, S).groups
-    assert len(path_changes(current, history, S).table.history) == 13
+    assert path_changes(current, history, S).table.blocks == (1, 12)
 
 
 def _joined(parts: list[Category]) -> Category:

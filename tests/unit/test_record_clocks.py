@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,13 +10,16 @@ import pyarrow as pa
 import pytest
 from oracles.stored_flows import lake_tables
 
-from analyze.population import Population
+from analyze.methods.robust.robust_run import robust_run
+from analyze.methods.robust.settings import RobustSettings
+from analyze.population import Population, Sample
 from analyze.refine.clocks import NOT_BOUNDED, record_bounds
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import FlowMatrices, group_flows
 from stitch.graph.template import Template
 
+SECOND_NS = 10**9
 CALL = Template.of_graph(
     [("web", "ask", None), ("db", "asked", None), ("db", "done", None), ("web", "told", None)],
     [(0, 1), (1, 2), (2, 3)],
@@ -65,13 +69,25 @@ def test_bounds_are_those_of_every_edge_between_two_hosts(seed: int) -> None:
     assert sorted(made) == sorted(expected)
 
 
-def skewed(ahead_ns: int, legs: tuple[int, int] = (60, 40), n: int = 60) -> Population:
-    """A call that takes 1000 ns on the other host, whose clock is ahead."""
+def skewed(
+    ahead_ns: int, legs: tuple[int, int] = (60, 40), n: int = 60, *, then_ahead_ns: int | None = None
+) -> Population:
+    """A call that takes 1000 ns on the other host, whose clock is ahead; in a second sample otherwise."""
     forth, back = legs
+    samples = [ahead_ns] if then_ahead_ns is None else [ahead_ns, then_ahead_ns]
     times = np.array(
-        [[0, forth + ahead_ns, forth + 1000 + ahead_ns, forth + 1000 + back]] * n, dtype=np.int64
+        [
+            [0, forth + ahead, forth + 1000 + ahead, forth + 1000 + back]
+            for ahead in samples
+            for _ in range(n)
+        ],
+        dtype=np.int64,
     )
+    n *= len(samples)
     flows, structures = lake_tables(np.random.default_rng(1), [(CALL, times)])
+    sample = np.repeat(np.arange(len(samples), dtype=np.uint8), n // len(samples))
+    for name, column in (("start_ns", np.arange(n) * SECOND_NS), ("sample", sample)):
+        flows = flows.set_column(flows.schema.get_field_index(name), name, pa.array(column))
     hosts = np.array([["w", "d", "d", "w"]] * n)
     column = flows.schema.get_field_index("host")
     kind = flows.schema.field("host").type
@@ -86,3 +102,16 @@ def test_time_on_one_host_is_as_it_was(ahead_ns: int, legs: tuple[int, int]) -> 
     assert (inside == 1000).all()
     assert (category.response_ns == sum(legs) + 1000).all()
     assert (np.diff(category.node_ns, axis=0) >= 0).all()
+
+
+@pytest.mark.parametrize("without", [(), ("moved-clocks",)])
+def test_a_clock_that_was_set_moves_time_from_one_leg_to_the_other(without: tuple[str, ...]) -> None:
+    """How long either leg took nobody knows: both together they take what they took."""
+    found = skewed(0, (300, 300), 60, then_ahead_ns=5_000)
+    samples = tuple(
+        Sample(name, "", at * 60 * SECOND_NS, (at + 1) * 60 * SECOND_NS)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    run = robust_run(replace(found, samples=samples), None, RobustSettings(paths=False, without=without))
+    assert bool(run.causes) is bool(without), "the rule pays its rent"
+    assert bool(run.confounded.text("moved-clocks")) is not bool(without)

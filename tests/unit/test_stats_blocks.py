@@ -1,4 +1,4 @@
-"""Blocks and κ: bounds, autocorrelation, size of the tolerant KS on dependent requests."""
+"""Blocks: bounds, autocorrelation, sizes on dependent requests."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""False discovery rate, flat and in the tree, against their definitions and by simulation."""
+"""False discovery rate, against its definition and SciPy."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import statistics as oracle
 from scipy import stats
 
-from analyze.stats.multiple import q_values, simes
+from analyze.stats.multiple import q_values
 
 P = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=30)
 
@@ -22,16 +21,6 @@ def test_rejected_is_the_step_up_procedure(p: list[float], level: float) -> None
 @given(P)
 def test_q_values_are_scipys(p: list[float]) -> None:
     np.testing.assert_allclose(q_values(np.array(p)), stats.false_discovery_control(p), rtol=1e-12)
-
-
-@given(P, st.integers(1, 5))
-def test_simes_of_groups(p: list[float], n: int) -> None:
-    group = np.arange(len(p)) % n
-    found = simes(np.array(p), group, n + 1)
-    for g in range(n):
-        mine = [x for i, x in enumerate(p) if i % n == g]
-        assert np.isnan(found[g]) if not mine else found[g] == pytest.approx(min(1, oracle.simes(mine)))
-    assert np.isnan(found[n])
 
 
 def test_tests_that_were_not_run_do_not_count() -> None:

@@ -33,8 +33,6 @@ from schemas.report.findings import ChangeKind, Unit
 
 _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
 """Bin of one call."""
-_LEAST_SPREAD: Final = 0.02
-"""Standard deviation of a request's number of calls, relative to the mean, is taken to be this at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,13 +307,7 @@ def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMe
     """Give logarithms of mean numbers, with their sampling variance, and requests: [places, columns]."""
     # Counts were put in bins of ratios; small ones are told apart exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
-    n, total, squares = (
-        values.sums(values.n * v, n_places, n_columns) for v in (np.ones_like(number), number, number**2)
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = total / n
-        spread = np.maximum(np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean, _LEAST_SPREAD)
-        return LogMedians(np.log(mean), spread**2 / n), n
+    return values.log_means(number, n_places, n_columns)
 
 
 # ---------------------------------------------------------------- call patterns and failures
@@ -572,7 +564,7 @@ MEASURES: Final = (
     Measure(
         "plain-own-time",
         "A call takes plainly longer by itself, though it is little of its response.",
-        "8.6, 100 us",
+        "8.6, 100 us; tests/unit/test_measures.py: half a percent of the page",
         plain_own_time,
         (ChangeKind.SLOWER, ChangeKind.FASTER),
         "us",
@@ -603,7 +595,7 @@ MEASURES: Final = (
     Measure(
         "far-slower-calls",
         "Very few calls are far slower than any ordinary one: no test of ranks can tell.",
-        "F10",
+        "F10; tests/unit/test_measures.py: one read in 75",
         far_slower_calls,
         (ChangeKind.TAIL, ChangeKind.TAIL),
         "share",
@@ -669,7 +661,7 @@ MEASURES: Final = (
     Measure(
         "failing-instance",
         "Calls fail on one instance, or on those of one version or zone.",
-        "recordings: one pod of five",
+        "tests/unit/test_instances.py: a pod that fails in a tenth of its calls",
         failing_instance,
         (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
         "share",

@@ -22,7 +22,7 @@ class MovedClocks(Unadjusted):
 
     name = "moved-clocks"
     doc = "Times between hosts whose clocks moved are no evidence; times on one host are."
-    case = "N4"
+    case = "tests/unit/test_record_clocks.py: a clock that was set"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain changes of times that mostly lie between such hosts, and are no larger than the move."""

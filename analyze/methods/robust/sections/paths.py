@@ -111,8 +111,8 @@ def paths_section(
         not_compared_us=found.rest_us,
         paths_tested=int(found.tests.tested.sum()),
         paths_total=int((found.table.moments.count.sum(axis=0) > 0).sum()),
-        windows=len(found.table.history),
-        cold=found.tests.cold,
+        windows=sum(found.table.blocks),
+        cold=found.table.cold,
     )
 
 
@@ -175,7 +175,7 @@ def _end_row(found: PathChanges, index: int) -> PathEnd | None:
         share1=float(found.shares.of_root[1, index]),
         mean0_us=_number(moments.mean_us[0, index]),
         mean1_us=_number(moments.mean_us[1, index]),
-        p=float(found.tests.tests.p[index]),
+        p=float(found.tests.estimate.p[index]),
         q=_number(q),
     )
 
@@ -200,8 +200,8 @@ def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> Differ
 
 def _time_rows(found: PathChanges) -> list[PathTimeRow]:
     """Paths whose times changed by test, by |contribution|."""
-    part, moments = found.account.timing_us, found.table.moments
-    changed = np.flatnonzero(found.times.changed)
+    part, moments, times = found.account.timing_us, found.table.moments, found.times
+    changed = np.flatnonzero(times.changed)
     order = changed[np.lexsort((changed, -np.abs(part[changed])))]
     return [
         PathTimeRow(
@@ -213,24 +213,24 @@ def _time_rows(found: PathChanges) -> list[PathTimeRow]:
             mean0_us=float(moments.mean_us[0, i]),
             mean1_us=float(moments.mean_us[1, i]),
             contribution_us=float(part[i]),
-            p=float(found.times.p[i]),
-            q=float(found.times.q[i]),
-            z=float(found.times.z[i]),
+            p=float(times.estimate.p[i]),
+            q=float(times.q[i]),
+            z=float(times.estimate.z[i]),
         )
         for i in order.tolist()
     ]
 
 
 def _rare_rows(found: PathChanges) -> tuple[RarePathsRow, ...]:
-    tests = found.tests
+    tests, first = found.tests, len(found.table.graphs)
     return tuple(
         RarePathsRow(
             root=found.table.roots[r],
-            expected=float(tests.rare.expected[r]),
-            seen=float(tests.rare.seen[r]),
+            expected=float(tests.expected[first + r]),
+            seen=float(tests.seen[first + r]),
             new_kinds=int(tests.new_kinds[r]),
-            p=float(tests.rare.p[r]),
-            q=float(tests.rare_q[r]),
+            p=float(tests.estimate.p[first + r]),
+            q=float(tests.q[first + r]),
         )
         for r in np.flatnonzero(tests.rare_changed).tolist()
     )
@@ -281,11 +281,12 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         f"{line or 'No path changed significantly.'}"
     )
     few = (
-        " With one window the noise of shares is assumed (10 %): read moves with care, or give more history."
+        " They are pieces of few windows, so more noise is assumed than they show: read moves with care, or "
+        "give more history."
     )
     yield Text(
         f"{count(s.paths_tested)} of {count(s.paths_total)} paths are frequent enough to be tested one by "
-        f"one, against {counted(s.windows, 'window')} of the baseline.{few if s.cold else ''}",
+        f"one, against {counted(s.windows, 'block')} of the baseline.{few if s.cold else ''}",
         "dim",
     )
     whole = s.account

@@ -223,7 +223,7 @@ def history_rows(
         return
     there = history.weight.sum(axis=1) > 0
     logs = np.log(history.time_us.sum(axis=1)[there] / history.weight.sum(axis=1)[there])[None]
-    noise = window_noise(LogMedians(logs, 0 * logs), floor=_LEAST_SPREAD, trim=0.0)
+    noise = window_noise(LogMedians(logs, 0 * logs), floor=_LEAST_SPREAD)
     if int(there.sum()) < LEAST_FOR_ENVELOPE:
         return
     mean, variance, _, _ = (values[0] for values in before.response_times().mean())

@@ -1,0 +1,63 @@
+"""Changes that one measure alone sees: each is found, and is not without the rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.refined import Call, call, population
+from oracles.span_events import T0
+
+from analyze.methods.robust.robust_run import robust_run
+from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.titles import title
+from analyze.population import Sample
+
+HOUR_NS = 3_600 * 10**9
+N = 300
+PAGE_US = 20_000
+
+
+def pages(seed: int, read_us: float, far: int = 0) -> list[Call]:
+    """Pages of 20 ms that read for so long; so many reads, evenly spread, take a second more."""
+    rng = np.random.default_rng(seed)
+    late = set(np.linspace(5, N - 5, far).astype(int).tolist())
+    found = []
+    for at in range(N):
+        own = read_us * rng.lognormal(0, 0.2) + (1_000_000 if at in late else 0)
+        rest = PAGE_US * rng.lognormal(0, 0.2)
+        found.append(call("web/get", 0, rest + own, call("db/read", 100, 100 + own)))
+    return found
+
+
+def said(before: list[Call], after: list[Call], *without: str) -> list[str]:
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + N * 10**9)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    settings = RobustSettings(paths=False, without=without)
+    found = robust_run(replace(population(before, after), samples=samples), None, settings)
+    return [title(cause.lead, cause.changes, found.profile.names) for cause in found.causes]
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "after"),
+    [
+        ("far-slower-calls", pages(1, 1_000), pages(2, 1_000, far=4)),
+        ("plain-own-time", pages(1, 100), pages(2, 200)),
+    ],
+    ids=["one read in 75 takes a thousand times as long", "half a percent of the page, twice as long"],
+)
+def test_a_change_that_one_measure_alone_sees(rule: str, before: list[Call], after: list[Call]) -> None:
+    (text,) = said(before, after)
+    assert text.startswith("db/read")
+    assert said(before, after, rule) == [], "the rule pays its rent"
+
+
+def test_two_far_slower_calls_are_an_accident() -> None:
+    assert said(pages(1, 1_000), pages(2, 1_000, far=2)) == []
+
+
+def test_what_is_plain_is_more_than_half_as_long_again() -> None:
+    assert said(pages(1, 100), pages(2, 140)) == []
