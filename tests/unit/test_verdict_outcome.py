@@ -339,7 +339,7 @@ def test_what_the_verdict_says_of_an_interval_and_of_missing_requests_is_asserte
 
 
 def test_what_changed_at_one_limit_of_slow_requests_is_not_said_to_be_insignificant_at_another() -> None:
-    slow, very_slow = measure("tail", share(50, 12, 1_000)), measure("tail", share(10, 3, 1_000))
+    slow, very_slow = measure("tail", share(20, 120, 1_000)), measure("tail", share(10, 40, 1_000))
     reasons = decide(measures=(*QUIET, slow, very_slow)).reasons
     assert slow.changed
     assert not very_slow.changed

@@ -402,8 +402,8 @@ def move_title(
     if kind == "other-steps":
         return f"{_list(inserted)} instead of {_list(removed)}{after}{against}"
     if kind == "inserted":
-        now = f"{anchor.text} is now followed by " if anchor is not None else "Also "
-        return f"{now}{_list(inserted)}{against}"
+        also = f"{anchor.text} is now followed by " if anchor is not None else "Also "
+        return f"{also}{_list(inserted)}{against}"
     if kind == "removed":
         gone = f"{anchor.text} is no longer followed by " if anchor is not None else "No longer "
         return f"{gone}{_list(removed)}{against}"
