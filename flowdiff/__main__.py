@@ -154,7 +154,7 @@ def build_app(names: Sequence[str]) -> typer.Typer:
 
 
 def _stand_in() -> None:
-    """What the listing needs of a subcommand that is not imported."""
+    """Stand for what the listing needs of a subcommand that is not imported."""
     raise AssertionError("a subcommand is imported before it runs")
 
 

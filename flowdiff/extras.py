@@ -27,7 +27,7 @@ TABLES: Final = ("pandas", "polars")
 
 
 def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
-    """What to install so that an import succeeds; None for a module that nothing of ours needs."""
+    """Say what to install so that an import succeeds; None for a module that nothing of ours needs."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS and name not in TABLES:
         return None
@@ -44,7 +44,7 @@ def installed(command: str) -> bool:
 
 @contextmanager
 def needed() -> Iterator[None]:
-    """Around an import of a package that may be missing: raises ConfigError, which says what to install."""
+    """Guard an import of a package that may be missing: raises ConfigError, which says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -159,7 +159,7 @@ class Flow:
         return self._stored.params
 
     def text(self, width: int = WIDTH) -> str:
-        """Its swim lane, as a terminal shows it."""
+        """Draw its swim lane, as a terminal shows it."""
         from rich.console import Console
 
         from flowdiff.commands.flow import print_flow

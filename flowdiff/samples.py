@@ -145,7 +145,7 @@ def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
 
 
 def _anchor(asked: Mapping[str, Sequence[str]], now_ns: int) -> tuple[Period, ...]:
-    """What `same-weekday` is a week before: the problem, where there is one."""
+    """Find what `same-weekday` is a week before: the problem, where there is one."""
     return parse_ranges(asked[PROBLEM], now_ns=now_ns) if PROBLEM in asked else ()
 
 

@@ -24,23 +24,23 @@ class Table:
     _arrow: pa.Table
 
     def arrow(self) -> pa.Table:
-        """As Arrow's; nothing is copied."""
+        """Give Arrow's table; nothing is copied."""
         return self._arrow
 
     def df(self) -> pd.DataFrame:
-        """As a pandas DataFrame. Raises ConfigError without pandas."""
+        """Give a pandas DataFrame. Raises ConfigError without pandas."""
         with needed():
             import pandas as pd  # noqa: F401 - Arrow's own message has no name of the package
         return self._arrow.to_pandas()
 
     def pl(self) -> pl.DataFrame:
-        """As a polars DataFrame. Raises ConfigError without polars."""
+        """Give a polars DataFrame. Raises ConfigError without polars."""
         with needed():
             import polars as pl
         return pl.DataFrame(self._arrow)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Each row as a dictionary."""
+        """Give each row as a dictionary."""
         rows: list[dict[str, Any]] = self._arrow.to_pylist()
         return rows
 

@@ -41,7 +41,7 @@ class ByteSource:
         self.failure: str | None = None
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end."""
+        """Read up to `size` bytes; fewer only at the end."""
         parts: list[bytes] = []
         missing = size
         while missing > 0 and self.failure is None:
@@ -84,7 +84,7 @@ class _ZstdFrames:
         self._frame: Any = None
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; none at the end. Raises OSError where the archive is damaged."""
+        """Read up to `size` bytes; none at the end. Raises OSError where the archive is damaged."""
         while True:
             if self._frame is not None:
                 part: bytes = self._frame.read(size)

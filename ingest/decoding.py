@@ -97,7 +97,7 @@ def decode_source(
 def _decoded(
     polls: Iterator[Payloads], config: DecodeConfig, pool: Executor | None, ahead: int
 ) -> Iterator[tuple[Payloads, Decoded]]:
-    """Every poll with its events, in order; at most `ahead` are in the pool at a time."""
+    """Yield every poll with its events, in order; at most `ahead` are in the pool at a time."""
     waiting: deque[tuple[Payloads, Future[Decoded]]] = deque()
     for payloads in polls:
         decode = _nothing_to_decode if payloads.format is None else codec_for(payloads.format).decode
@@ -113,5 +113,5 @@ def _decoded(
 
 
 def _nothing_to_decode(_payloads: Sequence[bytes], _config: DecodeConfig) -> Decoded:
-    """What a poll of rejects alone is decoded to."""
+    """Decode a poll of rejects alone to nothing."""
     return Decoded(empty_events(), [])

@@ -94,7 +94,7 @@ def first_lines(text: bytes) -> list[bytes]:
 
 
 def is_object_line(line: bytes) -> bool:
-    """One complete JSON object from the first column on."""
+    """Check for one complete JSON object from the first column on."""
     return line.startswith(b"{") and is_json(line)
 
 
@@ -371,7 +371,7 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _is_long_line(format_: Format, head: bytes) -> bool:
-    """One record that is not over yet: as a line it will be refused, not held whole."""
+    """Check for one record that is not over yet: as a line it will be refused, not held whole."""
     return format_.layout is FileLayout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
 
 

@@ -44,7 +44,7 @@ class MessageShape:
         return end == len(body) if is_complete else end > 0
 
     def _end(self, body: memoryview, *, is_complete: bool) -> int | None:
-        """Where the last field ends; None where one is not of this message, or one is missing."""
+        """Find where the last field ends; None where one is not of this message, or one is missing."""
         end, seen = 0, 0
         sizes, missing = dict(self.sizes), set(self.needs)
         for number, wire, size, after in _fields(body):

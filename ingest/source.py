@@ -166,7 +166,10 @@ class LiveSource(Protocol):
         ...
 
     def change(self) -> StreamChange:
-        """What happened to the assignment since the last call. Never blocks; empty most of the time."""
+        """Return what happened to the assignment since the last call.
+
+        Never blocks; empty most of the time.
+        """
         ...
 
     def poll(self, timeout_s: float) -> Payloads | None:
@@ -216,14 +219,14 @@ class RangeSource(Protocol):
     """Parts of a log that were read before."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """What the log has yet of `[start, end)`, and the ranges that it has no more: also where it is
+        """Read what the log still has of `[start, end)`, and the ranges that it has no more: also where it is
         another log by now than the one of `end`. Raises InputError where it does not answer.
         """
         ...
 
 
 def drain(source: RecordSource) -> Iterator[Payloads]:
-    """Every poll of a source that ends; closes it."""
+    """Yield every poll of a source that ends; close it."""
     try:
         while not source.ended:
             payloads = source.poll(0.0)

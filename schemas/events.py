@@ -169,7 +169,7 @@ _DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.ui
 
 
 def _bytes(text: pa.Array) -> pa.Array:
-    """What lower-case hexadecimal digits stand for, or lists of them."""
+    """Convert lower-case hexadecimal digits to bytes, or lists of them."""
     if pa.types.is_list(text.type):
         bounds = text.offsets.to_numpy().astype(np.int64)
         ids = _bytes(text.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0])))

@@ -172,7 +172,8 @@ def _parse_range(text: str, now_ns: int) -> tuple[int, int]:
 
 
 def _days_ago(word: str, today: int) -> int | None:
-    """How many days before `today` (days since the epoch) the day of a word is; None: it names no day."""
+    """Count how many days before `today` (days since the epoch) the day of a word is; None: it names no
+    day."""
     if word in ("today", "yesterday"):
         return ("today", "yesterday").index(word)
     if match := _DAYS_AGO.fullmatch(word):

@@ -235,7 +235,7 @@ def _flows_of(placed: PlacedFlows, marked: B1) -> I8:
 
 
 def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: I8) -> PlacedFlows:
-    """One set of flows; rows of the two parts are mapped to rows of the whole batch."""
+    """Join two sets of flows; rows of the two parts are mapped to rows of the whole batch."""
     assert spans.request_names is not None
     assert records.request_names is not None
 

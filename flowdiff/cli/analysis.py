@@ -145,7 +145,7 @@ def _rendered(outcome: Outcome) -> str:
 
 
 def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
-    """Where the page is in the lake, or why it is not."""
+    """Say where the page is in the lake, or why it is not."""
     from analyze.report.index import kept_reports
     from analyze.report.store import keep_report
     from stitch.lake.place import open_place

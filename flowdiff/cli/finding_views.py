@@ -70,7 +70,8 @@ class Compared:
 
 
 def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
-    """None where a command could not name them: other samples, several lakes, windows that are not sealed."""
+    """Return the samples as commands name them; None where none could: other samples, several lakes,
+    windows that are not sealed."""
     if [name for name, _ in samples] != ["reference", "problem"]:
         return None
     parts = [part for _, found in samples for part in found]

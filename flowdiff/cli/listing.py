@@ -163,7 +163,10 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _blocks(columns: Sequence[Heading], rows: Sequence[Sequence[str]], limit: int | None) -> list[Text]:
-    """One block a row; without rows, the names. Texts give way, a number may run past the line's end."""
+    """Print one block a row; without rows, the names.
+
+    Texts give way, a number may run past the line's end.
+    """
     names = max((cell_len(column.name) for column in columns), default=0)
     if limit is not None:
         names = min(names, max(LEGIBLE, limit // 2))

@@ -48,7 +48,7 @@ def chosen_settings(
 
 
 def refinement(texts: Sequence[str] | None) -> RefineSettings:
-    """How requests are refined, with the settings that `texts` name. Raises ConfigError."""
+    """Return how requests are refined, with the settings that `texts` name. Raises ConfigError."""
     settings: RefineSettings = settings_of_texts({REFINE: _model(REFINE)}, texts or ())[REFINE]
     return settings
 

@@ -138,14 +138,15 @@ def own_filters(reference_where: str | None, problem_where: str | None) -> dict[
 
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
-    """One line on standard error for each lake with an interrupted import, or windows that are not sealed."""
+    """Print one line on standard error for each lake with an interrupted import, or windows that are not
+    sealed."""
     from analyze.scope import notes
 
     say_notes(notes([*periods]))
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """One line each on standard error."""
+    """Print one line for each on standard error."""
     for note in notes:
         typer.echo(visible(f"flowdiff: {note}"), err=True)
 

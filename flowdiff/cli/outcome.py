@@ -68,7 +68,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def say(text: str) -> None:
-    """One line on standard error; what names in it would do to a terminal is shown and not done."""
+    """Print one line on standard error; what names in it would do to a terminal is shown and not done."""
     try:
         print(visible(f"flowdiff: {text}"), file=sys.stderr, flush=True)
     except OSError:
@@ -83,7 +83,7 @@ def reader_left(error: BaseException) -> bool:
 
 
 def discard_output() -> None:
-    """From here on, and for what is still buffered: standard output goes nowhere."""
+    """Send standard output nowhere from here on, and what is still buffered."""
     try:
         descriptor = sys.stdout.fileno()
     except io.UnsupportedOperation:
@@ -95,7 +95,7 @@ def discard_output() -> None:
 
 @contextmanager
 def reported_afterwards(done: str) -> Iterator[None]:
-    """Around printing about what is done already: where that fails, the work and its exit code stand.
+    """Guard printing about what is done already: where that fails, the work and its exit code stand.
 
     `done` is the beginning of the line that reports it on standard error: `The import is committed`. A
     reader that left is not reported.
@@ -207,7 +207,7 @@ def _bug() -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """What is wrong with the options, in one line."""
+    """Say what is wrong with the options, in one line."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path

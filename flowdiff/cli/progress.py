@@ -21,7 +21,7 @@ class Counted(Protocol):
     """What the work calls as it goes on."""
 
     def __call__(self, done: int, total: int, what: str | None = None, /) -> None:
-        """How much is done, of how much, and of what where that changes."""
+        """Report how much is done, of how much, and of what where that changes."""
         ...
 
 

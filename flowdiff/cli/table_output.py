@@ -163,5 +163,5 @@ def _parquet(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def print_json_value(value: Any) -> None:
-    """One value as indented JSON on standard output."""
+    """Print one value as indented JSON on standard output."""
     sys.stdout.buffer.write(f"{_json(value, indent=1)}\n".encode())

@@ -90,7 +90,7 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """What `flowdiff compare` does, without writing."""
+    """Do what `flowdiff compare` does, without writing."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.outcome import Outcome

@@ -38,12 +38,12 @@ def command(
 
 
 def effective_toml(found: Effective) -> str:
-    """Every key with its value and where that comes from. Secrets are named and never shown."""
+    """Write every key with its value and where that comes from. Secrets are named and never shown."""
     return _document(lambda key: _effective_line(key, found))
 
 
 def default_toml() -> str:
-    """Every key with what it is, at its default, commented out."""
+    """Write every key with what it is, at its default, commented out."""
     return _document(lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))
 
 

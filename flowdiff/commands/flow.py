@@ -78,7 +78,8 @@ def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
 
 
 def _console() -> Console:
-    """As wide as the terminal or COLUMNS say; `UNSEEN_WIDTH` where neither is there (a job, a file)."""
+    """Make a console as wide as the terminal or COLUMNS say; `UNSEEN_WIDTH` where neither is there (a job,
+    a file)."""
     has_width = "COLUMNS" in os.environ or any(
         stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
     )
@@ -148,7 +149,8 @@ def _failed(bar: Activity) -> str:
 
 
 def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
-    """One bar in `width` cells; `◀` and `▶` where it goes on outside the axis, when if it begins there."""
+    """Draw one bar in `width` cells; `◀` and `▶` where it goes on outside the axis, when if it begins
+    there."""
     at = cells(bar, axis_us, width)
     if bar.start_us > axis_us:
         begins = f"+{duration(bar.start_us - axis_us)} ▶"
@@ -165,7 +167,7 @@ def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
 
 
 def _legend(bars: Sequence[Activity], axis_us: float) -> list[str]:
-    """What the glyphs in sight mean, and how far the clipped bars reach."""
+    """Say what the glyphs in sight mean, and how far the clipped bars reach."""
     glyphs = "█ on the critical path   ▒ not waited for"
     if any(bar.deferred for bar in bars):
         glyphs += "   ░ deferred"

@@ -135,7 +135,7 @@ def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None
 
 
 def _hash_key(file: Path | None) -> bytes:
-    """From the file, else the environment; neither shows in a list of processes."""
+    """Read the key from the file, else the environment; neither shows in a list of processes."""
     if file is None:
         key = os.environ.get(HASH_KEY, "").encode()
     else:

@@ -77,7 +77,7 @@ def _line(incident: Incident) -> str:
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
-    """One line each."""
+    """Describe an incident, one line for each fact."""
     from schemas.periods import format_instant
 
     lines = [f"where     {incident.component}: {incident.operation}"]

@@ -103,7 +103,7 @@ def chosen_faults(
 
 
 def epoch_ns(text: str) -> int:
-    """When a run begins, ns since the epoch. Raises ConfigError."""
+    """Read when a run begins, ns since the epoch. Raises ConfigError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

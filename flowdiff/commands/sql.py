@@ -173,7 +173,7 @@ def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
 
 
 def _kind(type_: pa.DataType) -> Kind:
-    """What may happen to values of a type in a narrow terminal."""
+    """Say what may happen to values of a type in a narrow terminal."""
     import pyarrow as pa
 
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):

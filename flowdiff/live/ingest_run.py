@@ -215,7 +215,7 @@ def _opened(lake: str) -> Store:
 
 
 def _source(config: IngestConfig) -> LiveSource:
-    """By the client that was asked for. Raises InputError where no broker can be used, ConfigError."""
+    """Connect to the log of messages. Raises InputError where no broker can be used, ConfigError."""
     from ingest.kafka.fetch_sizes import fetch_sizes
     from ingest.kafka.kafka_source import KafkaSource
 
@@ -223,7 +223,7 @@ def _source(config: IngestConfig) -> LiveSource:
 
 
 def _warn(config: IngestConfig, log: Any) -> None:
-    """What is allowed, and should be known."""
+    """Warn of what is allowed, and should be known."""
     security = config.kafka.security
     if not security.protocol.has_tls:
         log.warning("plain text", why="What is read from Kafka is not encrypted on its way.")
@@ -238,7 +238,7 @@ def _warn(config: IngestConfig, log: Any) -> None:
 
 
 def _too_slow(log: Any) -> None:
-    """In a thread of its own, while the orderly end hangs."""
+    """End the process from a thread of its own, while the orderly end hangs."""
     log.error("stop budget over", why="Ending now: the next process goes on at the last commits.")
     os._exit(FAILED)
 

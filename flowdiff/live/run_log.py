@@ -107,12 +107,12 @@ class LogWatch:
             )
 
     def lane(self, lane: int, state: str, why: str) -> None:
-        """Every change is a line."""
+        """Log every change as a line."""
         reason = {"why": why} if why else {}
         self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **reason)
 
     def trouble(self, why: str | None) -> None:
-        """Its beginning, and its end."""
+        """Log its beginning, and its end."""
         if why is None:
             self._log.info("the log can be read again")
         else:

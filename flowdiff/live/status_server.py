@@ -90,7 +90,7 @@ class StatusServer:
                 writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request and its answer; a client that leaves, sends no HTTP or is too slow is left."""
+        """Answer one request; a client that leaves, sends no HTTP or is too slow is left."""
         self._open[writer] = None
         if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))

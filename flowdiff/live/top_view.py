@@ -44,7 +44,7 @@ class Scrape:
         return sum(self.values.get(name, {}).values())
 
     def by(self, name: str, *labels: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Every sample with the values of some labels."""
+        """Yield every sample with the values of some labels."""
         for found, value in self.values.get(name, {}).items():
             labelled = dict(found)
             yield tuple(labelled.get(label, "") for label in labels), value
@@ -89,7 +89,7 @@ def scrape(url: str, at_s: float) -> Scrape:
 
 
 def _page(url: str) -> bytes:
-    """What is there. Raises OSError, HTTPException."""
+    """Fetch the page. Raises OSError, HTTPException."""
     found: Queue[bytes | Exception] = Queue()
 
     def ask() -> None:
@@ -124,7 +124,7 @@ _LANE_COLUMNS: Final = (
 
 
 def view(url: str, now: Scrape, before: Scrape | None, *, rows: int | None = None) -> RenderableType:
-    """One screen. `before`: an earlier look, for rates. `rows`: most of each table; None: all."""
+    """Draw one screen. `before`: an earlier look, for rates. `rows`: most of each table; None: all."""
     parts: list[RenderableType] = [_head(url, now)]
     if "flowdiff_ready" in now.values:
         parts += [_totals(now, before), Text(""), _lanes(now, rows), Text(""), _streams(now, before, rows)]

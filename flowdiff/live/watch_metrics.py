@@ -82,7 +82,7 @@ class ServiceCounters:
             self._sum_s[root] = self._sum_s.get(root, 0.0) + float(times_s.sum())
 
     def families(self) -> Iterator[Metric]:
-        """As Prometheus has them."""
+        """Give them as Prometheus has them."""
         requests = CounterMetricFamily(
             "flowdiff_service_requests", "Requests of sealed windows.", labels=["root", "status"]
         )
@@ -191,7 +191,7 @@ class WatchStatus:
 
 
 def watch_registry(collector: WatchCollector, version: str) -> CollectorRegistry:
-    """What a watch serves."""
+    """Make the registry that a watch serves."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)

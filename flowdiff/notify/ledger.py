@@ -71,7 +71,7 @@ class Ledger:
         put_same(self._store, self._name, record.model_dump_json().encode())
 
     def _read(self) -> _Sent | None:
-        """None where there is none, or it is damaged."""
+        """Read the ledger; None where there is none, or it is damaged."""
         try:
             return _Sent.model_validate_json(self._store.read(self._name).to_pybytes())
         except (FileNotFoundError, ValidationError):

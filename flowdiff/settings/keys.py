@@ -93,7 +93,7 @@ class Key:
         return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
 
     def read(self, value: Any) -> Any:
-        """What the model takes, of a value from a file, or of text. Raises ValueError, ConfigError."""
+        """Make what the model takes of a value from a file, or of text. Raises ValueError, ConfigError."""
         match self.kind:
             case KeyKind.DURATION:
                 ns = duration_of(_text(value, "'10s'"))
@@ -173,7 +173,7 @@ def _toml(value: Any) -> str:
 
 
 def keys_of(model: type[BaseModel], path: tuple[str, ...] = (), field: tuple[str, ...] = ()) -> Iterator[Key]:
-    """Every key of a model and the models in it, its own values before those of its parts."""
+    """Yield every key of a model and the models in it, its own values before those of its parts."""
     parts: list[tuple[str, type[BaseModel]]] = []
     for name, info in model.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
@@ -204,7 +204,10 @@ def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
 
 
 def _kind(name: str, info: FieldInfo) -> tuple[KeyKind, Any]:
-    """What a field's values are, and the type that says so. Raises TypeError for what nobody can write."""
+    """Find what a field's values are, and the type that says so.
+
+    Raises TypeError for what nobody can write.
+    """
     type_: Any = info.annotation
     if get_origin(type_) in (Union, UnionType):
         (type_,) = (part for part in get_args(type_) if part is not type(None))

@@ -84,7 +84,7 @@ _ANY = msgspec.json.Decoder(msgspec.Raw)
 
 
 def is_json(text: bytes) -> bool:
-    """One well-formed JSON value, not nested too deep. About 1.6 GB/s."""
+    """Check for one well-formed JSON value, not nested too deep. About 1.6 GB/s."""
     try:
         _ANY.decode(text)
     except JSON_ERRORS:

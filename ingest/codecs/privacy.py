@@ -62,11 +62,11 @@ class Privacy:
         self._keep = lru_cache(maxsize=10_000)(self._decide)
 
     def keep(self, key: str) -> Keep:
-        """What becomes of the parameter `key`."""
+        """Decide what becomes of the parameter `key`."""
         return self._keep(key)[0]
 
     def hashed(self, text: str) -> str:
-        """What stands for a value that is hashed."""
+        """Return what stands for a value that is hashed."""
         return "hmac:" + hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
 
     def clean_text(self, text: str) -> str:
@@ -103,7 +103,7 @@ class Privacy:
         return self._names is None or _holds_any(raw, self._names)
 
     def _decide(self, key: str) -> tuple[Keep, bool]:
-        """What becomes of a parameter; whether the name is secret inside a value too."""
+        """Decide what becomes of a parameter; whether the name is secret inside a value too."""
         key = key.lower().replace("_", "-")
         ends = [key, *(key[m.end() :] for m in re.finditer(r"\.", key))]
         for pattern, keep in ((self._deny, Keep.DROPPED), (self._redact, Keep.REDACTED)):

@@ -62,7 +62,8 @@ def quiet_client() -> None:
 
 
 def what_is_wrong(settings: KafkaSettings) -> str | None:
-    """One sentence on the first broker that cannot be used, or None where all of `bootstrap` can be.
+    """Say in one sentence what is wrong with the first broker that cannot be used, or None where all of
+    `bootstrap` can be.
 
     Takes up to three times PROBE_TIMEOUT_S for a broker.
     """
@@ -74,7 +75,7 @@ def what_is_wrong(settings: KafkaSettings) -> str | None:
 
 
 def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
-    """What to grant to whom, where the broker knows us and does not let us; None for other errors."""
+    """Say what to grant to whom, where the broker knows us and does not let us; None for other errors."""
     who = _who(settings.security)
     if isinstance(error, GroupAuthorizationFailedError):
         return f"The group '{settings.group}' may not be used: grant Read on it to {who}."
@@ -145,7 +146,7 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _refusal(server: str, settings: KafkaSettings) -> str | None:
-    """What the client's own first steps say: handshake, versions, authentication."""
+    """Say what the client's own first steps say: handshake, versions, authentication."""
     security = settings.security
     try:
         arguments: dict[str, Any] = client_security(security)

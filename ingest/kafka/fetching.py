@@ -142,7 +142,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return bool(self._is_batch_aborted(batch))
 
     def _damaged(self, first: int, stated_end: int, detail: str, records: Any) -> DamagedBatch:
-        """Where it ends is in the part that may be damaged: a batch behind it knows better."""
+        """Find where a damaged batch ends: its own head may be damaged, a batch behind it is better."""
         first = max(first, self.next_fetch_offset)
         until = stated_end
         try:
@@ -201,7 +201,7 @@ class Fetching:
         return None
 
     def _state(self, partition: TopicPartition) -> Any:
-        """What kafka-python keeps of a partition."""
+        """Return what kafka-python keeps of a partition."""
         return self._consumer._subscription.assignment[partition]
 
     def _assigned(self, streams: Iterable[StreamId]) -> list[TopicPartition]:

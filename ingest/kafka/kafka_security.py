@@ -180,7 +180,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
-    """As the settings say."""
+    """Make the token provider that the settings ask for."""
     if security.token_file is not None:
         return FileTokens(security.token_file)
     assert security.token_url is not None, "checked by the settings"

@@ -184,7 +184,7 @@ class KafkaSource:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
+        """Return where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
         try:
             found = self._consumer.committed(
                 partition_of(stream),
@@ -269,7 +269,7 @@ class KafkaSource:
         return self._next_piece()
 
     def _next_piece(self) -> Payloads | None:
-        """Of what was fetched already, but for streams that are paused."""
+        """Return a piece of what was fetched already, but not of streams that are paused."""
         for _ in range(len(self._pieces)):
             stream, pieces = self._pieces[0]
             if stream not in self._streams:
@@ -353,7 +353,7 @@ class KafkaSource:
         return self._not_there(stream, place, there) or cut_back(stream, place.offset, None)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """What is wrong with going on at a place. Raises what kafka-python raises."""
+        """Say what is wrong with going on at a place. Raises what kafka-python raises."""
         if place.offset < there.first:
             return gap(stream, place.offset, there.first)
         end = there.end
@@ -368,14 +368,14 @@ class KafkaSource:
         )
 
     def _stop(self, stream: StreamId) -> _Stream | None:
-        """Nothing more comes of a stream until it is started again."""
+        """Stop a stream: nothing more comes of it until it is started again."""
         self._fetching.hold([stream])
         kept = self._streams.get(stream)
         self._forget(stream)
         return kept
 
     def _forget(self, stream: StreamId) -> None:
-        """Nothing is known of it, and nothing of what was fetched will be given."""
+        """Forget a stream: nothing is known of it, and nothing of what was fetched will be given."""
         self._streams.pop(stream, None)
         self._ends.forget(stream)
         self._lost.pop(stream, None)
@@ -395,7 +395,7 @@ class KafkaSource:
             self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """What a look finds wrong; None also where the last look was a moment ago."""
+        """Return what a look finds wrong; None also where the last look was a moment ago."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s
@@ -407,7 +407,8 @@ class KafkaSource:
         return missing_topic(missing[0], self._settings) if missing else None
 
     def _metadata_age_s(self, now_s: float) -> float:
-        """How long ago brokers reported topics and leaders; they are asked every metadata_max_age_ms."""
+        """Return how long ago brokers reported topics and leaders; they are asked every
+        metadata_max_age_ms."""
         last_ms: float = self._consumer._cluster._last_successful_refresh_ms
         return now_s - last_ms / 1000
 

@@ -75,7 +75,7 @@ def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]
 def assign_streams(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> list[list[tuple[str, int]]]:
-    """What each member gets now: its lanes' partitions but for those that another has yet to give up.
+    """Assign what each member gets now: its lanes' partitions but for those that another has yet to give up.
 
     A topic that the owner of a lane did not subscribe to waits until it does: members whose settings differ
     are about to be restarted.
@@ -107,7 +107,7 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         return [RebalanceProtocol.COOPERATIVE]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
-        """What this member sends to the leader."""
+        """Return what this member sends to the leader."""
         self.assigned_from = None
         by_topic: dict[str, list[int]] = defaultdict(list)
         for stream in self._owned:
@@ -133,7 +133,7 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         return {member.member_id: _assignment(share) for member, share in zip(members, shares, strict=True)}
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """What the leader gave this member."""
+        """Note what the leader gave this member."""
         self._owned, self._generation = tuple(assignment.partitions()), generation
 
     def forget(self) -> None:

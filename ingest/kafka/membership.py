@@ -170,7 +170,10 @@ class Membership:
         return StreamChange(tuple(sorted(gained)), tuple(sorted(asked)), tuple(sorted(lost)))
 
     def _take_notes(self, now_s: float) -> tuple[set[StreamId], set[StreamId], set[StreamId]]:
-        """What was reported since the last `change`. Streams that came and went unseen are not reported."""
+        """Take what was reported since the last `change`.
+
+        Streams that came and went unseen are not reported.
+        """
         gained, asked, lost = self._pending
         while self._notes.reports:
             what, those = self._notes.reports.popleft()
@@ -257,7 +260,7 @@ class Membership:
         return now_s > self._beating + _FENCED_S
 
     def look_for_forgotten(self, now_s: float) -> None:
-        """As the group's leader: join again where there are partitions that were not shared out."""
+        """Join again, as the group's leader, where there are partitions that were not shared out."""
         if now_s < self._checked + _CHECK_S:
             return
         self._checked = now_s

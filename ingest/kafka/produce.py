@@ -62,7 +62,7 @@ class _Pace:
     first_ns: int | None = None
 
     def wait(self, items: int, ts_ns: int) -> None:
-        """Until what comes after `items` others, and happened at `ts_ns`, is due."""
+        """Wait until what comes after `items` others, and happened at `ts_ns`, is due."""
         due = self.began
         if self.settings.rate is not None:
             due = max(due, self.began + items / self.settings.rate)
@@ -383,7 +383,7 @@ class Gatherer:
         self._sizes[partition] += len(part.body)
 
     def rest(self) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """What is held yet."""
+        """Yield what is still held."""
         for partition in sorted(self._held):
             yield from self._emit(partition)
 

@@ -140,7 +140,7 @@ class Messages:
     """Size of the batch they are from, unpacked."""
 
     def from_offset(self, offset: int) -> Messages:
-        """Those from an offset on."""
+        """Return those from an offset on."""
         if not self.offsets or self.offsets[0] >= offset:
             return self
         n = sum(each < offset for each in self.offsets)
@@ -197,7 +197,7 @@ def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
 
 
 def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """All messages at once; only their lengths, which say where the next one is, are read in a loop."""
+    """Read all messages at once; only their lengths, which say where the next one is, are read in a loop."""
     starts: list[int] = []
     at = 0
     for _ in range(count):

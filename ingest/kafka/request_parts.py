@@ -55,7 +55,10 @@ def partition_of(request: bytes, partitions: int) -> int:
 
 
 def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
-    """What a payload has of each request. Raises PartError; InputError for a format that is not cut."""
+    """Return what a payload has of each request.
+
+    Raises PartError; InputError for a format that is not cut.
+    """
     cut = _FORMATS.get(format_)
     if cut is None:
         raise InputError(
@@ -69,7 +72,7 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """One message of several parts; None: the format has one item a message."""
+    """Make one message of several parts; None: the format has one item a message."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 
@@ -137,7 +140,7 @@ def _native(payload: bytes) -> list[RequestPart]:
 
 
 def _native_lines(text: bytes) -> list[bytes]:
-    """Of an array its elements."""
+    """Split into lines; of an array, into its elements."""
     if text.startswith(b"["):
         with suppress(*JSON_ERRORS):
             raws = map(bytes, _raws(text))
@@ -213,7 +216,8 @@ def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
 
 
 def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
-    """Of a document; what cannot be read of it, or all of it, goes to `unread`, as documents."""
+    """Read the resources of a document; what cannot be read of it, or all of it, goes to `unread`, as
+    documents."""
     try:
         return _REQUEST.decode(document).resource_spans
     except JSON_ERRORS:
@@ -247,14 +251,17 @@ def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
 
 
 def _resource_spans(fields: dict[str, msgspec.Raw]) -> msgspec.Raw:
-    """Of a document; also of what Tempo's API answers, as ingest reads it. Raises KeyError."""
+    """Return the spans of a document; also of what Tempo's API answers, as ingest reads it.
+
+    Raises KeyError.
+    """
     if "resourceSpans" not in fields and "trace" in fields:
         fields = _fields(fields["trace"])
     return fields["resourceSpans"] if "resourceSpans" in fields else fields["batches"]
 
 
 def _fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """Of an object, under the names that OTLP JSON has for them today."""
+    """Return the fields of an object, under the names that OTLP JSON has for them today."""
     fields = _OBJECT.decode(text)
     return {camel(name): value for name, value in fields.items()} | fields
 
@@ -320,7 +327,7 @@ def _zipkin(payload: bytes) -> list[RequestPart]:
 
 
 def _zipkin_spans(text: bytes) -> Iterable[msgspec.Raw]:
-    """Of a list, of a list of traces, or the one span."""
+    """Return the spans of a list, of a list of traces, or the one span."""
     if not text.startswith(b"["):
         return [_RAW.decode(text)]
     entries = _raws(text)
@@ -363,7 +370,7 @@ def _jaeger_span(span: bytes) -> RequestPart:
 
 
 def _jaeger_proto(payload: bytes) -> list[RequestPart]:
-    """One span a message; it begins with field 1, the 16 bytes of the trace id."""
+    """Read one span a message; it begins with field 1, the 16 bytes of the trace id."""
     if payload[:2] != b"\x0a\x10":
         raise ValueError("not a Jaeger span: it does not begin with a trace id")
     return [RequestPart(payload[2:18].hex().encode(), 0, 1, payload)]

@@ -53,7 +53,7 @@ class Rereading:
         self._consumer.close(autocommit=False)
 
     def _there(self, stream: StreamId, start: int, end: Place) -> tuple[int, int]:
-        """What is there yet of `[start, end)`. Raises what kafka-python raises."""
+        """Read what is still there of `[start, end)`. Raises what kafka-python raises."""
         partition, timeout_ms = partition_of(stream), self._settings.request_timeout_ms
         self._consumer.assign([partition])
         if partition.partition not in (self._consumer.partitions_for_topic(stream.topic) or ()):

@@ -189,7 +189,7 @@ class Gather:
             yield None
 
     def done(self, at_ns: float) -> None:
-        """One of the awaited processes has ended."""
+        """Note that one of the awaited processes has ended."""
         self.left -= 1
         if self.left == 0 and self.sleeper is not None:
             self.loop.start(at_ns, self.sleeper)

@@ -95,7 +95,7 @@ class MetadataServer:
         self._meta_node.cache.fill(order)
 
     def call(self, s: Strand, kind: str, file: int) -> Process:
-        """One RPC: dispatch, lock the directory, look the item up, change it, unlock, answer."""
+        """Simulate one RPC: dispatch, lock the directory, look the item up, change it, unlock, answer."""
         streams = self._streams
         s.mark(p.MDS_CALL[kind])
         s.t += s.draw(streams["net"])
@@ -222,7 +222,8 @@ class MetadataServer:
         s.work(streams["mds_work"], p.TREE_DONE)
 
     def _key(self, file: int) -> int:
-        """Where an item lies in the tree: new items fall anywhere, not behind the last one (NSDI 8.5)."""
+        """Return where an item lies in the tree: new items fall anywhere, not behind the last one (NSDI
+        8.5)."""
         return (file * KEY_SPREAD >> 7) % self._p.tree_items
 
     def _page(self, file: int, depth: int) -> int:

@@ -99,13 +99,14 @@ class NfsServer:
         s.work(self._streams["nfs_reply"], p.OP_REPLY[op])
 
     def close_strand(self, flow: SimulatedFlow) -> None:
-        """One strand that nobody joins has ended; with the last of them the request is complete."""
+        """Close a strand that nobody joins; with the last of them the request is complete."""
         flow.live -= 1
         if flow.live == 0:
             self._closed(flow)
 
     def _attributes(self, s: Strand, file: int) -> Process:
-        """How every operation begins: CPU, the handle's attributes, the metadata server if they miss."""
+        """Simulate how every operation begins: CPU, the handle's attributes, the metadata server if they
+        miss."""
         streams = self._streams
         hit = self.attributes.touch(file)
         s.work(streams["decode"], p.DECODED)

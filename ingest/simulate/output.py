@@ -76,7 +76,7 @@ def call_params(trace: Trace, row: int) -> str:
 
 
 def _template(structure: Structure, renamed: bool, rate: float) -> list[str]:
-    """One format string a record; it takes the record's time (and the call's parameters)."""
+    """Make one format string a record; it takes the record's time (and the call's parameters)."""
     lines = []
     for number, strand in enumerate(structure.strands):
         for seq, step in enumerate(strand):

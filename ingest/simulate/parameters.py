@@ -62,7 +62,7 @@ STATIONS = ("nfs", "mds", "meta", "data", "net")
 
 
 def stream_specs(p: Parameters) -> list[StreamSpec]:
-    """Every source of randomness of the service. Append only: a stream's number keys its draws."""
+    """List every source of randomness of the service. Append only: a stream's number keys its draws."""
     specs = [
         StreamSpec("nfs_cpu", "nfs", 35, 0.15),
         StreamSpec("decode", "nfs", 15, 0.15),

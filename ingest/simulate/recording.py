@@ -119,5 +119,5 @@ def recorded_point(code: int, renamed: bool) -> Point:
 
 
 def decoded(trace: Trace) -> list[Structure]:
-    """Every structure of a trace, decoded."""
+    """Decode every structure of a trace."""
     return [decode(raw) for raw in trace.structures]

@@ -141,7 +141,7 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
 
 
 def _into_bucket(lake: str, run: Callable[..., ImportSummary]) -> ImportSummary:
-    """What spills goes to the folder for temporary files of this machine."""
+    """Import into a bucket; what spills goes to the folder for temporary files of this machine."""
     place = open_place(lake)
     with tempfile.TemporaryDirectory(prefix="flowdiff-import-") as scratch:
         return run(place.store, Path(scratch), copies=place.copies)
@@ -160,7 +160,7 @@ def import_files(
     lake: str = "LAKE",
     copies: Copies | None = None,
 ) -> ImportSummary:
-    """As `import_into`, on any store; the caller holds the lock and clears `scratch`.
+    """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
 
     `copies`: where files of the lake are read, if not in the store.
     """
@@ -254,7 +254,7 @@ class _Import:
         return counters, spill.spilled
 
     def input_file(self, source: Source) -> InputFile:
-        """What the commit says of a file. After `run`."""
+        """Return what the commit says of a file. After `run`."""
         return self._tally.input_file(source, self._days.count(source.sha256, self._absurd_days))
 
     def _counters(self) -> Counters:
@@ -291,7 +291,7 @@ class _Import:
     def _decoded(
         self, sources: Sequence[Source], pool: Executor
     ) -> Iterator[tuple[Source, DecodedBatch | None]]:
-        """What the codecs make of each file, then None: the file was read to its end."""
+        """Yield what the codecs make of each file, then None: the file was read to its end."""
         for source in sources:
             batches = decode_file(
                 source.path,

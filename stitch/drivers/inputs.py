@@ -110,7 +110,10 @@ def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
 
 
 def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
-    """What a pipe gives, as a file. A pipe that cannot be read is an InputError, a full disk an OSError."""
+    """Copy what a pipe gives into a file.
+
+    A pipe that cannot be read is an InputError, a full disk an OSError.
+    """
     spool.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with os.fdopen(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
         while block := _read(name, stream):
@@ -165,7 +168,7 @@ class Tally:
         return self._events.total()
 
     def input_file(self, source: Source, quarantined: int) -> InputFile:
-        """What the commit record says of a file, of which so many events were quarantined."""
+        """Return what the commit record says of a file, of which so many events were quarantined."""
         return InputFile(
             name=source.name,
             sha256=source.sha256,

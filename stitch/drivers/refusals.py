@@ -182,7 +182,7 @@ class DeadLetters:
         self.not_kept = 0
 
     def room(self, source: str) -> int:
-        """How many more would be kept of a source."""
+        """Count how many more would be kept of a source."""
         return max(0, self._max_per_file - self._kept[source])
 
     def add(self, letters: pa.Table, source: str, refused: Mapping[str, int]) -> None:

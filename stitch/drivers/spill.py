@@ -94,13 +94,13 @@ class Buckets:
         self._writers = {}
 
     def batches(self, bucket: int) -> Iterator[pa.Table]:
-        """What was dealt to a bucket, piece by piece. Only after `close`."""
+        """Yield what was dealt to a bucket, piece by piece. Only after `close`."""
         yield from self._held[bucket]
         for path in self._paths[bucket]:
             yield from _read_stream(path)
 
     def groups(self, limit_bytes: int) -> Iterator[Load]:
-        """All events in groups of whole requests, none over `limit_bytes` unless a single request is.
+        """Yield all events in groups of whole requests, none over `limit_bytes` unless a single request is.
 
         Neighbouring small buckets are joined; a large one is dealt again by other bits of the hash.
         """
@@ -210,7 +210,7 @@ class EventSpill:
         return min(self._limit_bytes // 2, max(even + even // 10, _SMALL_BYTES), _MAX_GROUP_BYTES)
 
     def _named(self) -> Iterator[pa.Table]:
-        """Every event that came with a request id, to look at."""
+        """Yield every event that came with a request id, to look at."""
         yield from self._held
         if self._buckets is not None:
             self._buckets.close()
@@ -266,7 +266,7 @@ class _Stash:
             self._held = []
 
     def batches(self) -> Iterator[pa.Table]:
-        """Every batch. Ends the adding."""
+        """Yield every batch. Ends the adding."""
         yield from self._held
         if self.spilled:
             if self._writer is not None:
@@ -306,7 +306,7 @@ def _name_records(loose: _Stash, touched: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _words(loose: _Stash) -> pa.StringArray:
-    """Every breadcrumb and id that the loose records name."""
+    """Return every breadcrumb and id that the loose records name."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():
         found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]

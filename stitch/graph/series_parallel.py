@@ -415,7 +415,8 @@ class _Regions:
         return result
 
     def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
-        """Of branches that never go on: the one with the end of span `fork`, else the only awaited one."""
+        """Choose among branches that never go on: the one with the end of span `fork`, else the only
+        awaited one."""
         if len(closed) == 1:
             return closed[0]
         chain = self.graph.chain[fork]

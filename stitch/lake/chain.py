@@ -71,7 +71,7 @@ def encode_record(record: CommitRecord) -> tuple[bytes, str]:
 
 
 def read_record(store: Store, lane: int, seq: int) -> Chained:
-    """One record, checked against its own hash and its name. Raises LakeError."""
+    """Read one record, checked against its own hash and its name. Raises LakeError."""
     name = commit_name(lane, seq)
     try:
         data = store.read(name).to_pybytes()
@@ -113,7 +113,7 @@ def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chain
 
 
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
-    """Every commit of a lane in order, verified: no gap, each naming the hash of the one before.
+    """Read every commit of a lane in order, verified: no gap, each naming the hash of the one before.
 
     Raises LakeError at the first that does not. O(records of the lane's life).
     """
@@ -134,7 +134,7 @@ def verify_links(chain: Sequence[Chained], previous: str) -> None:
 
 
 def broken(name: str, why: str) -> LakeError:
-    """What to raise where a chain is not whole."""
+    """Make the error where a chain is not whole."""
     return LakeError(
         f"The commit chain is broken at '{name}': {why}.", remedy="Restore control/commits from a backup."
     )
@@ -161,7 +161,8 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
 
 
 def of_no_commit(name: str, lane: int, head: int) -> LakeError:
-    """What to raise where a data file is of a commit that its lane's chain, up to `head`, does not have."""
+    """Make the error for where a data file is of a commit that its lane's chain, up to `head`, does not
+    have."""
     return LakeError(
         f"'{name}' belongs to a commit that the chain does not have: lane {lane} ends at {head}.",
         remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
@@ -169,7 +170,7 @@ def of_no_commit(name: str, lane: int, head: int) -> LakeError:
 
 
 def taken(lane: int, seq: int) -> CommitTakenError:
-    """What to raise when another writer turns out to have gone on without us."""
+    """Make the error for when another writer turns out to have gone on without us."""
     return CommitTakenError(
         f"Another writer took commit {seq} of lane {lane}.", remedy="Run the command again."
     )
@@ -291,7 +292,7 @@ class Tail:
         return self.records[-1].sha256 if self.records else NO_COMMIT
 
     def parts(self) -> list[pa.Table | pa.Buffer]:
-        """Of `Listing`: everything the lane published."""
+        """Return everything, as of `Listing`, that the lane published."""
         behind = files_table(link.record for link in self.records)
         return [behind] if self.published is None else [self.published, behind]
 
@@ -351,7 +352,7 @@ def verify_window_length(tail: Tail, window_length_ns: int) -> None:
 
 
 def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
-    """Every file a lane imported, by sha256 of its bytes; of several times the last."""
+    """Read every file that a lane imported, by sha256 of its bytes; of several times the last."""
     records: Iterable[Chained] = tail.records
     known: dict[str, InputFile] = {}
     reference = tail.checkpoint

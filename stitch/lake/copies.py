@@ -83,7 +83,8 @@ class Copies:
         return mapped(self.root / name)
 
     def report_files(self) -> list[Path]:
-        """Where tables of the finished reports will be once they are fetched, as the bucket has them now."""
+        """Return where tables of the finished reports will be once they are fetched, as the bucket has them
+        now."""
         try:
             listed = [entry for entry in self.store.listed(REPORTS) if "/." not in entry.name]
         except OSError as error:

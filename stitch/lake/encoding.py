@@ -64,12 +64,13 @@ def read_rows(
 
 
 def aside(path: Path) -> Path:
-    """Where a file of a snapshot is once a later generation replaced it, until its grace is over."""
+    """Name a file of a snapshot as it is called once a later generation replaced it, until its grace is
+    over."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
 def still_at(path: Path) -> Path:
-    """Where a file of a snapshot is now."""
+    """Return where a file of a snapshot is now."""
     return path if path.exists() or not aside(path).exists() else aside(path)
 
 
@@ -90,7 +91,7 @@ def read_structures(
 
 
 def unreadable(lake: Path | str, name: Path | str, why: str = "") -> LakeError:
-    """What to raise where a file of a lake is missing, cut or damaged; `why` where more is known."""
+    """Make the error for where a file of a lake is missing, cut or damaged; `why` where more is known."""
     shown = name if str(name).startswith(f"{lake}/") else f"{lake}/{name}"
     reason = f": {why}" if why else ""
     return LakeError(f"'{shown}' cannot be read{reason}.", remedy=f"Run `flowdiff fsck {lake}`.")
@@ -234,7 +235,8 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _canonical_words(table: pa.Table) -> pa.Table:
-    """One chunk a column; dictionaries hold the used words in order, whatever batches the rows came in."""
+    """Combine the chunks of each column; dictionaries hold the used words in order, whatever batches the
+    rows came in."""
     columns = [_sorted_words(_one_chunk(column)) for column in table.columns]
     return pa.table(columns, schema=table.schema)
 

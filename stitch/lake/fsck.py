@@ -64,7 +64,7 @@ class Violation(Config):
 
 
 def check(store: Store, lake: str = "LAKE") -> list[Violation]:
-    """All that is wrong with the lake; empty when nothing is. Reads every data file once.
+    """Find all that is wrong with the lake; empty when nothing is. Reads every data file once.
 
     What the system will not let us read is a finding, too, and the rest is checked all the same. Meant for a
     lake at rest: files of a commit that is being published are reported under I3. Memory: the request ids of
@@ -112,7 +112,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
 
 
 def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Violation:
-    """What `look` sees; where the system refuses, a finding about `name`."""
+    """Yield what `look` sees; where the system refuses, a finding about `name`."""
     try:
         return look()
     except OSError as error:
@@ -147,8 +147,8 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violatio
 
 
 def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
-    """What a lane wrote for commits that its chain does not have. (That for the coming one is on its way, or
-    was when its writer died. Data files of no commit are found among all data files.)
+    """Find what a lane wrote for commits that its chain does not have. (That for the coming one is on its
+    way, or was when its writer died. Data files of no commit are found among all data files.)
     """
     for folder, seq_of in ((segment_folder(lane), segment_seq), (stage_lane_folder(lane), staged_seq)):
         for name in store.names(folder):
@@ -227,7 +227,7 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """What is in no commit and recognised by its own names.
+    """Check what is in no commit and is recognised by its own names.
 
     Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
     """
@@ -239,7 +239,7 @@ def _caches(store: Store) -> list[Violation]:
 
 
 def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iterator[Violation]:
-    """What `look` names is to be removed."""
+    """Report what `look` names as to be removed."""
     damaged = _attempt(look, folder, invariant)
     if isinstance(damaged, Violation):
         yield damaged
@@ -305,7 +305,7 @@ def _stream(lane: int, position: PartitionRange) -> tuple[int, str, str | None, 
 
 
 def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
-    """Every live commit of a lane begins with the open events that the one before ended with."""
+    """Check that every live commit of a lane begins with the open events that the one before ended with."""
     still_open: dict[int, int] = {}
     for record in commits:
         if record.kind != "live":
@@ -321,8 +321,8 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
 
 
 def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
-    """What the last commit of every lane needs to go on is there, and holds what is open; what is left of
-    earlier ones, for a repair, is whole.
+    """Check that what the last commit of every lane needs to go on is there, and holds what is open; what
+    is left of earlier ones, for a repair, is whole.
     """
     last = {record.lane: record for record in commits}
     needed = {segment.name for record in last.values() for segment in record.standing.segments}
@@ -351,7 +351,7 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
 
 
 def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
-    """What the commits of a lake (of each lane in order) hide."""
+    """Return what the commits of a lake (of each lane in order) hide."""
     own = [record for record in commits if record.lane == UPKEEP_LANE]
     upkeep = own[-1].standing.upkeep if own else None
     listing = files_table(own) if own else FILES_SCHEMA.empty_table()

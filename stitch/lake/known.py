@@ -38,7 +38,7 @@ class KnownRequests:
         return bool(self._files)
 
     def among(self, request_ids: pa.Array) -> pa.Array:
-        """Those of the ids that the lake has, without repetition."""
+        """Return those of the ids that the lake has, without repetition."""
         found = [
             ids.filter(pc.is_in(ids, value_set=request_ids)).combine_chunks()
             for ids in (self._read(file, ["request_id"])["request_id"] for file in self._files)

@@ -111,7 +111,7 @@ class Lane:
         return "; ".join(changed)
 
     def known_inputs(self) -> dict[str, InputFile]:
-        """Every file imported before, by sha256 of its bytes; of several times the last."""
+        """Return every file imported before, by sha256 of its bytes; of several times the last."""
         return read_inputs(self._store, self._tail)
 
     @contextmanager
@@ -256,7 +256,7 @@ class Lane:
         return None
 
     def _staged(self) -> dict[str, int]:
-        """Every stage folder of the lane, and the number of the commit it is for."""
+        """Return every stage folder of the lane, and the number of the commit it is for."""
         above = stage_lane_folder(self.lane)
         staged = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
         return {folder: seq for folder, seq in staged.items() if seq is not None}

@@ -53,7 +53,7 @@ class LakeInfo(Config):
 
 
 def lane_folder(lane: int) -> str:
-    """Where the commits of a lane lie."""
+    """Name the folder of a lane's commits."""
     return f"{COMMITS}/lane={lane:d}"
 
 
@@ -68,12 +68,12 @@ def commit_name(lane: int, seq: int) -> str:
 
 
 def checkpoint_folder(lane: int) -> str:
-    """Where the checkpoints of a lane lie."""
+    """Name the folder of a lane's checkpoints."""
     return f"{CHECKPOINTS}/lane={lane:d}"
 
 
 def stage_lane_folder(lane: int) -> str:
-    """Where a lane keeps files not yet published."""
+    """Name the folder of a lane's files that are not yet published."""
     return f"{STAGE}/lane={lane:d}"
 
 
@@ -92,12 +92,13 @@ def staged_seq(folder: str) -> int | None:
 
 
 def report_folders(names: Iterable[str]) -> list[str]:
-    """Of the names in `reports/` those of reports, not those on their way, or left by a process that died."""
+    """Choose among the names in `reports/` those of reports, not those on their way, or left by a process
+    that died."""
     return [name for name in names if not name.startswith(".") and name not in REPORT_INDEX]
 
 
 def segment_folder(lane: int) -> str:
-    """Where the segments of a live lane lie."""
+    """Name the folder of a live lane's segments."""
     return f"{SEGMENTS}/lane={lane:d}"
 
 
@@ -205,6 +206,6 @@ def _refuse_foreign(store: Store, lake: str) -> None:
 
 
 def data_files(store: Store, tables: Iterable[str] = (*WINDOW_TABLES, *SIDE_TABLES)) -> Iterator[str]:
-    """Every file under a folder that readers look into, named in a commit or not. O(files)."""
+    """Yield every file under a folder that readers look into, named in a commit or not. O(files)."""
     for folder in tables:
         yield from store.below(folder, lambda name: name.startswith("window="))

@@ -269,7 +269,7 @@ class Manifest:
             return self.store.read(f"{file.name}{ASIDE}")
 
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
-        """Its size, and its footer, which a reader would believe; pages have checksums of their own."""
+        """Check its size, and its footer, which a reader would believe; pages have checksums of their own."""
         try:
             try:
                 whole = self._is_whole(name, size, footer_size, footer_sha256)
@@ -356,8 +356,8 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
 
 
 def sealed_to_ns(store: Store) -> int | None:
-    """How far every live lane of a lake is: windows that end there or before are sealed. None: no live lane
-    says anything yet. Where all were ended: as far as anything of them reaches. Raises LakeError.
+    """Return how far every live lane of a lake is: windows that end there or before are sealed. None: no
+    live lane says anything yet. Where all were ended: as far as anything of them reaches. Raises LakeError.
     """
     tails = [read_tail(store, lane) for lane in lanes(store)]
     reached = _sealed_to_ns(tails)
@@ -393,8 +393,8 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publis
 
 
 def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
-    """How far every live lane is; None where there is none. A lane that sealed nothing seals nothing, one
-    that was ended does not count.
+    """Return how far every live lane is; None where there is none. A lane that sealed nothing seals
+    nothing, one that was ended does not count.
     """
     last = [tail.records[-1].record.standing for tail in tails if tail.records]
     live = [at for at in last if at.positions and at.ended_to_ns is None]

@@ -40,7 +40,8 @@ def open_store(name: str, environ: Mapping[str, str] | None = None) -> Store:
 
 
 def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace:
-    """As `open_store`, with copies of a bucket's files in the user's cache: the same for a whole process.
+    """Open as `open_store` does, with copies of a bucket's files in the user's cache: the same for a whole
+    process.
 
     Raises as `open_store`, and LakeError where the cache cannot be used.
     """

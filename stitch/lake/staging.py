@@ -145,7 +145,7 @@ class Staging:
         return segment
 
     def names(self) -> list[str]:
-        """Every file that was written, all to be made durable before the commit."""
+        """Return every file that was written, all to be made durable before the commit."""
         return [*(item.stage for item in self.items()), *self._segments]
 
     def _add(self, table_name: str, stem: str, final: str, window: str | None, table: pa.Table) -> None:
@@ -170,7 +170,7 @@ class Staging:
 def described(
     table_name: str, window: str | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
 ) -> Publish:
-    """What a commit says of a file: `data` is `table` (not empty) as written."""
+    """Return what a commit says of a file: `data` is `table` (not empty) as written."""
     footer = data.slice(data.size - footer_size(data))
     return Publish(
         table=table_name,
@@ -187,7 +187,8 @@ def described(
 
 
 def _last_ns(table_name: str, table: pa.Table) -> int | None:
-    """When the last response of flows was over, or the last event of late ones; None where none says."""
+    """Return when the last response of flows was over, or the last event of late ones; None where none
+    says."""
     if table_name == "flows":
         ends = pc.add(table["start_ns"], table["response_ns"])
     elif table_name == "late":

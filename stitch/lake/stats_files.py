@@ -37,17 +37,17 @@ class StatsKey(NamedTuple):
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
-    """Of the (table, SHA-256) of a window's files, in any order."""
+    """Hash the (table, SHA-256) of a window's files, in any order."""
     return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode(), _SHORT)
 
 
 def settings_of(text: str) -> str:
-    """Of settings and versions written as text."""
+    """Hash settings and versions written as text."""
     return _hash(text.encode(), _SHORT)
 
 
 def stats_folder(window: Window) -> str:
-    """Where statistics of a window lie."""
+    """Name the folder of a window's statistics."""
     return f"{STATS}/window={window.name}"
 
 

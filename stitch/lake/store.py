@@ -280,7 +280,8 @@ def _uncertain(name: str, error: OSError) -> UncertainError:
 
 
 def _remember(known: set[str], folders: Set[str]) -> None:
-    """All are forgotten where there are too many: one that is needed again costs a mkdir and a sync."""
+    """Remember folders; all are forgotten where there are too many: one that is needed again costs a mkdir
+    and a sync."""
     if len(known) + len(folders) > MAX_KNOWN_FOLDERS:
         known.clear()
     known |= folders

@@ -33,7 +33,10 @@ class TakenError(LakeError):
 
 
 def last_body(store: Store) -> bytes | None:
-    """What the last commit says; None where there is none. Raises LakeError where it is damaged, OSError."""
+    """Read what the last commit says; None where there is none.
+
+    Raises LakeError where it is damaged, OSError.
+    """
     names = store.names(COMMITS)
     if not names:
         return None

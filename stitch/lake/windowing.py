@@ -79,7 +79,7 @@ def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
 
 
 def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
-    """One part a window, by the start of the flow, in order of time; order of rows is kept.
+    """Cut into one part a window, by the start of the flow, in order of time; order of rows is kept.
 
     O(rows), and O(structures) a window.
     """

@@ -44,7 +44,7 @@ class HappensBefore:
 
 
 def connect(records: Records, strands: Strands) -> HappensBefore:
-    """All edges of a batch; they may form cycles. O(nodes + links log strands)."""
+    """Find all edges of a batch; they may form cycles. O(nodes + links log strands)."""
     n_strands, n_nodes = len(strands.flow), len(strands.record)
     node_strand = strands.node_strand
     node_of = np.full(len(records.flow), -1, dtype=np.int64)

@@ -60,7 +60,8 @@ class SharedIds:
     n_components: int
 
     def attach(self, found: I8, component: I8) -> I8:
-        """Where children of the spans `found` [queries; -1: none] go, given the children's `component`."""
+        """Find where children of the spans `found` [queries; -1: none] go, given the children's
+        `component`."""
         group = np.where(found >= 0, self.group[found], -1)
         asked = np.flatnonzero(group >= 0)
         if not len(asked):
@@ -94,7 +95,10 @@ class Identified:
 
 
 def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -> Identified:
-    """One row a span. `component` [label codes] is the component's code. O(spans) where ids are unique."""
+    """Make one row a span.
+
+    `component` [label codes] is the component's code. O(spans) where ids are unique.
+    """
     index = SpanIndex(spans.flow, spans.key, spans.n_flows)
     if not len(index.repeated):
         return Identified(spans, index)

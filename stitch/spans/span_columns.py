@@ -154,7 +154,7 @@ class Spans:
         return len(self.row)
 
     def keep(self, kept: B1) -> Spans:
-        """Only the rows where `kept` [spans]; references of dropped rows go with them."""
+        """Keep only the rows where `kept` [spans]; references of dropped rows go with them."""
         new_index = np.cumsum(kept) - 1
         of_kept = kept[self.references.row]
         return replace(

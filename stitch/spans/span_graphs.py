@@ -193,7 +193,8 @@ def _without_timeless(spans: Spans) -> tuple[Spans, I8 | None]:
 
 
 def _first_in_time(spans: Spans, limit: int) -> tuple[Spans, I8]:
-    """At most `limit` spans a flow, the first in work order; and the codes of the flows that were cut."""
+    """Choose at most `limit` spans a flow, the first in work order; and the codes of the flows that were
+    cut."""
     counts = np.bincount(spans.flow, minlength=spans.n_flows)
     capped = np.flatnonzero(counts > limit)
     if not len(capped):

@@ -109,7 +109,7 @@ def is_proto_json(value: object) -> bool:
 
 
 def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """One span as a row. Raises ItemError."""
+    """Add one span as a row. Raises ItemError."""
     span = _camel(as_object(value, "a span"))
     trace, span_id = _id(span, "traceId", (8, 16)), _id(span, "spanId", (8,))
     references = [_reference(r) for r in array(span, "references")]
@@ -156,7 +156,7 @@ def _reference(value: object) -> tuple[str, str, str]:
 
 
 def _enum(value: object, names: tuple[str, ...], field: str) -> str:
-    """Its name, of a name or a number; "" for one that this version does not know."""
+    """Return its name, of a name or a number; "" for one that this version does not know."""
     if value is None:
         return names[0]
     if isinstance(value, str):

@@ -137,7 +137,7 @@ def _read_grouped(
 
 
 def add_message(rows: SpanRows, payload: int, span: Any) -> None:
-    """One span as a row: for what ptars refuses, and the differential oracle of `span_columns`."""
+    """Add one span as a row: for what ptars refuses, and the differential oracle of `span_columns`."""
     trace, span_id = hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.span_id, (8,))
     references = [
         (_REFERENCE_TYPES.get(r.ref_type, ""), hex_of_id(r.trace_id, (8, 16)), hex_of_id(r.span_id, (8,)))

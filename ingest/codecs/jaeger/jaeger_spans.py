@@ -35,7 +35,7 @@ HOST_TAGS = ("hostname", "ip")
 
 
 def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """One span with the process in it. Raises ItemError."""
+    """Add one span with the process in it. Raises ItemError."""
     span = as_object(value, "a span")
     trace, span_id = text(span, "traceID"), text(span, "spanID")
     references = [_reference(r) for r in array(span, "references")]

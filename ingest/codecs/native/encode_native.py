@@ -15,7 +15,8 @@ _PLAIN = ("breadcrumb", "request_id", "component", "point", "host", "label", "li
 
 
 def native_lines(events: pa.Table) -> Iterator[bytes]:
-    """One activity record a line (no line end). Raises InputError on spans, and on records without a strand.
+    """Write one activity record a line (no line end). Raises InputError on spans, and on records without a
+    strand.
 
     Booleans come as the text `true` and `false`, as events hold them.
     """

@@ -63,7 +63,7 @@ class NdjsonReader:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS)
 
     def read(self, blocks: Sequence[bytes]) -> pa.Table:
-        """One row a line that is not blank; a block is one or more lines. O(bytes)."""
+        """Read one row a line that is not blank; a block is one or more lines. O(bytes)."""
         size = sum(len(b) + 1 for b in blocks)
         with _as_file(blocks) as path, self._connection.cursor() as cursor:
             return cursor.sql(
@@ -333,7 +333,7 @@ def _first_of_each(line: bytes) -> dict[str, object]:
 
 
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
-    """How many fields of the lines are not in the table.
+    """Count the fields of the lines that are not in the table.
 
     Every name is followed by `":`, so their number shows whether any name is left over; only then the lines
     are parsed to count.

@@ -93,7 +93,7 @@ def events_of_columns(
 
 
 def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, str] | None:
-    """What the columns refuse beyond the model: time range, length, NUL in ids."""
+    """Refuse what the columns refuse beyond the model: time range, length, NUL in ids."""
     if bad_times(np.array([record.ts]))[0] or record.ts == NO_TIME:
         return Reason.BAD_TIME, "ts lies outside 1990 to 2200 (ns since the epoch)"
     ids: dict[str, Sequence[str | None]] = {
@@ -228,7 +228,7 @@ _NO_LIST = ["\0"]
 
 
 def _list_of(text: str) -> list[str]:
-    """One JSON array of strings, or `_NO_LIST` (which no record may hold)."""
+    """Read one JSON array of strings, or `_NO_LIST` (which no record may hold)."""
     try:
         return msgspec.json.decode(text, type=list[str])
     except JSON_ERRORS:

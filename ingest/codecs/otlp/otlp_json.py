@@ -103,7 +103,7 @@ def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
 
 
 def _is_complete(resource_spans: pa.Array) -> bool:
-    """Every level is there under its usual name (an absent one could be under an older name)."""
+    """Check that every level is there under its usual name (an absent one could be under an older name)."""
     resources = resource_spans.flatten()
     scopes = pc.struct_field(resources, "scopeSpans")
     spans = pc.struct_field(scopes.flatten(), "spans")

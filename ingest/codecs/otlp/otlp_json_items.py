@@ -35,7 +35,7 @@ _SNAKE = re.compile(r"_([a-z])")
 
 
 def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog) -> None:
-    """Every good span of a decoded payload as a row; the others, and wrong containers, go to the log."""
+    """Add every good span of a decoded payload as a row; the others, and wrong containers, go to the log."""
     item = 0
     try:
         resources = _resources(document)

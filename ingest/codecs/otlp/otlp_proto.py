@@ -187,7 +187,7 @@ def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
-    """One batch of all pieces, its payload numbers those of the codec's list."""
+    """Make one batch of all pieces, its payload numbers those of the codec's list."""
     columns = [column for _, column in pieces]
     spans = _READER.spans(columns[0] if len(columns) == 1 else pa.concat_arrays(columns))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
@@ -267,7 +267,7 @@ def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
 
 
 def add_request(rows: SpanRows, payload: int, request: ExportTraceServiceRequest) -> None:
-    """Every span of the message as a row."""
+    """Add every span of the message as a row."""
     item = 0
     for resource in request.resource_spans:
         number = rows.add_resource(None, None, _pairs(resource.resource.attributes))
@@ -363,7 +363,7 @@ def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
 
 
 def count_spans(payload: bytes) -> int:
-    """How many spans a message has. Raises google.protobuf.message.DecodeError."""
+    """Count the spans of a message. Raises google.protobuf.message.DecodeError."""
     return sum(
         len(_Scope.FromString(scope).spans)
         for block in _Request.FromString(payload).resource_spans

@@ -83,7 +83,7 @@ class SpanRows:
         trace_state: str | None = None,
         message: str | None = None,
     ) -> None:
-        """One span; `ids` are trace, span and parent as hex text, `times` start and end in ns."""
+        """Add one span; `ids` are trace, span and parent as hex text, `times` start and end in ns."""
         self._attributes.extend(len(self._payload), attributes)
         self._payload.append(payload)
         self._item.append(item)

@@ -144,7 +144,7 @@ def _nulls(column: pa.Array) -> B1:
 
 
 def _singles(column: pa.Array) -> Owned:
-    """Each value of a column as a list of one."""
+    """Give each value of a column as a list of one."""
     at = np.flatnonzero(~_nulls(column))
     return Owned(at, column.drop_null())
 
@@ -231,7 +231,8 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
 
 
 def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """What the format says, else `peer.service`, else (callers only) the address of the server."""
+    """Find the peer: what the format says, else `peer.service`, else (callers only) the address of the
+    server."""
     n, table = len(spans), spans.attributes
     keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
     peer = spans.peer

@@ -110,7 +110,7 @@ def number_text(num: pa.Array) -> pa.Array:
 
 
 def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[object]) -> AttributeTable:
-    """From Python rows (formats read item by item). None values are left out.
+    """Make a table from Python rows (formats read item by item). None values are left out.
 
     Numbers → num (not finite or out of range → text), text and booleans → text, lists and objects → JSON.
     """

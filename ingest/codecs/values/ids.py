@@ -184,7 +184,7 @@ def hex_of_base64(column: pa.Array) -> pa.Array:
 
 
 def hex_of_base64_id(text: str | None) -> str | None:
-    """One id: see `hex_of_base64`."""
+    """Convert one id: see `hex_of_base64`."""
     if text is None or not text.endswith("=") or _ANY_FORM.fullmatch(text) is None:
         return text
     return base64.urlsafe_b64decode(text.translate({ord("+"): "-", ord("/"): "_"})).hex()

@@ -112,7 +112,7 @@ def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
 def _kept(
     lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
 ) -> tuple[I8, I8]:
-    """For each sequence (of row `rows[s]`): places kept, in key order, concatenated; and how many.
+    """Choose for each sequence (of row `rows[s]`) the places kept, in key order, concatenated; and how many.
 
     `weight[s]` rows have it, for the counts. One sort over the distinct sequences.
     """
@@ -137,7 +137,7 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """One sorted list of keys for all tables, and each table's codes into it (-1: dropped)."""
+    """Make one sorted list of keys for all tables, and each table's codes into it (-1: dropped)."""
     privacy = privacy_of(config.params)
     cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
     names = sorted({k for keys in cleaned for k in keys if privacy.keep(k) != Keep.DROPPED})

@@ -115,7 +115,7 @@ def _reject(reason: Reason, payload: int, item: int, raw: bytes) -> Reject:
 
 
 def _span_of(span: Any) -> ZipkinSpan:
-    """One message. Of a tag that comes twice the first counts, as everywhere."""
+    """Read one message. Of a tag that comes twice the first counts, as everywhere."""
     return ZipkinSpan(
         traceId=hex_of_id(span.trace_id, (8, 16)),
         id=hex_of_id(span.id, (8,)),

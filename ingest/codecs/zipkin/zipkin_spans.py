@@ -286,7 +286,7 @@ def _flat(table: AttributeTable) -> AttributeTable:
 
 
 def _remote_endpoint(fields: dict[str, pa.Array], tags: AttributeTable) -> AttributeTable:
-    """What is said of the remote endpoint under the keys that it goes by, unless a tag says it."""
+    """Add what is said of the remote endpoint under the keys that it goes by, unless a tag says it."""
     owner, code, text = [], [], []
     for number, (key, words) in enumerate(fields.items()):
         there = words.is_valid().to_numpy(zero_copy_only=False).copy()

@@ -83,7 +83,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
 
 
 def refusals(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
-    """What cannot be placed or cannot be, by reason; reasons that occur, each event under one."""
+    """Sort out events that cannot be placed, by reason; reasons that occur, each event under one."""
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
     found: dict[Reason, B1] = {}
     if events["request_id"].null_count or events["id"].null_count:

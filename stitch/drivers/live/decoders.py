@@ -71,7 +71,7 @@ class Decoders:
         return bool(self._under_way or self._gathered)
 
     def give(self, stream: StreamId, payloads: Payloads, now_ns: int) -> None:
-        """One poll of a stream."""
+        """Take in one poll of a stream."""
         gathering = self._gathered.get(stream)
         if gathering is not None and gathering.polls[0].format != payloads.format:
             self._send(stream)
@@ -83,7 +83,8 @@ class Decoders:
         gathering.messages += len(payloads.payloads)
 
     def take(self, now_ns: int, *, drain: bool = False) -> Iterator[tuple[StreamId, Payloads, Decoded]]:
-        """What is decoded, in order; waits where too much is on its way, and for all of it to `drain`."""
+        """Return what is decoded, in order; waits where too much is on its way, and for all of it to
+        `drain`."""
         for stream, gathering in [*self._gathered.items()]:
             if drain or gathering.is_enough(now_ns, self._enough):
                 self._send(stream)

@@ -53,7 +53,7 @@ class Due:
         return tuple(self.parts())
 
     def stage(self, staging: Staging, letters: Sequence[pa.Table] = ()) -> None:
-        """All but the segment; `letters`: dead letters of others before its own. Raises OSError."""
+        """Stage all but the segment; `letters`: dead letters of others before its own. Raises OSError."""
         for place, part in enumerate(self.parts()):
             staging.add_window("flows", part.window, place, part.flows)
             staging.add_window("structures", part.window, place, part.structures)
@@ -70,7 +70,7 @@ def with_settled(events: pa.Table, settled: U8) -> pa.Table:
 
 
 def settled_of(events: pa.Table) -> U8:
-    """What a segment's schema says was settled by the commit that wrote it."""
+    """Return what a segment's schema says was settled by the commit that wrote it."""
     packed = (events.schema.metadata or {}).get(_SETTLED, b"")
     return np.frombuffer(packed, dtype="<u8").astype(np.uint64)
 

@@ -216,7 +216,10 @@ class LaneBuffer:
     # -- closing --------------------------------------------------------------------------------------------
 
     def advance(self, watermark_ns: int) -> None:
-        """Nothing before the watermark is to come. Closes and stitches when that is worth a pass."""
+        """Move event time on: nothing before the watermark is to come.
+
+        Closes and stitches when that is worth a pass.
+        """
         if self._watermark_ns is None or watermark_ns > self._watermark_ns:
             self._watermark_ns = watermark_ns
         if self._new > max(PASS_ROWS, self._open.n_events // PASS_SHARE) or self._might_seal():
@@ -281,7 +284,7 @@ class LaneBuffer:
     # -- out ------------------------------------------------------------------------------------------------
 
     def _sealable(self) -> int | None:
-        """How far the lane could be sealed, as of the last pass."""
+        """Return how far the lane could be sealed, as of the last pass."""
         if self._passed_ns is None:
             return self.sealed_to_ns
         reached = (
@@ -291,7 +294,7 @@ class LaneBuffer:
         return reached if self.sealed_to_ns is None else max(reached, self.sealed_to_ns)
 
     def due(self, *, early: bool = False) -> Due:
-        """What a commit now publishes; says the same again until something is added or committed.
+        """Return what a commit now publishes; says the same again until something is added or committed.
 
         `early`: also flows whose window is not sealed, to make room. What comes of their requests is late.
         """
@@ -302,7 +305,7 @@ class LaneBuffer:
         return self._due([] if sealed_to_ns is None else self._pending.until(sealed_to_ns), sealed_to_ns)
 
     def everything(self) -> Due:
-        """What a commit publishes after which nothing more is to come: all requests are closed."""
+        """Return what a commit publishes after which nothing more is to come: all requests are closed."""
         for closed in self._open.close_all(max_events=self._stitched):
             self._stitch(closed)
         self._new = 0

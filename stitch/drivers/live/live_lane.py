@@ -104,7 +104,8 @@ class LiveLane:
         return {**settings, "formats": dict(sorted(self._formats.items()))}
 
     def format_of(self, topic: str) -> str | None:
-        """In which format events of a topic came last, by commits and since; None: none came yet."""
+        """Return the format in which events of a topic came last, by commits and since; None: none came
+        yet."""
         return self._formats.get(topic)
 
     @property
@@ -131,7 +132,7 @@ class LiveLane:
         self._buffer.relieve()
 
     def place(self, stream: StreamId) -> Place | None:
-        """Where the lane's commits say that a stream goes on; None: they say nothing of it."""
+        """Return where the lane's commits say that a stream goes on; None: they say nothing of it."""
         known = self._ranges.get(stream)
         return None if known is None else Place(known.end, known.topic_id, known.epoch)
 
@@ -155,7 +156,7 @@ class LiveLane:
         self._times.end(stream)
 
     def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now: Moment) -> None:
-        """What came of one poll of a stream, in the order of its polls. Raises OtherFormatError."""
+        """Take what one poll of a stream gave, in the order of its polls. Raises OtherFormatError."""
         events, format_ = decoded.events, payloads.format
         if format_ is not None and self._formats.get(stream.topic) != format_:
             if events.num_rows:
@@ -285,11 +286,11 @@ class LiveLane:
         )
 
     def _positions(self) -> dict[StreamId, int]:
-        """Of our streams: of the next message."""
+        """Return the position of the next message of each of our streams."""
         return {stream: place.offset for stream, place in self._places.items()}
 
     def _now(self) -> dict[StreamId, PartitionRange]:
-        """Every stream of the lane: what the coming commit says of it."""
+        """Describe every stream of the lane: what the coming commit says of it."""
         ranges = {s: p.model_copy(update={"start": p.end}) for s, p in self._ranges.items()}
         for stream, place in self._places.items():
             before = self._ranges.get(stream)
@@ -304,7 +305,7 @@ class LiveLane:
         return dict(sorted(ranges.items()))
 
     def _forget(self, due: Due, segments: tuple[Segment, ...], now_ns: int) -> None:
-        """What the last commit holds need not be kept."""
+        """Forget what the last commit holds."""
         self._buffer.committed(due)
         self._ranges = self._now()
         self._segments = segments
@@ -324,7 +325,7 @@ class LiveLane:
             )
 
     def status(self, ends: Mapping[StreamId, int]) -> LaneStatus:
-        """Where the lane stands."""
+        """Return where the lane stands."""
         gauges: dict[str, Any] = {
             "open_events": self._buffer.open_events,
             "open_flows": self._buffer.open_flows,

@@ -79,7 +79,7 @@ def open_lane(
 
 
 def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
-    """Where a stream goes on. Raises StreamError unless gaps are accepted."""
+    """Return where a stream goes on. Raises StreamError unless gaps are accepted."""
     place = lane.place(stream)
     try:
         return source.start(stream, place)
@@ -138,7 +138,7 @@ class LiveRun:
     # -- what others ask ------------------------------------------------------------------------------------
 
     def status(self) -> LiveStatus:
-        """Where it stands, as of the last turn."""
+        """Return where it stands, as of the last turn."""
         return self._status
 
     @property
@@ -154,7 +154,7 @@ class LiveRun:
     # -- a turn ---------------------------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> None:
-        """One step: ownership, a poll, and work for the lanes that rest."""
+        """Take one step: ownership, a poll, and work for the lanes that rest."""
         self._own(self._source.change())
         self._take_over_again()
         if self._work.bytes > self._settings.memory_bytes // AHEAD_SHARE:
@@ -370,7 +370,7 @@ class LiveRun:
             self._work.begin(lane, ends, commit)
 
     def _settle(self) -> None:
-        """Every lane rests, and has taken all that was read."""
+        """Wait until every lane rests and has taken all that was read."""
         self._take(drain=True)
         self._work.rest()
         self._collect()

@@ -46,7 +46,7 @@ class Slab:
     """[open] number of the segment that holds the event, or will."""
 
     def keep(self, kept: B1) -> None:
-        """Only some of the open rows."""
+        """Keep only some of the open rows."""
         self.row, self.key, self.segment = self.row[kept], self.key[kept], self.segment[kept]
         self.first_ns, self.last_ns = self.first_ns[kept], self.last_ns[kept]
         if self.loose is not None:

@@ -97,7 +97,7 @@ class PendingWindows:
         self.bytes = 0
 
     def add(self, closed: ClosedEvents, made: ClosedFlows, words: tuple[I8, U8]) -> None:
-        """What a pass made. `words` are `(event, word)` of records that named no request."""
+        """Add what a pass made. `words` are `(event, word)` of records that named no request."""
         if not made.flows.num_rows:
             return
         ends, code = np.unique(
@@ -222,7 +222,7 @@ def _part(pieces: list[Piece], known: Sequence[pa.Table]) -> WindowPart:
 
 
 def add_up(pieces: Iterable[Piece]) -> Published:
-    """What pieces come to."""
+    """Add pieces up."""
     found = list(pieces)
     quality: Counter[str] = Counter()
     for piece in found:
@@ -237,7 +237,7 @@ def add_up(pieces: Iterable[Piece]) -> Published:
 
 
 def _whole(tables: list[pa.Table]) -> pa.Table:
-    """One chunk a column."""
+    """Combine the chunks of each column into one."""
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 

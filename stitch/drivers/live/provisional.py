@@ -80,7 +80,7 @@ def _write_lane(manifest: Manifest, lane: OpenLane, folder: Path) -> Iterator[Pr
 
 
 def _config(lane: OpenLane) -> StitchConfig:
-    """How the lane stitches; a takeover's record does not say."""
+    """Return how the lane stitches; a takeover's record does not say."""
     try:
         return StitchConfig.model_validate(lane.config.get("stitch", {}))
     except ValidationError:  # of a later version

@@ -76,7 +76,7 @@ class StreamTimes:
         self._streams: dict[StreamId, _StreamTime] = {}
 
     def begin(self, stream: StreamId, now: Moment) -> None:
-        """One more stream, of which nothing came yet."""
+        """Add a stream of which nothing came yet."""
         self._streams.setdefault(stream, _StreamTime(None, now.now_ns))
 
     def end(self, stream: StreamId) -> None:
@@ -94,7 +94,7 @@ class StreamTimes:
     def watermark(
         self, now: Moment, positions: Mapping[StreamId, int], ends: Mapping[StreamId, int]
     ) -> Watermark:
-        """How far the lane is. `positions` and `ends` tell which streams were read to their end."""
+        """Return how far the lane is. `positions` and `ends` say which streams were read to their end."""
         idle = tuple(
             sorted(
                 stream

@@ -147,7 +147,7 @@ def _seq(segment: Segment) -> int:
 def _events(
     ranges: Sequence[PartitionRange], log: RangeSource, decode: DecodeConfig
 ) -> tuple[pa.Table, list[PartitionRange]]:
-    """All events of some ranges of the log, and what it has no more of them."""
+    """Return all events of some ranges of the log, and what it no longer has of them."""
     found, lost = [], []
     for part in ranges:
         if part.start == part.end:
@@ -187,7 +187,8 @@ class _Known:
         return events.filter(pa.array(~gone)).combine_chunks()
 
     def settled(self, segments: Sequence[pa.Table]) -> U8:
-        """What of some segments is published, or must count so: a damaged one said so, and no longer does."""
+        """Return what of some segments is published, or must count so: a damaged one said so, and no longer
+        does."""
         found = [np.zeros(0, np.uint64)]
         for segment in segments:
             events = concat_events([segment.replace_schema_metadata(None)])

@@ -145,7 +145,8 @@ def _mend_lane(
 def _kept(
     store: Store, manifest: Manifest, lane: int, late: pa.Table, repaired: Sequence[LakeFile]
 ) -> pa.Table:
-    """What there still is of the requests of late events: in segments, and of late events folded before."""
+    """Return what there still is of the requests of late events: in segments, and of late events folded
+    before."""
     segments = kept_segments(store, lane, dict(manifest.heads).get(lane, 0))
     return related(
         late,
@@ -162,7 +163,7 @@ def _commit(
     now_ns: int,
     grace_ns: int,
 ) -> None:
-    """One commit: some windows, and what becomes of all late events."""
+    """Make one commit: some windows, and what becomes of all late events."""
     files = by_window(manifest, [Window(start, manifest.info.window_length_ns) for start in share.windows])
     changed, emptied, flows = [], [], 0
     with lane.stage() as staging:
@@ -256,7 +257,7 @@ class Share:
             yield (settled_by < 0) | (settled_by >= self.number)
 
     def edit(self, window: Window) -> Edit:
-        """What leaves a window and what comes."""
+        """Return what leaves a window and what comes."""
         gone, flows, params = [], [], []
         for place, part in enumerate(self.mended):
             inside = _starts(part.gone, self.length_ns) == window.start_ns

@@ -58,7 +58,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, url: str) -> Failure:
-    """What a failed request on `url` means."""
+    """Say what a failed request on `url` means."""
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else None
     code = match[1] if (match := _CODE.search(text)) else ""
@@ -131,7 +131,7 @@ class BucketStore:
     concurrency: Final = _AT_ONCE
 
     def __init__(self, settings: BucketSettings) -> None:
-        """Nothing is asked of the bucket yet: `check` does."""
+        """Ask nothing of the bucket yet: `check` does."""
         self.url = settings.url
         self._client = _client_of(settings, retries=READ_RETRIES)
         self._once = _client_of(settings, retries=0)
@@ -228,7 +228,7 @@ class BucketStore:
         return iter(sorted(entry.name for entry in self._entries(folder)))
 
     def listed(self, folder: str) -> list[Listed]:
-        """Every file below a folder, with its size and tag, by name."""
+        """Yield every file below a folder, with its size and tag, by name."""
         return sorted(self._entries(folder))
 
     def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:
@@ -330,7 +330,7 @@ class BucketStore:
         raise failure.error
 
     def _content(self, name: str) -> pa.Buffer | None:
-        """What is there; None where nothing is. Raises UncertainError where that cannot be seen."""
+        """Return what is there; None where nothing is. Raises UncertainError where that cannot be seen."""
         try:
             return self.read(name)
         except FileNotFoundError:
@@ -437,7 +437,7 @@ class Room:
             self._used += n_bytes
 
     def give_back(self, n_bytes: int) -> None:
-        """What was sent, or given up."""
+        """Give back what was sent, or given up."""
         with self._changed:
             self._used -= n_bytes
             self._changed.notify_all()

@@ -96,7 +96,7 @@ class Hidden:
 
 
 def upkeep_of(tail: Tail | None) -> Upkeep:
-    """What the lane's last commit says."""
+    """Return what the lane's last commit says."""
     standing = tail.records[-1].record.standing if tail is not None and tail.records else Standing()
     return standing.upkeep or Upkeep()
 
@@ -109,7 +109,7 @@ def hidden_by(
     until_ns: int | None = None,
     without: Set[int] = frozenset(),
 ) -> Hidden:
-    """What is hidden. `listing` (of `Listing.table`): files of the upkeep lane.
+    """Return what is hidden. `listing` (of `Listing.table`): files of the upkeep lane.
 
     until_ns: only what was said at this time or before. without: commits of the lane that do not count.
     """
@@ -161,7 +161,7 @@ def commits_of(items: Iterable[Publish]) -> set[int]:
 def read_hidden(
     store: Store, length_ns: int, *, durable: bool = False, until_ns: int | None = None
 ) -> Hidden:
-    """What the upkeep lane's commits hide. Raises LakeError.
+    """Read what the upkeep lane's commits hide. Raises LakeError.
 
     durable: only commits whose files are surely published, whatever happens to the machine. until_ns: as
     `hidden_by`.

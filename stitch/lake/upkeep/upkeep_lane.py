@@ -142,7 +142,8 @@ def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkee
 
 
 def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
-    """What was said of the table longer than the grace ago is summed up: the last says it all."""
+    """Add to what was replaced; what was said of the table longer than the grace ago is summed up: the last
+    says it all."""
     own = [at for at in before.replaced if at.table == latest.table]
     past = [at for at in own if at.at_ns <= latest.at_ns - grace_ns]
     through = dict(own[-1].through) if own else {}
