@@ -175,7 +175,7 @@ def _change(row: _Row, at: int) -> Change:
         before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
     else:
         # A share after is between none and all, whatever the error of the one before.
-        least, most = (-before, 1.0 - before) if measure.unit == "share" else (-np.inf, np.inf)
+        least, most = (0.0 - before, 1.0 - before) if measure.unit == "share" else (-np.inf, np.inf)
         low, high = max(change - reach, least), min(change + reach, most)
     return Change(
         kind=kind,
@@ -258,6 +258,7 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
         id(change)
         for change in changes
         if change.kind in CALL_KINDS
+        and factors[change.site]  # 0: it differs from the history alone, and was there before
         and any(
             factors.get(caller, 0.0) / factors[change.site] > most_of_it and not is_below(caller, change.site)
             for caller in callers.get(change.site, set()) - {change.site}

@@ -160,7 +160,7 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
     if not (u.timed and u.lead.ups and v.fails):
         return None
     part = context.settings.slow_with_failing
-    if u.operation == v.operation:
+    if u.operation == v.operation and u.instance == v.instance:
         if u.lead.kind is ChangeKind.TAIL:  # a median needs half of the requests, a tail as many as are in it
             part = context.settings.same_requests * (u.lead.after - u.lead.before)
         enough = u.common(v, related=True) >= max(part * u.n_requests, 1)

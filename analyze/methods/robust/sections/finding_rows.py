@@ -143,6 +143,7 @@ def _finding(
     site = site_of(lead.site, names).model_copy(
         update={"callers": max(len(callers), 1), "depth": run.context.order.depth[cause.operation]}
     )
+    members = _members(run, at)
     suspect = cause.suspect or (cause.component if cause.component != site.component else "")
     return Finding(
         rank=rank,
@@ -168,8 +169,8 @@ def _finding(
         chain=tuple(_chain(ordered, cause, names)),
         factors=factors_of(run, _with_spared(run, cause, at), lead) if explained else (),
         examples=tuple(_examples(run, at, drawn=rank <= limits.drawn)),
-        members=tuple(_members(run, at)[: limits.members]),
-        members_total=len({found.category for found in at}),
+        members=tuple(members[: limits.members]),
+        members_total=len(members),
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, cause),
         explanation=explanation_of(run, at, lead, settings) if explained else None,

@@ -144,7 +144,7 @@ class PeriodMeasure:
         """
         low, high = (float(end[0]) for end in self.estimate.interval(level))
         if self.estimate.unit == "share":
-            return max(low, -self.before), min(high, 1.0 - self.before)
+            return max(low, 0.0 - self.before), min(high, 1.0 - self.before)
         return self.before * float(np.expm1(low)), self.before * float(np.expm1(min(high, 700.0)))
 
     def largest(self, level: float, estimate: Estimate | None = None) -> float:
