@@ -157,6 +157,8 @@ class RobustSettings(Config):
     (as unlikely as that many of a normal law)."""
     outlying_most: float = Field(default=0.2, ge=0, le=0.5)
     """Part of the windows that may be left out: what happens in more is ordinary."""
+    outlying_requests: int = Field(default=20, ge=2)
+    """Fewest requests of such a window: fewer are too easily all of a kind."""
     outlying_share_tau: float = Field(default=0.03, ge=0, le=1)
     """Noise of a share between windows that is assumed until they tell, as an angle: 0.03 is 3 points of half
     the requests, and 0.6 of 1 in 100."""

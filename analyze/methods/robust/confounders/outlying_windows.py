@@ -54,6 +54,7 @@ class OutlyingWindows:
         if roles.cold or not candidate.any():
             return comparison
         blocks = profile_blocks(comparison.profiled.profile, roles.noise)
+        candidate &= blocks.requests.sum(axis=1) >= comparison.settings.outlying_requests
         found = _outlying(blocks, candidate, comparison)
         if not found.any():
             return comparison
