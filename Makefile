@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -102,6 +102,9 @@ else
 	$(BIN)/python tests/bench/bench_import.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
+
+bench-collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000
+	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(SPANS)
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)

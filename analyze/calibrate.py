@@ -280,5 +280,5 @@ def calibration_sentence(store: Store, chosen: Chosen[Any], refine: RefineSettin
     same = record.settings == chosen.settings.model_dump(mode="json") and record.refine == refine.model_dump(
         mode="json"
     )
-    told = record.sentence if same else record.sentence.replace("these settings", "other settings")
-    return f"{told} Measured {record.created_at[:10]}."
+    sentence = record.sentence if same else record.sentence.replace("these settings", "other settings")
+    return f"{sentence} Measured {record.created_at[:10]}."

@@ -397,5 +397,5 @@ def no_testable_request(name: str) -> PeriodError:
     """Why a comparison cannot be made whose sample of this name has no request that tests may use."""
     return PeriodError(
         f"No request of the {name} period can be tested.",
-        remedy="Take a longer period; what was left out as damaged is told by `flowdiff windows`.",
+        remedy="Take a longer period; `flowdiff windows` lists what was left out as damaged.",
     )

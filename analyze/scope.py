@@ -363,10 +363,10 @@ def resolve(
 
 def notes(periods: Iterable[LakePeriod]) -> list[str]:
     """What keeps something from readers of some periods: one sentence a lake and cause."""
-    told = [
+    changes = [
         (part.root.resolve(), note(part)) for note in (pending_note, provisional_note) for part in periods
     ]
-    return [f"{root.name}: {text}" for root, text in dict.fromkeys(told) if text is not None]
+    return [f"{root.name}: {text}" for root, text in dict.fromkeys(changes) if text is not None]
 
 
 def pending_note(found: LakePeriod) -> str | None:

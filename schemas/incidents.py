@@ -18,7 +18,7 @@ once a decided window.
 Who only reads incidents asks `analyze.watch.lane.incidents_of(store)`: all that the lake knows, open ones
 first.
 
-Which ones to report: `Incident.pages`. What got better is kept and is not reported.
+Which ones to report: `Incident.pages`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ person, or seven steady days, made it the new normal."""
 GOING_ON: Final[frozenset[IncidentState]] = frozenset({"open", "worse", "spread"})
 
 EventKind = Literal["opened", "changed", "resolved"]
-"""opened: also again, within the time of reopening. changed: became worse, or spread. resolved: over, or
-accepted."""
+"""opened: also again, within the time of reopening. changed: became worse, spread, or its version is known.
+resolved: over, or accepted."""
 
 BETTER: Final = frozenset({ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL})
 """Kinds that are good news. A path that is gone, or fewer calls, may be a broken one: those are worse."""
@@ -109,6 +109,8 @@ class Incident(Config):
     """Id of its report: `reports/<id>/report.json` and `report.html` in the lake; empty: none was kept."""
     looks: int = Field(default=1, ge=0)
     """Comparisons that found it."""
+    recent: int = Field(default=1, ge=0)
+    """Incidents, itself included, that were opened in the 28 days before its last event."""
     series: tuple[str, ...] = ()
     """Series of the fast lane that rose for it."""
     note: str = ""
@@ -147,15 +149,15 @@ def incident_id(lake_id: str, family: str, direction: Direction, place: str) -> 
     return _hash(16, lake_id, family, direction, place)
 
 
-def event_id(incident: Incident, at_ns: int) -> str:
+def event_id(kind: EventKind, incident: Incident, at_ns: int) -> str:
     """The identity of what happened to an incident at a tick."""
-    return _hash(32, incident.id, incident.state, str(at_ns))
+    return _hash(32, incident.id, kind, incident.state, str(at_ns))
 
 
 def event_of(kind: EventKind, incident: Incident, at_ns: int) -> IncidentEvent:
     """The event that an incident is now as it is."""
     return IncidentEvent(
-        id=event_id(incident, at_ns), incident_id=incident.id, kind=kind, at_ns=at_ns, incident=incident
+        id=event_id(kind, incident, at_ns), incident_id=incident.id, kind=kind, at_ns=at_ns, incident=incident
     )
 
 

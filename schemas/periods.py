@@ -46,7 +46,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 _EPOCH_WEEKDAY = 3
 """The epoch began on a Thursday."""
 _INSTANT = re.compile(
-    r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?$"
+    r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}(?::\d{2})?)(?::(\d{2})(?:\.(\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?$"
 )
 
 
@@ -63,12 +63,29 @@ class Operator(StrEnum):
     IN = "in"
 
 
+class WrittenNumber(float):
+    """A number that knows the text it was written as: `1.0` may be a version."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> WrittenNumber:
+        """Read the number. Raises ValueError."""
+        self = super().__new__(cls, text)
+        self.text = text
+        return self
+
+    def __repr__(self) -> str:
+        """As it was written."""
+        return self.text
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """`key op value`: true of a flow if any of its nodes has it; `!=` is true if none is equal.
 
-    `values` holds one value, or several for `in`. A number is a float, a duration a float of ns, everything
-    else text.
+    `values` holds one value, or several for `in`. A number is a WrittenNumber, a duration a float of ns,
+    everything else text.
     """
 
     key: str
@@ -197,6 +214,7 @@ def _instant(text: str, whole: str) -> tuple[int, bool]:
         raise PeriodError(f"'{whole}' is not a period.", remedy=_RANGE_REMEDY)
     day, minute, second, fraction, zone = match.groups()
     zone = "+00:00" if zone in (None, "Z") else zone
+    minute = f"{minute}:00" if minute and ":" not in minute else minute
     try:
         moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
     except ValueError:
@@ -382,7 +400,7 @@ class _Reader:
         if kind == "text":
             return text[1:-1].replace("''", "'")
         if kind == "number":
-            return float(text)
+            return WrittenNumber(text)
         if kind == "word":
             return text
         raise _filter_error(self._text, f"'{text}' is not a value")

@@ -217,15 +217,15 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
     """What a file holds, in columns; None as in `decode`. O(rows), no object a name."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=_TEXTS)
-        told = file.metadata.metadata or {}
-        if told.get(META_VERSION, b"").decode() != version():
+        metadata = file.metadata.metadata or {}
+        if metadata.get(META_VERSION, b"").decode() != version():
             return None
-        rows: dict[str, int] = json.loads(told[META_ROWS])
-        same: dict[str, str] = json.loads(told[META_SAME])
-        slots = tuple(Slot(int(a), int(b), int(c)) for a, b, c in json.loads(told[META_SLOTS]))
+        rows: dict[str, int] = json.loads(metadata[META_ROWS])
+        same: dict[str, str] = json.loads(metadata[META_SAME])
+        slots = tuple(Slot(int(a), int(b), int(c)) for a, b, c in json.loads(metadata[META_SLOTS]))
         folded = tuple(
             FoldedNames(component, int(level), int(left), (str(a), str(b)))
-            for component, level, left, (a, b) in json.loads(told[META_FOLDED])
+            for component, level, left, (a, b) in json.loads(metadata[META_FOLDED])
             if component is None or isinstance(component, str)
         )
         table = file.read(

@@ -132,13 +132,6 @@ class Profile:
         return self.votes.filter(pc.equal(self.votes["site"], site))
 
 
-def empty_profile(slot: Slot) -> Profile:
-    """Of a stretch of time without a request."""
-    return Profile(
-        NameBook().names(), (slot,), **{name: schema.empty_table() for name, schema in SCHEMAS.items()}
-    )
-
-
 def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     """Rows of several tables of one name with equal keys added up, sorted by key. O(rows log rows)."""
     keys, values = TABLES[name]

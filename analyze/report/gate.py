@@ -28,7 +28,7 @@ class GateCode(IntEnum):
     CHANGED = 1
     """Something that counts was found."""
     UNSURE = 3
-    """Nothing was, but it cannot be told, or there is a change that nothing explains."""
+    """Nothing was, but that is not certain, or there is a change that nothing explains."""
 
 
 @dataclass(frozen=True, slots=True)

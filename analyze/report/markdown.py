@@ -50,17 +50,17 @@ _FLANK: Final = re.compile(r"\w")
 
 def render_markdown(report: Report, views: Views, page: str = "") -> str:
     """The report; `page` is where its page is. Raises KeyError for a section without a view."""
-    told = [f"### {inline(report.headline.sentence)}\n"]
-    room = SCREEN - _rows(told[0])
+    screen = [f"### {inline(report.headline.sentence)}\n"]
+    room = SCREEN - _rows(screen[0])
     end = f"Everything else: {_code(page)}\n" if page else ""
     room -= _rows(end) if end else 0
     for part in _parts(report, views):
         room -= _rows(part)
         if room < 0:
-            told.append("*More than fits here is in the report.*\n")
+            screen.append("*More than fits here is in the report.*\n")
             break
-        told.append(part)
-    return "\n".join([*told, *([end] if end else [])])
+        screen.append(part)
+    return "\n".join([*screen, *([end] if end else [])])
 
 
 def blocks_markdown(blocks: Blocks, level: int = 4) -> Iterator[str]:
@@ -88,9 +88,9 @@ def _block(block: Block, level: int) -> Iterator[str]:
     if isinstance(block, Part):
         inner = [*blocks_markdown(block.blocks, min(level + 1, 6))] if block.open is not False else []
         if inner or block.open is not None:
-            told = (block.title, f" – {_plain(block.note)}" if block.note else "")
+            heading = (block.title, f" – {_plain(block.note)}" if block.note else "")
             is_title = block.open is None or block.look == "card"
-            yield f"{'#' * level} {inline(told)}\n" if is_title else f"{_line(told)}\n"
+            yield f"{'#' * level} {inline(heading)}\n" if is_title else f"{_line(heading)}\n"
         yield from inner
     elif isinstance(block, Beside) or (isinstance(block, Only) and block.where == "terminal"):
         yield from blocks_markdown(block.blocks, level)
@@ -133,8 +133,8 @@ def _table(table: Grid) -> Iterator[str]:
 
 def _plain(words: Words) -> str:
     """The text of words, on one line, no control character in it."""
-    told = "".join(f" {part.text}" if part.tone == "span" else part.text for part in _styled(words))
-    return " ".join(wording.visible(told.replace("\n", " ")).split(" ")).strip()
+    plain = "".join(f" {part.text}" if part.tone == "span" else part.text for part in _styled(words))
+    return " ".join(wording.visible(plain.replace("\n", " ")).split(" ")).strip()
 
 
 def _styled(words: Words) -> Iterator[Styled]:
@@ -150,18 +150,18 @@ def inline(words: Words) -> str:
     """Words within a line."""
     parts = [*_styled(words)]
     texts = [wording.visible(part.text.replace("\n", " ")) for part in parts]
-    told = ""
+    written = ""
     for place, (part, text) in enumerate(zip(parts, texts, strict=True)):
         after = texts[place + 1][:1] if place + 1 < len(texts) else ""
         # Emphasis that touches a word is none: it is left out.
-        apart = not _FLANK.match(told[-1:]) and not _FLANK.match(after)
+        apart = not _FLANK.match(written[-1:]) and not _FLANK.match(after)
         if part.tone == "code":
-            told += _code(text)
+            written += _code(text)
         elif part.tone == "strong" and apart and text.strip() == text:
-            told += f"**{_escaped(text)}**"
+            written += f"**{_escaped(text)}**"
         else:
-            told += f"{' ' if part.tone == 'span' else ''}{_escaped(text)}"
-    return told.strip()
+            written += f"{' ' if part.tone == 'span' else ''}{_escaped(text)}"
+    return written.strip()
 
 
 def _escaped(text: str) -> str:

@@ -46,7 +46,7 @@ def shift(unit: Unit, difference: float) -> str:
 
 
 def is_known(change: Interval) -> bool:
-    """Whether an interval has ends: one block of time tells nothing about others."""
+    """Whether an interval has ends: one block of time says nothing about others."""
     return max(abs(change.low), abs(change.high)) < UNKNOWN
 
 

@@ -16,7 +16,7 @@ class Weighed:
     """One thing found, as a gate weighs it."""
 
     kind: str
-    """`structural`, `response-time`, or what else the method tells apart."""
+    """`structural`, `response-time`, or another kind that the method distinguishes."""
     us: float | None
     """Change of summed response time that it stands for, µs; None: it is no matter of time (errors)."""
     sure: bool = True

@@ -22,7 +22,7 @@ class SectionView(Generic[S]):
     aside: bool = False
     """It stands among "Everything else" at the end of the page, instead of in the middle."""
     leads: bool = False
-    """It tells its method's verdict: it stands below the headline instead of the verdict's sentence."""
+    """It shows its method's verdict: it stands below the headline instead of the verdict's sentence."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
     """Sentences that a reader must know before the headline; None: it never has any."""
     style: str = ""
@@ -52,9 +52,9 @@ def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
 
 def warnings(report: Report, views: Views) -> tuple[str, ...]:
     """What stands above a report's headline: the warnings of its sections, each once."""
-    told: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for section in report.sections:
         view = views[section.section]
         if view.warnings is not None:
-            told |= dict.fromkeys(view.warnings(section))
-    return tuple(told)
+            sentences |= dict.fromkeys(view.warnings(section))
+    return tuple(sentences)

@@ -208,12 +208,12 @@ def _text(stretch: Sequence[StepLine | StepRow], fates: Sequence[Fate]) -> str:
     for fate, word in words.items():
         if all(other is fate for other in fates):
             return f"{steps} steps {word}"
-    told = [f"{wording.count(fates.count(fate))} {word}" for fate, word in words.items() if fate in fates]
+    counted = [f"{wording.count(fates.count(fate))} {word}" for fate, word in words.items() if fate in fates]
     tested = sum(part.tested for part in stretch)
     if tested:
-        told.append(f"{wording.count(tested)} changed significantly")
-    if told:
-        return f"{steps} steps, {', '.join(told)}"
+        counted.append(f"{wording.count(tested)} changed significantly")
+    if counted:
+        return f"{steps} steps, {', '.join(counted)}"
     before, after = (
         sum(us) for us in zip(*((part.before_us, part.after_us) for part in stretch), strict=True)
     )

@@ -36,7 +36,7 @@ from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
-"""Columns that a name needs to be told from others; where there is less, columns of numbers are left out."""
+"""Width that a name needs to differ from others; where there is less, columns of numbers are left out."""
 _INDENT: Final = 3
 _WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {

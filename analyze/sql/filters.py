@@ -137,9 +137,7 @@ def _duration_term(condition: Condition) -> tuple[str, dict[str, object]]:
 
 
 def _as_text(value: str | float) -> str:
-    if isinstance(value, str):
-        return value
-    return str(int(value)) if value.is_integer() else repr(value)
+    return value if isinstance(value, str) else repr(value)
 
 
 def _numbers(values: Sequence[str | float]) -> list[float]:
@@ -165,7 +163,9 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
     ]
     for condition in asked:
         if condition.key not in keys:
-            raise PeriodError(_told(condition.key, keys), remedy=f"Other keys: {', '.join(FLOW_KEYS)}.")
+            raise PeriodError(
+                _no_such_key(condition.key, keys), remedy=f"Other keys: {', '.join(FLOW_KEYS)}."
+            )
 
 
 def unknown_name(found: LakePeriod) -> str:
@@ -195,7 +195,7 @@ def unknown_name(found: LakePeriod) -> str:
     return ""
 
 
-def _told(key: str, keys: list[str]) -> str:
+def _no_such_key(key: str, keys: list[str]) -> str:
     return f"No request of these windows has a parameter '{key}'. {_nearest(key, keys)}"
 
 

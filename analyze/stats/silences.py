@@ -82,12 +82,14 @@ def silences(sides: Sequence[Traffic]) -> tuple[tuple[Silence, ...], ...]:
         for own, time in zip(gaps, watched, strict=True)
     ]
     return tuple(
-        _told(sides[at], gaps[at], watched[at], usual[1 - at], sides[1 - at].weight / max(watched[1 - at], 1))
+        _gaps_of(
+            sides[at], gaps[at], watched[at], usual[1 - at], sides[1 - at].weight / max(watched[1 - at], 1)
+        )
         for at in (0, 1)
     )
 
 
-def _told(
+def _gaps_of(
     side: Traffic, gaps: Sequence[_Gap], watched: float, others: Sequence[_Gap], other_rate: float
 ) -> tuple[Silence, ...]:
     """Of one sample. other_rate: of the other, weighted, per ns."""

@@ -24,6 +24,7 @@ from analyze.watch.series import (
     HOUR_NS,
     LOGS,
     OPERATION,
+    SHARES,
     SLOW,
     Name,
     Ring,
@@ -51,23 +52,32 @@ def usable(names: list[Name]) -> B1:
     return np.array([name.kind not in (ARRIVALS, OPERATION) for name in names], dtype=np.bool_)
 
 
-def values(sums: F8, kinds: list[str], least: int) -> tuple[F8, F8]:
-    """([series, places] values, their standard errors of sampling); NaN where there are too
-    few events: under half of what they are to have on average."""
-    den, num, sq = sums
+def values(sums: F8, kinds: list[str], least: int) -> F8:
+    """Give [series, places] values; NaN where there are too few events.
+
+    Too few are under half of what they are to have on average.
+    """
+    den, num, _ = sums
     enough = den >= least / 2
-    den = np.where(enough, den, 1.0)
-    logs = np.array([kind in LOGS for kind in kinds])[:, None]
-    calls = np.array([kind == CALLS for kind in kinds])[:, None]
+    den = np.where(enough, den, np.nan)
+    x: F8 = num / den
+    shares, calls = (np.isin(kinds, [*which]) for which in (SHARES, {CALLS}))
+    x[shares] = np.clip(x[shares], 0.0, 1.0)
+    x[calls] = np.log((num[calls] + 0.5) / (den[calls] + 0.5))
+    return x
+
+
+def errors(sums: F8, kinds: list[str]) -> F8:
+    """Give [series, places] standard errors of values by sampling; of places that have an event."""
+    den, num, sq = sums
+    den = np.maximum(den, 1.0)
     mean = num / den
-    share = np.clip(mean, 0.0, 1.0)
+    logs, calls = (np.isin(kinds, [*which])[:, None] for which in (LOGS, {CALLS}))
     drawn = np.clip((num + 0.5) / (den + 1), 0.0, 1.0)
     spread = np.sqrt(np.maximum(sq / den - mean * mean, BIN_LOG**2))
-    x = np.where(logs, mean, np.where(calls, np.log((num + 0.5) / (den + 0.5)), share))
-    se = np.where(
-        logs, spread, np.where(calls, np.sqrt(den / (num + 1)), np.sqrt(drawn * (1 - drawn)))
-    ) / np.sqrt(den)
-    return np.where(enough, x, np.nan), np.where(enough, se, np.nan)
+    counted = np.where(calls, np.sqrt(den / (num + 1)), np.sqrt(drawn * (1 - drawn)))
+    found: F8 = np.where(logs, spread, counted) / np.sqrt(den)
+    return found
 
 
 def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
@@ -81,6 +91,8 @@ def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
 
 def medians(x: F8) -> F8:
     """[rows] medians of what is there; NaN where nothing is."""
+    if not x.shape[1]:
+        return np.full(len(x), np.nan)
     ordered = np.sort(x, axis=1)
     n = np.isfinite(x).sum(axis=1)
     rows, last = np.arange(len(x)), x.shape[1] - 1
@@ -161,7 +173,7 @@ def fit(
             continue
         pool, here = pooled(sums[:, rows], at, k)
         mine = [kinds[row] for row in rows]
-        x, _ = values(here, mine, settings.least_events)
+        x = values(here, mine, settings.least_events)
         for row, code in enumerate(rows.tolist()):
             if anew and ring.names[code] in anew:
                 x[row, pool * k < anew[ring.names[code]]] = np.nan
@@ -281,7 +293,7 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, least: int) ->
     if n_days < LEAST_DAYS:
         return np.zeros((len(kinds), 0))
     period = HOURS_A_WEEK if n_days >= LEAST_WEEKS else HOURS_A_DAY
-    x, _ = values(sums, kinds, least)
+    x = values(sums, kinds, least)
     x = x - medians(x)[:, None]
     season = np.stack([medians(x[:, hours % period == place]) for place in range(period)], axis=1)
     slow = np.array([kind == SLOW for kind in kinds])
@@ -306,7 +318,7 @@ def _days(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8 |
     days = np.unique(day)
     if len(days) < LEAST_BLOCKS:
         return None
-    x, _ = values(sums, kinds, least)
+    x = values(sums, kinds, least)
     if season.shape[1]:
         x = x - season[:, hours % season.shape[1]]
     slow = np.array([kind == SLOW for kind in kinds])

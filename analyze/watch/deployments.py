@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.load import read_params
+from analyze.load import read_flow_files, read_params, read_stored_structures
 from analyze.scope import LakePeriod
-from analyze.sql.session import open_session
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
 from analyze.watch.incidents import direction_of
 from schemas.config import Config
@@ -23,64 +23,98 @@ from schemas.report.findings import ChangeKind
 FIRST_LEVEL: Final = 0.0015
 """q of the first look: half of what a comparison asks for."""
 MOST_VERSIONS: Final = 10_000
-"""Values of one parameter that are remembered; one that has more names no version."""
+"""Values of one parameter in a window; one that has more names no version."""
 
 
 class Rollout(Config):
     """A deployment that is looked at."""
 
     component: str
+    """Empty of what a person marked."""
     version: str
     start_ns: int
     """Start of the first window that has it."""
     windows: int = 0
+    """That have it."""
     looks: int = 0
 
 
-class Versions(Config):
-    """Versions that were seen, and deployments that go on."""
+class Running(Config):
+    """A version that a component has."""
 
-    seen: tuple[str, ...] = ()
+    component: str
+    version: str
+    missed: int = 0
+    """Windows since that have the component and not this version."""
+
+
+class Versions(Config):
+    """Versions that run, and deployments that go on."""
+
+    running: tuple[Running, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
 
+    def runs(self, version: str) -> bool:
+        """Tell whether some component has the version."""
+        return any(one.version == version for one in self.running)
 
-def versions_in(here: LakePeriod, key: str) -> frozenset[str]:
-    """Values of the parameter in a window."""
-    if not here.params:
+
+def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
+    """List each (component, value of the parameter) that occurs in a window."""
+    params = read_params(here, keys=[key]).filter(pc.field("text") != "")
+    if not params.num_rows:
         return frozenset()
-    rows = read_params(here, keys=[key])
-    return frozenset(value for value in pc.unique(rows["text"]).to_pylist() if value)
+    flows = [table for _, table in read_flow_files(here, ["request_id", "kind", "category", "start_ns"])]
+    request = ["request_id", "kind"]
+    flow = pa.concat_tables(flows).select([*request, "category"])
+    plain = [pa.field(name, pa.string()) for name in flow.column_names]
+    rows = params.select([*request, "position", "text"]).join(flow.cast(pa.schema(plain)), request)
+    places = rows.group_by(["category", "position", "text"]).aggregate([]).to_pylist()
+    wanted = pc.field("category").isin(pa.array([*{row["category"] for row in places}]))
+    nodes = {
+        row["category"]: row["nodes"]
+        for path in here.structures
+        for row in read_stored_structures(here, path, ["category", "nodes"], where=wanted).to_pylist()
+    }
+    named = ((nodes[row["category"]][row["position"]]["component"], row["text"]) for row in places)
+    return frozenset((component, version) for component, version in named if component)
 
 
-def components_of(here: LakePeriod, key: str, version: str) -> tuple[str, ...]:
-    """Components that have a version in a window, the one with most calls first."""
-    with open_session(here) as session:
-        rows = session.query(
-            "SELECT n.component AS component, count(*) AS n FROM params AS p JOIN nodes AS n"
-            " ON p.request_id = n.request_id AND p.kind = n.kind AND p.position = n.position"
-            " WHERE p.key = ? AND p.text = ? GROUP BY 1 ORDER BY 2 DESC, 1",
-            [key, version],
-        )
-    return tuple(rows["component"].to_pylist())
+def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
+    """The state after a window: a version that a component did not have, or has again, is a deployment.
 
-
-def noticed(state: Versions, here: LakePeriod, key: str) -> Versions:
-    """The state after a window: new versions become deployments, unless nothing was known before."""
-    found = versions_in(here, key)
-    new = sorted(found - {*state.seen})
-    end = here.windows[0].end_ns
-    rollouts = [
-        one.model_copy(update={"windows": one.windows + 1}) if end > one.start_ns else one
-        for one in state.rollouts
+    gone_windows: so many windows without it, and a version is gone. A component's first version is none.
+    """
+    start = here.windows[0].start_ns
+    found = versions_in(here, key) if key else frozenset()
+    if len(found) > MOST_VERSIONS:
+        found = frozenset()
+    there = {component for component, _ in found}
+    missed = {
+        (one.component, one.version): one.missed + (one.component in there) for one in state.running
+    } | dict.fromkeys(found, 0)
+    known = {(one.component, one.version) for one in state.running}
+    components = {component for component, _ in known}
+    new = [
+        Rollout(component=component, version=version, start_ns=start)
+        for component, version in sorted(found - known)
+        if component in components
     ]
-    if state.seen and len(state.seen) + len(new) <= MOST_VERSIONS:
-        start = here.windows[0].start_ns
-        rollouts += [
-            Rollout(component=component, version=version, start_ns=start, windows=1)
-            for version in new
-            for component in components_of(here, key, version)[:1]
-        ]
-    return Versions(seen=tuple(sorted({*state.seen, *new})[:MOST_VERSIONS]), rollouts=tuple(rollouts))
+    running = {pair: n for pair, n in sorted(missed.items()) if n < gone_windows}
+    rollouts = [
+        one.model_copy(update={"windows": one.windows + 1}) if is_there else one
+        for one in (*state.rollouts, *new)
+        for pair in [(one.component, one.version)]
+        for is_there in [pair in found if one.component else start >= one.start_ns]
+        if pair in running or not one.component
+    ]
+    return Versions(
+        running=tuple(
+            Running(component=component, version=version, missed=n)
+            for (component, version), n in running.items()
+        ),
+        rollouts=tuple(rollouts),
+    )
 
 
 def is_due(rollout: Rollout) -> bool:

@@ -9,19 +9,20 @@ candidate is allowed. The last restart is the proposed change point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
-from analyze.watch.baseline import Baseline, Pooled, pooled, season_at, values, whitened
+from analyze.watch.baseline import Baseline, Pooled, errors, pooled, season_at, values, whitened
 from analyze.watch.series import Name, Ring
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 
 _LEAST_P: Final = 1e-12
+_LEAST_SPREAD: Final = 1e-9
 UP, DOWN = 0, 1
 
 
@@ -47,17 +48,107 @@ def log_threshold(ways: float, tick_ns: int, settings: WatchSettings) -> float:
     return float(np.log(max(ways * ticks / settings.candidates, 2.0)))
 
 
-def tail_p(value: F8, group: Pooled, spread: F8, chosen: B1, settings: WatchSettings, sign: float) -> F8:
-    """How often ordinary times go so far: by rank among those seen where they are many, else by Student's
-    law."""
-    df = np.minimum(group.n[chosen] - 1, settings.tail_df)
-    p: F8 = stats.t.sf(value / spread, df)
-    many = group.n[chosen] >= settings.ranks_from
+def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: int, mine: B1) -> F8:
+    """Give [mine, ticks] how often ordinary times go so far.
+
+    By rank among the values seen where they are many, else by Student's law.
+
+    value: what is beyond the allowance, in the direction of `way`; mine: series of the group.
+    """
+    df = np.minimum(group.n[mine] - 1, settings.tail_df)[:, None]
+    p: F8 = special.stdtr(df, -value / spread)
+    many = group.n[mine] >= settings.ranks_from
     if many.any():
-        past, v = group.past[chosen][many], sign * value[many, None]
-        beyond = ((past >= v) if sign > 0 else (past <= v)).sum(axis=1)
-        p[many] = (beyond + 1) / (group.n[chosen][many] + 1)
+        past, n, v = group.past[mine][many], group.n[mine][many][:, None], value[many]
+        beyond = n - n_below(past, n, v) if way == UP else n_below(past, n, -v, or_same=True)
+        p[many] = (beyond + 1) / (n + 1)
     return p
+
+
+def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
+    """Count [rows, ticks] those of the first n values of each row, ascending, that are less than v.
+
+    or_same: not more. O(log values) a row and tick.
+    """
+    rows = np.arange(len(past))[:, None]
+    low, high = np.zeros(v.shape, dtype=np.int64), np.broadcast_to(n, v.shape).copy()
+    for _ in range(int(n.max(initial=0)).bit_length()):
+        middle = (low + high) // 2
+        there = past[rows, np.minimum(middle, past.shape[1] - 1)]
+        less = ((there <= v) if or_same else (there < v)) & (low < high)
+        low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class TickEvidence:
+    """What some series say at the end of a tick; arrays are [its series]."""
+
+    rows: I8
+    start: int
+    """The first tick of the values."""
+    gain: F8
+    """[ways, series] logarithms of e-values."""
+    z: F8
+    """Values in units of what is usual."""
+
+
+def evidence_of(
+    ring: Ring, columns: I8, base: Baseline, threshold: float, settings: WatchSettings
+) -> dict[int, list[TickEvidence]]:
+    """Weigh the ticks of some columns, by tick number; columns are the ring's last ones, ascending."""
+    found: dict[int, list[TickEvidence]] = {}
+    for group in base.groups if len(columns) else ():
+        k = group.k
+        ends = ring.at[columns]
+        ends = ends[(ends + 1) % k == 0]
+        if not len(ends):
+            continue
+        window = slice(int(np.searchsorted(ring.at, ends[0] + 1 - 2 * k)), int(columns[-1]) + 1)
+        cells = ring.ticks.cells[:, :, window]
+        sums: F8 = cells[:, group.rows].astype(np.float64)
+        sums[0] = cells[0, np.asarray(ring.base)[group.rows]]
+        pool, sums = pooled(sums, ring.at[window], k)
+        x, error = values(sums, group.kinds, settings.least_events), errors(sums, group.kinds)
+        left = (
+            x
+            - season_at(group.season, pool * k * ring.tick_ns + k * ring.tick_ns // 2)
+            - group.middle[:, None]
+        )
+        before = np.full_like(left, np.nan)
+        before[:, 1:] = np.where(np.diff(pool) == 1, left[:, :-1], np.nan)
+        place = np.searchsorted(pool, ends // k)
+        now, before, error = left[:, place], before[:, place], error[:, place]
+        gain, z = _gain(group, now, before, error, threshold / settings.cap_ticks * k, settings)
+        there = np.isfinite(now)
+        for column, at in enumerate(ends.tolist()):
+            chosen = np.flatnonzero(there[:, column])
+            if len(chosen):
+                found.setdefault(at, []).append(
+                    TickEvidence(group.rows[chosen], at + 1 - k, gain[:, chosen, column], z[chosen, column])
+                )
+    return found
+
+
+def _gain(
+    group: Pooled, now: F8, before: F8, error: F8, cap: float, settings: WatchSettings
+) -> tuple[F8, F8]:
+    """Give ([ways, series, ticks] evidence, [series, ticks] values in units of what is usual)."""
+    u, allow = now, np.broadcast_to(group.allow[:, None], now.shape)
+    if settings.whiten:
+        rho = group.rho[:, None]
+        allow = whitened(allow, np.where(np.isfinite(before), allow, np.nan), rho)
+        u = whitened(now, before, rho)
+    spread = np.maximum(group.spread[:, None], error) * np.sqrt(1 + 1 / group.n)[:, None]
+    spread = np.maximum(spread, _LEAST_SPREAD)
+    gain = np.full((2, *now.shape), -np.inf)
+    for way, sign, mine in ((UP, 1.0, np.ones(len(now), dtype=np.bool_)), (DOWN, -1.0, group.both)):
+        if mine.any():
+            p = tail_p((sign * u - allow)[mine], spread[mine], group, settings, way, mine)
+            is_rank = (group.n[mine] >= settings.ranks_from)[:, None]
+            gain[way, mine] = np.minimum(log_e_value(p, is_rank, settings.rank_kappa), cap)
+    usual = np.maximum(np.maximum(group.sd[:, None], error), group.allow[:, None] / 2 + _LEAST_SPREAD)
+    return gain, now / usual
 
 
 @dataclass(slots=True)
@@ -99,58 +190,16 @@ class RunningEvidence:
         self.sums[:, which] = 0
         self.starts[:, which] = at + 1
 
-    def step(
-        self, ring: Ring, column: int, base: Baseline, threshold: float, settings: WatchSettings
-    ) -> None:
-        """Take in the tick of a column."""
-        self.grow(len(ring.names))
-        self.z = np.full(len(ring.names), np.nan)
-        at = int(ring.at[column])
-        for group in base.groups:
-            if (at + 1) % group.k == 0:
-                self._step(ring, column, at, group, threshold, settings)
-
-    def _step(
-        self, ring: Ring, column: int, at: int, group: Pooled, threshold: float, settings: WatchSettings
-    ) -> None:
-        k = group.k
-        first = int(np.searchsorted(ring.at, at + 1 - 2 * k))
-        window = slice(first, column + 1)
-        cells = ring.ticks.cells[:, :, window]
-        mine: F8 = cells[:, group.rows].astype(np.float64)
-        mine[0] = cells[0, np.asarray(ring.base)[group.rows]]
-        pool, sums = pooled(mine, ring.at[window], k)
-        x, se = values(sums, group.kinds, settings.least_events)
-        left = (
-            x
-            - season_at(group.season, pool * k * ring.tick_ns + k * ring.tick_ns // 2)
-            - group.middle[:, None]
-        )
-        now, error = left[:, -1], se[:, -1]
-        has_before = len(pool) > 1 and pool[-2] + 1 == pool[-1]
-        before = left[:, -2] if has_before else np.full(len(now), np.nan)
-        chosen = np.isfinite(now)
-        if not chosen.any():
-            return
-        rows = group.rows[chosen]
-        u, allow = now[chosen], group.allow[chosen]
-        if settings.whiten:
-            steady = np.where(np.isfinite(before), group.allow, np.nan)
-            allow = whitened(group.allow, steady, group.rho)[chosen]
-            u = whitened(now, before, group.rho)[chosen]
-        n = group.n[chosen]
-        spread = np.maximum(np.maximum(group.spread[chosen], error[chosen]) * np.sqrt(1 + 1 / n), 1e-9)
-        cap = threshold / settings.cap_ticks * k
-        for way, sign in ((UP, 1.0), (DOWN, -1.0)):
-            p = tail_p(sign * u - allow, group, spread, chosen, settings, sign)
-            gain = np.minimum(log_e_value(p, n >= settings.ranks_from, settings.rank_kappa), cap)
-            if way == DOWN:
-                gain = np.where(group.both[chosen], gain, -np.inf)
-            old = self.sums[way, rows]
-            self.starts[way, rows] = np.where(old <= 0, at + 1 - k, self.starts[way, rows])
-            self.sums[way, rows] = grown(old, gain)
-        usual = np.maximum(np.maximum(group.sd[chosen], error[chosen]), group.allow[chosen] / 2 + 1e-9)
-        self.z[rows] = now[chosen] / usual
+    def step(self, n_series: int, evidence: Sequence[TickEvidence]) -> None:
+        """Add the evidence of a tick."""
+        self.grow(n_series)
+        self.z = np.full(n_series, np.nan)
+        for one in evidence:
+            for way in (UP, DOWN):
+                old = self.sums[way, one.rows]
+                self.starts[way, one.rows] = np.where(old <= 0, one.start, self.starts[way, one.rows])
+                self.sums[way, one.rows] = grown(old, one.gain[way])
+            self.z[one.rows] = one.z
 
     def kept(self, names: list[Name]) -> list[tuple[Name, float, float, int, int]]:
         """The sums that are more than nothing: all that has to be remembered."""

@@ -30,7 +30,7 @@ from schemas.incidents import (
     incident_id,
 )
 from schemas.report.findings import ChangeKind, Finding
-from schemas.windows import NS_PER_SECOND
+from schemas.windows import NS_PER_DAY, NS_PER_SECOND
 
 FAMILY: Final = {
     ChangeKind.SLOWER: "time",
@@ -46,6 +46,8 @@ CALM_Z, CALM_SHARE = 2.5, 0.7
 MUCH_FAILS, MUCH_SLOWER = 0.1, 0.5
 """Share of requests that fail more, and part of the mean response time, from which an incident is
 critical."""
+RECENT_NS: Final = 28 * NS_PER_DAY
+"""Time of which every incident says how many there were, and as far back as the daily comparison looks."""
 _EVIDENCE_KEPT: Final = 5
 
 
@@ -93,14 +95,18 @@ def direction_of(kind: ChangeKind) -> Direction:
     return "better" if kind in BETTER else "worse"
 
 
-def quiet_ticks(at: I8, tracked: Iterable[Tracked]) -> B1:
-    """[ticks] whether a tick lies in no incident."""
+def quiet_ticks(at: I8, tracked: Iterable[Tracked], *, length: int = 1, small: bool = False) -> B1:
+    """[stretches] whether none of the ticks from each on, `length` of them, lies in an incident.
+
+    Incidents without a series of the fast lane are small enough to be part of what is usual; `small`: they
+    count, too. What was accepted is the new normal.
+    """
     quiet = np.ones(len(at), dtype=np.bool_)
     for one in tracked:
-        if one.incident.state == "accepted" or one.incident.lane != "fast":
-            continue  # the new normal; small enough to be part of what is usual
+        if one.incident.state == "accepted" or not (one.series or small):
+            continue
         for first, past in (*one.loud, (one.onset, one.resolved)):
-            quiet &= (at < first) | (at >= past if past is not None else False)
+            quiet &= (at + length <= first) | (at >= past if past is not None else False)
     return quiet
 
 
@@ -136,7 +142,7 @@ class Book:
 
         None where nothing got worse. hit: series that alarmed, the strongest first. with_it: that rise since.
         """
-        worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset)]
+        worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset, lane)]
         if not worse:
             return None
         first = worse[0]
@@ -144,11 +150,7 @@ class Book:
         places = tuple(dict.fromkeys(place_of(finding) for finding in worse))
         mine = tuple({*(name for name in hit if there in name.places), *with_it}) or tuple(hit)
         place = next(
-            (
-                n
-                for n in range(len(self.tracked) - 1, -1, -1)
-                if self._joins(self.tracked[n], there, at, version)
-            ),
+            (n for n in range(len(self.tracked) - 1, -1, -1) if self._joins(self.tracked[n], there, at)),
             None,
         )
         if place is None:
@@ -171,7 +173,7 @@ class Book:
             )
             self._say("opened", len(self.tracked) - 1, "open", at)
             return self.tracked[-1].incident
-        self._join(place, decision, first, mine, places, onset, at, report)
+        self._join(place, decision, first, mine, places, onset, at, report, version)
         return self.tracked[place].incident
 
     def _join(
@@ -184,6 +186,7 @@ class Book:
         onset: int,
         at: int,
         report: str,
+        version: str,
     ) -> None:
         old = self.tracked[place]
         again = not old.goes_on
@@ -201,6 +204,9 @@ class Book:
         changed = _facts(decision, first, report or old.incident.report)
         if not (again or grew):  # as it was reported, at its largest
             changed = {}
+        named_version = version if not old.incident.version else ""
+        if named_version:
+            changed |= {"version": named_version}
         incident = old.incident.model_copy(
             update={**changed, "looks": old.incident.looks + 1, "series": _texts((*old.series, *mine))}
         )
@@ -208,8 +214,8 @@ class Book:
         state: IncidentState = "worse" if grew else "spread" if spread else "open"
         if again:
             self._say("opened", place, "open", at)
-        elif state != "open":
-            self._say("changed", place, state, at)
+        elif state != "open" or named_version:
+            self._say("changed", place, state if state != "open" else old.incident.state, at)
 
     def recover(self, evidence: RunningEvidence, codes: dict[Name, int], at: int) -> list[Tracked]:
         """Count calm ticks of the incidents that go on; those that are over by this one."""
@@ -233,18 +239,24 @@ class Book:
         return over
 
     def end(
-        self, id_: str, at: int, state: Literal["resolved", "accepted"], note: str = ""
+        self,
+        id_: str,
+        at: int,
+        state: Literal["resolved", "accepted"],
+        note: str = "",
+        calm_from: int | None = None,
     ) -> Tracked | None:
-        """End an incident by order; None where there is none of this id that goes on."""
+        """End an incident at a tick, or as of an earlier one; None where none of this id goes on."""
         for place, one in enumerate(self.tracked):
             if one.incident.id == id_ and one.goes_on:
                 incident = one.incident.model_copy(update={"note": note})
                 self.tracked[place] = one.model_copy(update={"incident": incident})
-                return self._end(place, at + 1, at, state)
+                return self._end(place, at + 1 if calm_from is None else calm_from, at, state)
         return None
 
-    def forget(self, before: int) -> None:
-        """Let go of what was over before a tick: it is in the tables."""
+    def forget(self, at: int) -> None:
+        """Let go of what is no longer needed at a tick: it is in the tables."""
+        before = at - max(2 * self._settings.baseline_ticks, RECENT_NS // self._tick_ns)
         self.tracked = [
             one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
         ]
@@ -259,7 +271,8 @@ class Book:
 
     def _say(self, kind: EventKind, place: int, state: IncidentState, at: int) -> None:
         end = self._end_ns(at)
-        update: dict[str, object] = {"state": state, "changed_ns": end}
+        recent = sum(one.incident.opened_ns > end - RECENT_NS for one in self.tracked)
+        update: dict[str, object] = {"state": state, "changed_ns": end, "recent": recent}
         if kind != "resolved":
             update["resolved_ns"] = None
         incident = self.tracked[place].incident.model_copy(update=update)
@@ -269,15 +282,15 @@ class Book:
     def _end_ns(self, at: int) -> int:
         return (at + 1) * self._tick_ns
 
-    def _joins(self, one: Tracked, there: str, at: int, version: str) -> bool:
-        same = one.places[:1] == (there,) and one.incident.version == version
-        if not same or one.incident.state == "accepted":
+    def _joins(self, one: Tracked, there: str, at: int) -> bool:
+        if one.places[:1] != (there,) or one.incident.state == "accepted":
             return False
         return one.goes_on or (at - (one.resolved or 0)) * self._tick_ns <= self._settings.reopen_ns
 
-    def _is_accepted(self, finding: Finding, onset: int) -> bool:
-        """Whether it is the new normal that a person, or time, made of it."""
-        reach = self._settings.baseline_ticks
+    def _is_accepted(self, finding: Finding, onset: int, lane: LaneName) -> bool:
+        """Whether it is the new normal that a person, or time, made of it, and the reference is older."""
+        slow = lane in ("daily", "weekly")
+        reach = RECENT_NS // self._tick_ns if slow else self._settings.baseline_ticks
         return any(
             one.incident.state == "accepted"
             and place_of(finding) in one.places

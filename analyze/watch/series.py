@@ -441,8 +441,9 @@ class Sums:
             cells[:, : room[1], : room[2]] = self.cells
             self.cells = cells
         there = column >= 0
+        flat = series[there] * self.cells.shape[2] + column[there]
         for cell, values in zip(self.cells, sums, strict=True):
-            np.add.at(cell, (series[there], column[there]), values[there])
+            np.add.at(cell.reshape(-1), flat, values[there].astype(np.float32))
 
     def forget(self, old: int, n_columns: int) -> None:
         """Let go of the first columns of those in use."""

@@ -79,6 +79,9 @@ class WatchSettings(Config):
     raised."""
     silent_windows: float = Field(default=10.0, ge=3)
     """Nothing sealed for so many windows' lengths is said and served: an outage, or ingestion that stands."""
+    lease_ns: int = Field(default=60 * NS_PER_SECOND, ge=6 * NS_PER_SECOND)
+    """A process whose lake is in a bucket, and that gave no sign of life for so long, is replaced by one that
+    stands by."""
     daily: bool = True
     """Each day is compared with the same weekday of the weeks before it: small steps and creep."""
     weekly: bool = True
@@ -87,6 +90,8 @@ class WatchSettings(Config):
     """Share of false findings among those of the daily and weekly comparisons, over all days (LORD)."""
     versions: str = "service.version"
     """Parameter that names what is deployed; empty: deployments are not looked for."""
+    gone_windows: int = Field(default=3, ge=1)
+    """Windows that have a component without a version of it, after which the version is gone."""
     looks: int = Field(default=5, ge=1)
     """Looks at a deployment: after 1, 2, 4 … windows."""
 

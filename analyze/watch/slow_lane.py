@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from analyze.watch.incidents import direction_of
 from schemas.config import Config
 from schemas.windows import NS_PER_DAY
 
-DAY, WEEK = NS_PER_DAY, 7 * NS_PER_DAY
+DAY = NS_PER_DAY
 WEEKS: Final = 4
 """Weeks back that a day is compared with the same weekday of."""
 _GAMMA: Final = 0.07720838
@@ -39,7 +39,7 @@ class SlowState(Config):
     day: int | None = None
     """The last day (since the epoch) that was compared."""
     week: int | None = None
-    """The last week, by its number of days since the epoch over 7."""
+    """The last week (`week_of`)."""
     days: Spent = Spent()
     weeks: Spent = Spent()
 
@@ -76,35 +76,51 @@ WindowsOf = Callable[[int, int], Sequence[Range]]
 """Sealed windows of the lake that lie in a range."""
 
 
-def compared_day(
-    day: int, windows_of: WindowsOf, quiet: Callable[[Sequence[Range]], list[Range]], decide: Decide
-) -> Decision | None:
+class Quiet(Protocol):
+    """Leaves out ranges with an incident."""
+
+    def __call__(self, ranges: Sequence[Range], *, small: bool = False) -> list[Range]:
+        """Of the fast lane; `small`: of any lane."""
+        ...
+
+
+def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
     """A day against the same weekday of the weeks before, else against the day before; None where nothing is.
 
-    The other days of these weeks are the history.
+    The other days of these weeks are the history. What the fast lane reported is left out.
     """
-    problem = joined(windows_of(day * DAY, (day + 1) * DAY))
+    problem = joined(quiet(windows_of(day * DAY, (day + 1) * DAY)))
     same = [day - 7 * back for back in range(1, WEEKS + 1)]
-    reference = _of(same, windows_of, quiet) or _of([day - 1], windows_of, quiet)
+    used = same if _of(same, windows_of, quiet) else [day - 1]
+    reference = _of(used, windows_of, quiet)
     if not problem or not reference:
         return None
-    used = same if _of(same, windows_of, quiet) else [day - 1]
     others = [one for one in range(day - 7 * WEEKS, day) if one not in used]
     return decide(reference, problem, _of(others, windows_of, quiet))
 
 
-def compared_week(
-    week: int, windows_of: WindowsOf, quiet: Callable[[Sequence[Range]], list[Range]], decide: Decide
-) -> Decision | None:
-    """A week against the one before; None where one of them holds nothing."""
-    problem = joined(windows_of(week * WEEK, (week + 1) * WEEK))
-    reference = _of(range((week - 1) * 7, week * 7), windows_of, quiet)
+def week_of(day: int) -> int:
+    """Number a day's week, which begins on Monday; the epoch was a Thursday."""
+    return (day + 3) // 7
+
+
+def days_of(week: int) -> range:
+    """List the days of a week, Monday first."""
+    return range(7 * week - 3, 7 * week + 4)
+
+
+def compared_week(monday: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
+    """The week of a Monday against the one before; None where one of them holds nothing.
+
+    The weeks before these are the history. What any lane reported is left out.
+    """
+    problem = _of(range(monday, monday + 7), windows_of, quiet)
+    reference = _of(range(monday - 7, monday), windows_of, quiet)
     if not problem or not reference:
         return None
-    return decide(reference, problem, _of(range((week - WEEKS) * 7, (week - 1) * 7), windows_of, quiet))
+    return decide(reference, problem, _of(range(monday - 7 * WEEKS, monday - 7), windows_of, quiet))
 
 
-def _of(
-    days: Sequence[int] | range, windows_of: WindowsOf, quiet: Callable[[Sequence[Range]], list[Range]]
-) -> list[Range]:
-    return joined(quiet([one for day in days for one in windows_of(day * DAY, (day + 1) * DAY)]))
+def _of(days: Sequence[int], windows_of: WindowsOf, quiet: Quiet) -> list[Range]:
+    windows = [one for day in days for one in windows_of(day * DAY, (day + 1) * DAY)]
+    return joined(quiet(windows, small=True))

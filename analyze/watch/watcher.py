@@ -7,7 +7,7 @@ process goes on as if it had been this one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy as np
 from analyze.report.outcome import Outcome
 from analyze.watch.baseline import Baseline, count_slow, fit
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
-from analyze.watch.evidence import RunningEvidence, log_threshold
+from analyze.watch.evidence import RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
@@ -142,16 +142,17 @@ class Watcher:
         comparisons = 0
         if base is not None and base.groups:
             threshold = log_threshold(base.ways, self.tick_ns, self.settings)
+            said = evidence_of(self.ring, columns, base, threshold, self.settings)
             for column in columns:
-                comparisons += self._tick(int(column), base, threshold, decided, bool(suspended))
-        self.book.forget(first - 2 * self.settings.baseline_ticks)
+                comparisons += self._tick(int(column), said, threshold, decided, bool(suspended))
+        self.book.forget(first)
         decided.run = WatchRun(
             window_ns=window.start_ns,
             through_ns=window.start_ns + window.n_ticks * window.tick_ns,
             requests=int(window.requests.sum()),
             ticks=window.n_ticks,
             threshold=threshold,
-            candidates=len(decided.change_points),
+            candidates=comparisons,
             comparisons=comparisons,
             suspended=suspended,
             series=0 if base is None else base.n_series,
@@ -170,11 +171,18 @@ class Watcher:
             decided.run = decided.run.model_copy(update={"open_incidents": len(self.book.open)})
         self.state = self.state.model_copy(update={"tracked": tuple(self.book.tracked)})
 
-    def quiet(self, ranges: Sequence[Range]) -> list[Range]:
-        """Those in which no incident was."""
-        at = np.array([start // self.tick_ns for start, _ in ranges], dtype=np.int64)
-        kept = quiet_ticks(at, self.book.tracked).tolist()
-        return [one for one, quiet in zip(ranges, kept, strict=True) if quiet]
+    def quiet(self, ranges: Sequence[Range], *, small: bool = False) -> list[Range]:
+        """Those in which no incident was; `small`: also none of a day, a week or a deployment."""
+        return [
+            (start, end)
+            for start, end in ranges
+            if quiet_ticks(
+                np.array([start // self.tick_ns]),
+                self.book.tracked,
+                length=max((end - start) // self.tick_ns, 1),
+                small=small,
+            ).all()
+        ]
 
     def accept(self, id_: str, at: int, note: str = "") -> Incident | None:
         """An incident becomes the new normal; None where there is none of this id that goes on."""
@@ -243,13 +251,20 @@ class Watcher:
 
     # A tick
 
-    def _tick(self, column: int, base: Baseline, threshold: float, decided: Decided, suspended: bool) -> int:
+    def _tick(
+        self,
+        column: int,
+        said: Mapping[int, Sequence[TickEvidence]],
+        threshold: float,
+        decided: Decided,
+        suspended: bool,
+    ) -> int:
         """Take in a tick; how often was compared."""
         ring, evidence, at = self.ring, self.evidence, int(self.ring.at[column])
         stretch = self._stretch(column)
         if stretch == at:
             evidence.reset(at - 1)
-        evidence.step(ring, column, base, threshold, self.settings)
+        evidence.step(len(ring.names), said.get(at, ()))
         for ended in self.book.recover(evidence, ring.codes, at):
             evidence.reset(at, self._rows(ended.series))
             evidence.reset(at, np.flatnonzero(evidence.since < self._settled(ended.resolved, stretch)))
@@ -260,7 +275,7 @@ class Watcher:
         for one in self.book.open:  # what begins with its end may be of its end
             alarms &= evidence.since >= self._settled(one.calm_from, stretch)
         hit = np.flatnonzero(alarms)
-        self._tried = {name: n for name, n in self._tried.items() if evidence.most[ring.codes[name]] > 0}
+        self._drop_transient(at, threshold, decided)
         if not len(hit):
             return 0
         if suspended:
@@ -318,6 +333,28 @@ class Watcher:
             for name in names:
                 self._tried.pop(name, None)
         return 1
+
+    def _drop_transient(self, at: int, threshold: float, decided: Decided) -> None:
+        """Drop candidates that were over before a comparison could tell, and keep a row of each."""
+        reported = {name for one in self.book.open for name in one.series}
+        for name, n in [*self._tried.items()]:
+            row = self.ring.codes[name]
+            if self.evidence.most[row] > 0:
+                continue
+            del self._tried[name]
+            if name in reported:
+                continue
+            decided.change_points.append(
+                ChangePoint(
+                    at_ns=(at + 1) * self.tick_ns,
+                    onset_ns=int(self.evidence.since[row]) * self.tick_ns,
+                    series=name.text,
+                    log_evidence=0.0,
+                    threshold=threshold,
+                    outcome="transient",
+                    comparisons=n,
+                )
+            )
 
     def _compared(self, onset: int, at: int) -> Decision:
         """The quiet ticks before the onset, and before those the history, against onset to now."""

@@ -1,16 +1,17 @@
 """Watch a lake: decide its sealed windows one after the other, commit each, and say what happened.
 
-Any number of processes may do so. In a folder a lock lets one work at a time; in a bucket the number of the
-commit decides whose decision counts, and as a decision follows from the windows, both would have been the
-same.
+Any number of processes may do so; one works at a time, by a lock in a folder, by a lease in a bucket. Should
+two work for a moment, the number of the commit decides whose decision counts, and as a decision follows from
+the windows, both would have been the same.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Literal
 
 from analyze.refine.settings import RefineSettings
 from analyze.report.outcome import Outcome
@@ -23,10 +24,20 @@ from analyze.watch.incidents import place_of
 from analyze.watch.lane import WatchCommit, last_commit, next_commit, publish, put_commit
 from analyze.watch.series import tick_length, window_ticks
 from analyze.watch.settings import WatchSettings
-from analyze.watch.slow_lane import DAY, WEEK, SlowState, after, certain, compared_day, compared_week, level
+from analyze.watch.slow_lane import (
+    DAY,
+    SlowState,
+    after,
+    certain,
+    compared_day,
+    compared_week,
+    days_of,
+    level,
+    week_of,
+)
 from analyze.watch.watcher import Decided, State, Watcher
 from schemas.errors import NotFoundError, PeriodError
-from schemas.incidents import Incident, LaneName, Notify
+from schemas.incidents import Incident, Notify
 from schemas.periods import Period
 from schemas.windows import Window
 from stitch.lake.layout import LAKE_FILE
@@ -95,6 +106,10 @@ class LakeWatch:
         if not self.dry_run:
             publish(self._place.store, self._last)
             self.notify(self._last.events)
+
+    def rest(self) -> None:
+        """Let go of what was learned; `resume` takes up the lake's last commit."""
+        self._watcher = self._last = None
 
     def poll(self) -> Iterator[Decided]:
         """Decide what was sealed since, window by window. Raises LakeError, TakenError, OSError.
@@ -210,18 +225,18 @@ class LakeWatch:
     def _slow_lane(self, watcher: Watcher, now_ns: int) -> None:
         """Compare the day, and the week, that is over."""
         slow = self._slow
-        for lane, wanted, number, length in (
-            ("daily", self.settings.daily, slow.day, DAY),
-            ("weekly", self.settings.weekly, slow.week, WEEK),
-        ):
-            last = now_ns // length - 1
-            if number is not None and wanted and last > number:
-                self._slow_look(watcher, lane, last, length, now_ns)
-        self._slow = self._slow.model_copy(update={"day": now_ns // DAY - 1, "week": now_ns // WEEK - 1})
+        day, week = now_ns // DAY - 1, week_of(now_ns // DAY) - 1
+        if self.settings.daily and slow.day is not None and day > slow.day:
+            self._slow_look(watcher, "daily", [day], now_ns)
+        if self.settings.weekly and slow.week is not None and week > slow.week:
+            self._slow_look(watcher, "weekly", days_of(week), now_ns)
+        self._slow = self._slow.model_copy(update={"day": day, "week": week})
 
-    def _slow_look(self, watcher: Watcher, lane: str, number: int, length: int, now_ns: int) -> None:
+    def _slow_look(
+        self, watcher: Watcher, lane: Literal["daily", "weekly"], days: Sequence[int], now_ns: int
+    ) -> None:
         compared = compared_day if lane == "daily" else compared_week
-        found = compared(number, self._ranges, watcher.quiet, watcher.decide_by)
+        found = compared(days[0], self._ranges, watcher.quiet, watcher.decide_by)
         if found is None:
             return
         name = "days" if lane == "daily" else "weeks"
@@ -231,22 +246,23 @@ class LakeWatch:
         at = now_ns // watcher.tick_ns - 1
         named = {place_of(finding) for finding in sure.findings}
         for one in watcher.book.open:
-            if one.incident.lane == lane and one.incident.component not in named:
-                watcher.book.end(one.incident.id, at, "resolved")
+            if one.incident.lane == lane and not one.series and one.incident.component not in named:
+                watcher.book.end(one.incident.id, at, "resolved", calm_from=days[0] * DAY // watcher.tick_ns)
         if sure.code == CHANGED and found.report is not None:
-            began = number * length, (number + 1) * length
-            told: LaneName = "daily" if lane == "daily" else "weekly"
+            began = days[0] * DAY, (days[-1] + 1) * DAY
             report = self._keep(found.report)
             watcher.book.take(
-                sure, began[0] // watcher.tick_ns, at, (), lane=told, report=report, began_ns=began
+                sure, began[0] // watcher.tick_ns, at, (), lane=lane, report=report, began_ns=began
             )
 
     def _deployments(self, watcher: Watcher, window: Window) -> None:
-        """Notice new versions, and look at those that are due."""
-        key = self.settings.versions
-        if not key:
-            return
-        self._versions = noticed(self._versions, self._here(window), key)
+        """Notice versions that are new, look at those that are due, end incidents of those that are gone."""
+        key, before = self.settings.versions, self._versions
+        self._versions = noticed(before, self._here(window), key, self.settings.gone_windows)
+        for one in watcher.book.open:
+            version = one.incident.version
+            if not one.series and before.runs(version) and not self._versions.runs(version):
+                watcher.book.end(one.incident.id, window.end_ns // watcher.tick_ns - 1, "resolved")
         going_on = []
         for rollout in self._versions.rollouts:
             looked = self._look_at(watcher, rollout, key, window) if is_due(rollout) else rollout

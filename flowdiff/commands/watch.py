@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,6 +22,8 @@ from flowdiff.cli.version import version
 from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, watch_of
 from schemas.errors import ConfigError, LakeError
 from schemas.visible import visible
+from schemas.windows import NS_PER_SECOND
+from stitch.lake.watch_files import TakenError
 
 if TYPE_CHECKING:
     from analyze.watch.watcher import Decided
@@ -40,6 +42,7 @@ WATCH_OPTIONS: Final = Options(
 )
 NOTHING, OPEN, CANNOT_TELL = 0, 1, 3
 SILENT: Final = "silent"
+LEASE: Final = "watch/lease"
 POLL_S: Final = 5.0
 """Between looks at the lake."""
 
@@ -67,7 +70,7 @@ def command(
 ) -> int:
     """Watch a lake: say once what changed, where and since when, and nothing otherwise.
 
-    Statistics of every sealed window are held against what is usual; what departs is compared as `flowdiff
+    Statistics of every sealed window are compared with what is usual; what departs is compared as `flowdiff
     compare` does, and only what the comparison confirms becomes an incident. It runs beside ingestion, any
     number of processes of which one works. The first time it learns from all there is.
 
@@ -124,7 +127,7 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
     told = _Told()
     with ExitStack() as held:
         if not watch.dry_run:
-            held.enter_context(_lock(watch.lake))
+            held.enter_context(_Turn(watch).held(waits=True))
             held.enter_context(notifier.running())
         watch.resume()
         for decided in watch.poll():
@@ -142,23 +145,81 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
     stop = threading.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: os._exit(NOTHING) if stop.is_set() else stop.set())
-    waiting = False
+    said, turn = "", _Turn(watch)
     with _served(watch, notifier, serve) as shown:
         while not stop.is_set():
             try:
-                with _lock(watch.lake), notifier.running():
-                    waiting = False
-                    _run(watch, stop, shown, as_json=as_json)
+                with turn.held(), notifier.running():
+                    said = ""
+                    _run(watch, turn, stop, shown, as_json=as_json)
+            except TakenError as error:  # another process is at work: this one stands by
+                trouble, now = None, f"{error.message} Waiting."
             except LakeError as error:
-                if not waiting:
-                    say(f"{error.message} Waiting.")
-                waiting = True
-                shown.turn(watch, None)
+                trouble, now = error.message, f"{error.message} {error.remedy} Trying again."
             except OSError as error:
-                say(f"The lake cannot be reached: {error.strerror or error}. Trying again.")
-                shown.turn(watch, "the lake cannot be reached")
+                trouble = "the lake cannot be reached"
+                now = f"The lake cannot be reached: {error.strerror or error}. Trying again."
+            else:
+                continue
+            if now != said:
+                say(now)
+            said = now
+            watch.rest()
+            shown.stand_by(trouble)
             stop.wait(POLL_S)
     return NOTHING
+
+
+class _Turn:
+    """Whose turn it is to work on a lake: of a folder by its lock, of a bucket by a lease."""
+
+    def __init__(self, watch: LakeWatch) -> None:
+        from stitch.lake.lease import Lease
+        from stitch.lake.place import is_bucket, open_store
+
+        self._lake = watch.lake
+        self._lease = (
+            Lease(open_store(watch.lake), LEASE, watch.owner, watch.settings.lease_ns / NS_PER_SECOND)
+            if is_bucket(watch.lake)
+            else None
+        )
+
+    @contextmanager
+    def held(self, *, waits: bool = False) -> Iterator[None]:
+        """Work while the block runs. Raises TakenError where it is another's turn, LakeError, OSError.
+
+        waits: until it is known whether the holder of a lease lives.
+        """
+        if self._lease is None:
+            with self._locked():
+                yield
+            return
+        while not self._lease.take():
+            if not waits or self._lease.holder_lives:
+                raise self._taken()
+            time.sleep(POLL_S)
+        with self._lease.held():
+            yield
+
+    def check(self) -> None:
+        """Raise TakenError where another process took over."""
+        if self._lease is not None and self._lease.is_lost:
+            raise self._taken()
+
+    def _locked(self) -> ExitStack:
+        from stitch.lake.disk import exclusive_lock
+
+        if not Path(self._lake).is_dir():
+            raise LakeError(f"There is no lake at '{self._lake}'.", remedy="Check the path.")
+        held = ExitStack()
+        try:
+            held.enter_context(exclusive_lock(Path(self._lake), "watch-lock"))
+        except LakeError as error:
+            raise self._taken() from error
+        return held
+
+    def _taken(self) -> TakenError:
+        return TakenError(f"Another process watches the lake '{self._lake}'.", remedy="It goes on.")
 
 
 class _Shown:
@@ -177,6 +238,12 @@ class _Shown:
         if state is not None:
             self.incidents = tuple(one.incident for one in state.tracked)
             self.service.through_ns = max(self.service.through_ns, state.through_ns)
+        self.status.turn(trouble)
+
+    def stand_by(self, trouble: str | None) -> None:
+        """Another process is at work, or nothing can be done: what it serves is nobody's to see here."""
+        self.incidents, self.suspended, self._of_window = (), "", ""
+        self.service.through_ns = 0
         self.status.turn(trouble)
 
     def decided(self, watch: LakeWatch, decided: Decided) -> None:
@@ -214,35 +281,26 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
         yield shown
 
 
-def _run(watch: LakeWatch, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they seal, until asked to end. Raises LakeError, OSError: then it begins anew."""
+def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
+    """Decide windows as they seal, until asked to end. Raises TakenError, LakeError, OSError: then it begins
+    anew."""
     watch.resume()
     while not stop.is_set():
-        for decided in watch.poll():
-            _print(decided.events, as_json=as_json)
-            shown.decided(watch, decided)
-            if stop.is_set():
-                return
+        try:
+            for decided in watch.poll():
+                _print(decided.events, as_json=as_json)
+                shown.decided(watch, decided)
+                turn.check()
+                if stop.is_set():
+                    return
+        except TakenError:
+            turn.check()
+            watch.resume()  # a person accepted or marked something meanwhile
+            continue
         shown.listen(watch)
         watch.notify(())
         stop.wait(POLL_S)
-
-
-def _lock(lake: str) -> ExitStack | nullcontext[None]:
-    """Held while working in a folder; a bucket's commits keep processes apart. Raises LakeError."""
-    from stitch.lake.disk import exclusive_lock
-    from stitch.lake.place import is_bucket
-
-    if is_bucket(lake):
-        return nullcontext()
-    if not Path(lake).is_dir():
-        raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
-    held = ExitStack()
-    try:
-        held.enter_context(exclusive_lock(Path(lake), "watch-lock"))
-    except LakeError as error:
-        raise LakeError(f"Another process watches the lake '{lake}'.", remedy="It goes on.") from error
-    return held
+        turn.check()
 
 
 class _Told:

@@ -150,6 +150,7 @@ def _facts(incident: Incident, reports: str) -> dict[str, Any]:
         "state": incident.state,
         "severity": incident.severity,
         "found_by": incident.lane,
+        "recent": incident.recent,
         "headline": _clip(incident.headline),
         **{
             name: _clip(getattr(incident, name))
@@ -187,6 +188,8 @@ def _sentence(facts: Mapping[str, Any]) -> str:
     parts.append(f"since {facts['began_after']}")
     if facts["resolved"]:
         parts.append(f"until {facts['resolved']}")
+    many = facts["recent"]
+    parts.append(f"with these settings {many} incident{'s' if many != 1 else ''} in the last 28 days")
     return ", ".join(parts)
 
 

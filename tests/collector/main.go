@@ -1,4 +1,5 @@
-// An OpenTelemetry Collector with the parts that deploy/collector*.yaml name, and files out to compare with.
+// An OpenTelemetry Collector with the parts that deploy/collector*.yaml name, files out to compare with, and Kafka in
+// and groupbytrace for tests/bench/bench_beside_collector.py.
 package main
 
 import (
@@ -7,6 +8,8 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/kafkaexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbytraceprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/kafkareceiver"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
@@ -24,10 +27,10 @@ import (
 // parts makes the factories of the sections of a configuration; the first error wins.
 func parts() (all otelcol.Factories, err error) {
 	all.Telemetry = otelconftelemetry.NewFactory()
-	if all.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
+	if all.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory(), kafkareceiver.NewFactory()); err != nil {
 		return
 	}
-	if all.Processors, err = otelcol.MakeFactoryMap[processor.Factory](batchprocessor.NewFactory()); err != nil {
+	if all.Processors, err = otelcol.MakeFactoryMap[processor.Factory](batchprocessor.NewFactory(), groupbytraceprocessor.NewFactory()); err != nil {
 		return
 	}
 	if all.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory()); err != nil {

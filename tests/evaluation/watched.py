@@ -2,28 +2,34 @@
 
     python -m evaluation.watched quiet --weeks 24
     python -m evaluation.watched steps --sd 4
+    python -m evaluation.watched weeks --learned 4 --days 4
+    python -m evaluation.watched deployments --many 100
     python -m evaluation.watched recordings DIR --slot 10 --setting false_alarms='1 a day'
 
-Series are made (`oracles.watched_series`), so quiet weeks and steps judge the fast lane alone: each candidate
-of a quiet week is one that a comparison would have to drop. Recordings are decided by comparisons,
-window by window, with nothing of the future.
+`quiet` and `steps` have made series (`oracles.watched_series`) and judge the fast lane alone: each candidate
+of a quiet week is one that a comparison would have to drop. The others go through a lake and are decided by
+comparisons, window by window, with nothing of the future.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from evaluation.recordings.kept_lakes import lake_of
+from evaluation.recordings.kept_lakes import Unwatched, lake_of
 from evaluation.recordings.labelled import read_recordings
 from oracles.watched_series import MONDAY, TICK_NS, WEEK, levels, windows
+from oracles.watched_shop import write_minutes
+from oracles.watched_week import OWN_MS, WINDOW_NS, WINDOWS_A_DAY, Change, write_days
 from scipy import stats
 
 from analyze.refine.settings import RefineSettings
@@ -34,7 +40,9 @@ from analyze.watch.watching import LakeWatch
 from schemas.incidents import IncidentEvent
 from schemas.periods import parse_period
 from schemas.watch_tables import ChangePoint
-from schemas.windows import NS_PER_SECOND
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.batch import import_into
+from stitch.drivers.import_settings import ImportSettings
 
 LEARNED = 2 * WEEK
 HOUR, DAY = 12, 288
@@ -107,6 +115,158 @@ def steps(seed: int, sd: float, series: int, settings: WatchSettings) -> dict[st
         "near": near,
         "others": false,
     }
+
+
+LARGE, SMALL = (1.5, 2.0), 1.2
+"""Factors of own times: an hour and a half, and a day."""
+
+
+def changes_of(first: int, days: int) -> list[Change]:
+    """Five a day: four of an hour and a half (a service half as slow again, twice as slow, or failing a tenth
+    of its calls), and one of the whole day that is small."""
+    services, found = [*OWN_MS][1:], list[Change]()
+    for day in range(first, first + days):
+        midnight = day * WINDOWS_A_DAY
+        for number in range(4):
+            at = midnight + 20 + number * 66
+            service = services[(day + number) % len(services)]
+            sizes = ({"slower": LARGE[0]}, {"slower": LARGE[1]}, {"failing": 0.1}, {"slower": LARGE[0]})
+            found.append(Change(service, at, at + 18, **sizes[number]))
+        found.append(
+            Change(services[(day + 4) % len(services)], midnight, midnight + WINDOWS_A_DAY, slower=SMALL)
+        )
+    return found
+
+
+def weeks(seed: int, learned: int, days: int, is_quiet: bool) -> dict[str, Any]:
+    """Days of a made system (60 requests in a window of five minutes, six services) through a lake: imported,
+    watched with default settings, decided by comparisons, the daily lane too."""
+    changes = [] if is_quiet else changes_of(learned, days)
+    events, began = list[IncidentEvent](), time.process_time()
+    runs = []
+    with TemporaryDirectory() as home:
+        lake = Path(home) / "lake"
+        for first, past in ((0, learned), (learned, learned + days + 1)):
+            for day in range(first, past):
+                file = Path(home) / "day.otlp.jsonl"
+                write_days(file, seed, day, day + 1, changes)
+                imported(lake, file, WINDOW_NS)
+            watch = LakeWatch(str(lake), WatchSettings(), RefineSettings(), "evaluation", "evaluation")
+            watch.resume()
+            for decided in watch.poll():
+                events += decided.events
+                runs += [] if decided.run is None else [decided.run]
+    return {
+        "days": days,
+        **judged_changes(changes, events),
+        "comparisons": sum(run.comparisons for run in runs),
+        "cpu_s": time.process_time() - began,
+    }
+
+
+def judged_changes(changes: Sequence[Change], events: Sequence[IncidentEvent]) -> dict[str, Any]:
+    """Incidents beside the changes: an incident is of the change of its component that went on when it was
+    opened, or on its day."""
+    opened = [event for event in events if event.kind == "opened"]
+    of: dict[int, list[IncidentEvent]] = {}
+    false = []
+    for event in opened:
+        one, slack = event.incident, WINDOWS_A_DAY if event.incident.lane != "fast" else 1
+        mine = [
+            number
+            for number, change in enumerate(changes)
+            if change.service == one.component
+            and change.start_ns < event.at_ns <= change.end_ns + slack * WINDOW_NS
+        ]
+        if mine:
+            of.setdefault(mine[0], []).append(event)
+        else:
+            false.append(f"{one.lane} {one.headline}")
+    short = [number for number, change in enumerate(changes) if change.past - change.first < WINDOWS_A_DAY]
+    fast = [(changes[n], of[n][0]) for n in short if n in of]
+    delays = [(event.at_ns - change.start_ns) / WINDOW_NS for change, event in fast]
+    onsets = [abs(event.incident.began_to_ns - change.start_ns) / WINDOW_NS for change, event in fast]
+    return {
+        "changes": len(changes),
+        "short": len(short),
+        "short found": len(fast),
+        "of a day found": sum(n in of for n in range(len(changes)) if n not in short),
+        "missed": [f"{c.service} x{c.slower} +{c.failing}" for n, c in enumerate(changes) if n not in of],
+        "delay in windows": median(delays) if delays else None,
+        "onset within a window": sum(onset <= 1 for onset in onsets),
+        "one incident": sum(len({event.incident_id for event in found}) == 1 for found in of.values()),
+        "false": false,
+    }
+
+
+ROLLOUTS: dict[str, tuple[float, dict[int, str]]] = {
+    "canary of 10 %": (0.1, {21: "v2"}),
+    "canary of 30 %": (0.3, {21: "v2"}),
+    "rolling, 40, 64, 78 %": (0.4, {21: "v2", 24: "v2", 27: "v2"}),
+    "all at once": (1.0, {21: "v2"}),
+}
+"""Share of the requests that each step gives to the new version, and the minutes of the steps."""
+
+
+def deployments(seed: int, many: int, extra_ms: float) -> dict[str, Any]:
+    """New versions of the cart in a shop of a request a second, twenty minutes known, each way of rolling out
+    in turn: `many` that change nothing, and a tenth of them that take `extra_ms` more (the cart: 2 ms)."""
+    rows = []
+    for number in range(many + many // 10):
+        share, versions = [*ROLLOUTS.values()][number % len(ROLLOUTS)]
+        slow = "v2" if number >= many else ""
+        with TemporaryDirectory() as home:
+            events = rollout(Path(home), seed + number, share, versions, slow, extra_ms)
+        incidents = {event.incident_id: event.incident for event in events}
+        rows.append((number >= many, [*incidents.values()]))
+    quiet_ones = [found for is_slow, found in rows if not is_slow]
+    slow_ones = [found for is_slow, found in rows if is_slow]
+    return {
+        "quiet": len(quiet_ones),
+        "silent": sum(not found for found in quiet_ones),
+        "slow": len(slow_ones),
+        "found": sum(bool(found) for found in slow_ones),
+        "named": sum(any(one.version == "v2" and one.component == "cart" for one in f) for f in slow_ones),
+        "incidents": sum(len(found) for found in slow_ones),
+        "false": [one.headline for found in quiet_ones for one in found],
+    }
+
+
+def rollout(
+    home: Path, seed: int, share: float, versions: dict[int, str], slow: str, extra_ms: float
+) -> list[IncidentEvent]:
+    """What a watch says of one deployment, with its default settings; windows are minutes."""
+    lake, events = home / "lake", list[IncidentEvent]()
+    for first, past in ((0, 20), (20, 38)):
+        file = home / f"{first}.otlp.jsonl"
+        write_minutes(
+            file,
+            first,
+            past,
+            versions=versions,
+            slow_version=slow,
+            share_of_new=share,
+            extra_ms=extra_ms,
+            seed=seed,
+        )
+        imported(lake, file, NS_PER_MINUTE)
+        watch = LakeWatch(str(lake), WatchSettings(), RefineSettings(), "evaluation", "evaluation")
+        watch.resume()
+        events += [event for decided in watch.poll() for event in decided.events]
+    return events
+
+
+def imported(lake: Path, file: Path, window_ns: int) -> None:
+    """Import a file."""
+    import_into(
+        str(lake),
+        [str(file)],
+        ImportSettings(window_length_ns=window_ns),
+        owner="evaluation",
+        created_by="evaluation",
+        stdin=io.BytesIO(),
+        progress=Unwatched(),
+    )
 
 
 def _tick(ns: int) -> int:
@@ -202,7 +362,9 @@ def _ns(text: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("quiet", "steps", "recordings"))
+    parser.add_argument(
+        "what", choices=("quiet", "steps", "recordings", "deployments", "weeks", "quiet-weeks")
+    )
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--weeks", type=int, default=20)
     parser.add_argument("--series", type=int, default=100)
@@ -210,6 +372,10 @@ def main() -> None:
     parser.add_argument(
         "--day", type=float, default=0.3, help="Spread of levels of days, in standard deviations."
     )
+    parser.add_argument("--learned", type=int, default=4, help="Days.")
+    parser.add_argument("--days", type=int, default=4)
+    parser.add_argument("--many", type=int, default=100)
+    parser.add_argument("--extra-ms", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--slot", type=int, default=0, help="Seconds; 0: windows as they are.")
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
@@ -219,6 +385,9 @@ def main() -> None:
     runs: dict[str, Callable[[], Any]] = {
         "quiet": lambda: quiet(given.seed, given.weeks, given.series, settings, given.day * SD),
         "steps": lambda: steps(given.seed, given.sd, given.series, settings),
+        "deployments": lambda: deployments(given.seed, given.many, given.extra_ms),
+        "weeks": lambda: weeks(given.seed, given.learned, given.days, is_quiet=False),
+        "quiet-weeks": lambda: weeks(given.seed, given.learned, given.days, is_quiet=True),
         "recordings": lambda: recordings(given.folder, Path(__file__).parents[2], settings),
     }
     print(json.dumps(runs[given.what](), indent=1))

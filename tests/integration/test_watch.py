@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from evaluation.recordings.kept_lakes import Unwatched
 from oracles.bucket_server import BucketServer
+from oracles.cutting_proxy import cutting_proxy
 from oracles.incidents import Receiver, receiver, wait_until
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
 from analyze.watch.lane import incidents_of, last_commit
 from analyze.watch.settings import WatchSettings
-from analyze.watch.watching import LakeWatch, accepted, marked
+from analyze.watch.watching import LakeWatch, accepted
 from schemas.incidents import IncidentEvent
 from schemas.periods import parse_period
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
@@ -173,11 +174,11 @@ def test_whatever_it_writes_or_sends_kills_it_and_the_same_is_said(
 
 
 @contextmanager
-def watching(lake: Path, log: Path) -> Iterator[subprocess.Popen[str]]:
+def watching(lake: Path | str, log: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
     """A process that watches until it is killed."""
     with log.open("w") as out:
         command = [sys.executable, "-m", "flowdiff", "watch", str(lake), *SLOT]
-        process = subprocess.Popen(command, stdout=out, stderr=out, text=True)
+        process = subprocess.Popen(command, stdout=out, stderr=out, text=True, env={**os.environ, **environ})
     try:
         yield process
     finally:
@@ -200,6 +201,47 @@ def test_another_process_takes_over_when_the_one_that_works_is_killed(
             wait_until(lambda: "resolved" in other.read_text(), 60)
     told = [line.split()[3] for line in other.read_text().splitlines() if line.startswith("2025")]
     assert told == [event.incident_id for event in whole[1]]
+
+
+def through(lake: Path | str) -> int:
+    """The end of the last window that was decided."""
+    last = last_commit(open_store(str(lake)))
+    assert last is not None
+    return last.state.through_ns
+
+
+def test_of_two_processes_at_a_bucket_one_stands_by_until_the_bucket_fails_the_other(
+    files: tuple[Path, Path],
+    whole: tuple[Path, list[IncidentEvent]],
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    lake, one, other = bucket_server.new_lake(), tmp_path / "one", tmp_path / "other"
+    imported(lake, files[0])
+    with cutting_proxy(bucket_server.host_port) as mine, cutting_proxy(bucket_server.host_port) as theirs:
+        environ = {"FLOWDIFF_WATCH_LEASE": "20s", "AWS_ENDPOINT_URL": mine.endpoint}
+        with watching(lake, one, **environ):
+            wait_until(lambda: last_commit(open_store(lake)) is not None, 120)
+            environ["AWS_ENDPOINT_URL"] = theirs.endpoint
+            with watching(lake, other, **environ):
+                wait_until(lambda: "Another process watches" in other.read_text(), 120)
+                theirs.asked.clear()
+                wait_until(lambda: len(theirs.asked) >= 3, 120)
+                assert {path.partition("?")[0].rpartition("/shop/")[2] for path in theirs.asked} == {
+                    "watch/lease"
+                }
+                mine.dead = True  # to the first one the bucket fails
+                imported(lake, files[1])
+                wait_until(lambda: through(lake) == through(whole[0]), 300)
+                wait_until(lambda: "The lake cannot be reached" in one.read_text(), 300)
+                mine.revive()
+                wait_until(lambda: "Another process watches" in one.read_text(), 300)
+    told = [line.split()[3] for line in other.read_text().splitlines() if line.startswith("2025")]
+    assert told == [event.incident_id for event in whole[1]]
+    assert not [line for line in one.read_text().splitlines() if line.startswith("2025")]
+    assert_same(lake, whole[0])
+    assert check(open_store(lake)) == []
 
 
 def test_of_two_watches_of_a_bucket_one_decides_and_the_other_takes_over(
@@ -284,37 +326,3 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
-
-
-@pytest.fixture
-def deployed(tmp_path: Path) -> Path:
-    lake, old, new = tmp_path / "lake", tmp_path / "old.otlp.jsonl", tmp_path / "new.otlp.jsonl"
-    write_minutes(old, 0, 20)
-    write_minutes(new, 20, 30, versions={21: "v2"}, slow_version="v2", share_of_new=0.3)
-    imported(lake, old)
-    list(watch_of(lake, [], WITH_VERSIONS).poll())
-    imported(lake, new)
-    return lake
-
-
-WITH_VERSIONS = SETTINGS.model_copy(update={"versions": "service.version"})
-
-
-def test_a_slow_version_is_found_among_the_others(deployed: Path) -> None:
-    told: list[IncidentEvent] = []
-    for _ in watch_of(deployed, told, WITH_VERSIONS).poll():
-        pass
-    mine = [event.incident for event in told if event.incident.lane == "deployment"]
-    assert {(incident.version, incident.component) for incident in mine} == {("v2", "cart")}
-
-
-def test_what_a_person_marks_is_compared_before_with_after(files: tuple[Path, Path], tmp_path: Path) -> None:
-    lake, told = tmp_path / "lake", list[IncidentEvent]()
-    imported(lake, files[0])
-    list(watch_of(lake, told).poll())
-    marked(str(lake), "deploy v2", START_NS + 36 * NS_PER_MINUTE, "test", "test")
-    later = tmp_path / "later.otlp.jsonl"
-    write_minutes(later, 36, 40, slow=range(36, 40))
-    imported(lake, later)
-    list(watch_of(lake, told, WITH_VERSIONS).poll())
-    assert ("deployment", "deploy v2") in {(event.incident.lane, event.incident.version) for event in told}

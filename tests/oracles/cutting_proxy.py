@@ -34,6 +34,8 @@ class CuttingProxy(ThreadingHTTPServer):
         """`If-None-Match` of the puts that had one."""
         self.statuses: list[int] = []
         """Answers to mutating requests."""
+        self.asked: list[str] = []
+        """Paths of all requests."""
         self.requests = [0]
         """All of them."""
         self.dead = False
@@ -69,6 +71,7 @@ class CuttingProxy(ThreadingHTTPServer):
     def fate(self, method: str, path: str) -> tuple[bool, bool]:
         """Whether to forward a request, and whether to answer it."""
         with self._lock:
+            self.asked.append(path)
             if self.dead:
                 return False, False
             if method not in MUTATING:

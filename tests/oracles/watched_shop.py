@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +25,28 @@ def write_minutes(
     versions: dict[int, str] | None = None,
     slow_version: str = "",
     share_of_new: float = 0.5,
+    released: Sequence[str] = ("cart",),
+    start_ns: int = START_NS,
+    minute_ns: int = NS_PER_MINUTE,
+    extra_ms: float = 40.0,
     seed: int = 1,
 ) -> None:
     """Requests of minutes `first` to `past`: a page that asks a cart, which asks a store, and a catalogue.
 
-    slow: minutes in which the cart takes 40 ms more. versions: minute -> version of the cart from then on, on
-    a share of the requests; one of `slow_version` takes 40 ms more.
+    slow: minutes in which the cart takes `extra_ms` more. versions: minute -> version of the `released`
+    services from then on, on a share of the requests; of `slow_version` the cart takes as much more.
+    minute_ns: how long a minute is.
     """
     with path.open("w") as out:
         for minute in range(first, past):
             rng = random.Random(seed * 1_000_003 + minute)
             spans: dict[tuple[str, str], list[dict[str, Any]]] = {}
             for number in range(A_MINUTE):
-                at = (
-                    START_NS
-                    + minute * NS_PER_MINUTE
-                    + int((number + rng.random()) * NS_PER_MINUTE / A_MINUTE)
-                )
+                at = start_ns + minute * minute_ns + int((number + rng.random()) * minute_ns / A_MINUTE)
                 version = _version(versions or {}, minute, rng, share_of_new)
-                extra = 40 * MS if minute in slow or (slow_version and version == slow_version) else 0
-                _request(rng, spans, at, version, extra)
+                is_slow = minute in slow or (slow_version and version == slow_version)
+                extra = int(extra_ms * MS) if is_slow else 0
+                _request(rng, spans, at, dict.fromkeys(released, version), extra)
             resources = [
                 {
                     "resource": {
@@ -65,13 +68,17 @@ def _version(versions: dict[int, str], minute: int, rng: random.Random, share: f
 
 
 def _request(
-    rng: random.Random, spans: dict[tuple[str, str], list[dict[str, Any]]], at: int, version: str, extra: int
+    rng: random.Random,
+    spans: dict[tuple[str, str], list[dict[str, Any]]],
+    at: int,
+    versions: dict[str, str],
+    extra: int,
 ) -> None:
     trace = f"{rng.getrandbits(128):032x}"
 
-    def span(service: str, name: str, kind: int, parent: str, start: int, end: int, of: str = "v1") -> str:
+    def span(service: str, name: str, kind: int, parent: str, start: int, end: int) -> str:
         id_ = f"{rng.getrandbits(64):016x}"
-        spans.setdefault((service, of), []).append(
+        spans.setdefault((service, versions.get(service, "v1")), []).append(
             {
                 "traceId": trace,
                 "spanId": id_,
@@ -93,7 +100,7 @@ def _request(
     cart_end = cart_start + store + cart
     catalogue_end = cart_end + catalogue
     root = span("shop", "GET /cart", 2, "", page_start, catalogue_end + page // 2)
-    mine = span("cart", "Cart/Get", 2, root, cart_start, cart_end, version)
+    mine = span("cart", "Cart/Get", 2, root, cart_start, cart_end)
     span("store", "Store/Read", 2, mine, cart_start + cart, cart_end)
     span("catalogue", "Catalogue/List", 2, root, cart_end, catalogue_end)
 

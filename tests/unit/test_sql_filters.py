@@ -30,7 +30,7 @@ def text(key: str, value: str) -> dict[str, object]:
 
 
 REQUESTS = {
-    "r1": ("a", "ok", [number("size", 4), text("version", "v1")]),
+    "r1": ("a", "ok", [number("size", 4), text("version", "v1"), text("release", "1.0")]),
     "r2": ("b", "ok", [number("size", 16), text("version", "v2")]),
     "r3": ("c", "timeout", [text("size", "16"), text("it's; --", "x")]),
     "r4": (None, "ok", []),
@@ -86,6 +86,11 @@ def kept(files: dict[str, Path], where: str) -> str:
         ("version like 'v%'", "r1 r2"),
         ("version >= 'v2'", "r2"),
         ("size = 16", "r2 r3"),
+        ("size = 16.0", "r2"),
+        ("release = 1.0", "r1"),
+        ("release in (1.0, 2)", "r1"),
+        ("release != 1.0", "r2 r3 r4"),
+        ("release = 1", ""),
         ("size = '16'", "r3"),
         ("size > 4", "r2"),
         ("size >= 4", "r1 r2"),

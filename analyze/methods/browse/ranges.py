@@ -86,14 +86,16 @@ def ranges_section(
 ) -> BrowseRangesSection:
     """The section."""
     bins = ranges.bins
-    told = [(one.first, one.past) for one in ranges.ranges]
-    roots = _listed(bins.roots.n.sum(axis=1), _MOST_ROOTS, [_leading_kinds(bins.roots, *one) for one in told])
+    bounds = [(one.first, one.past) for one in ranges.ranges]
+    roots = _listed(
+        bins.roots.n.sum(axis=1), _MOST_ROOTS, [_leading_kinds(bins.roots, *one) for one in bounds]
+    )
     categories = _listed(
         bins.categories.n.sum(axis=1),
         _MOST_CATEGORIES,
-        [_leading_kinds(bins.categories, *one) for one in told],
+        [_leading_kinds(bins.categories, *one) for one in bounds],
     )
-    sites = _listed(bins.site_us.sum(axis=1), _MOST_SITES, [_leading_sites(bins, *one) for one in told])
+    sites = _listed(bins.site_us.sum(axis=1), _MOST_SITES, [_leading_sites(bins, *one) for one in bounds])
     places = [{number: place for place, number in enumerate(part)} for part in (roots, categories, sites)]
     all_roots = _root_moments(moments, bins)
     return BrowseRangesSection(

@@ -88,7 +88,7 @@ def ranges_blocks(section: BrowseRangesSection) -> Blocks:
     from."""
     if not sum(section.n):
         return (Part("Response times", (Text("No request."),), anchor="times"),)
-    note = density_told(section) if section.curves else ""
+    note = density_sentence(section) if section.curves else ""
     return (Part("Response times", tuple(_ranges(section)), note=note, anchor="times"),)
 
 
@@ -119,8 +119,10 @@ def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
     yield Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
     yield Drawing(_chooser(s))
     for number, one in enumerate(s.ranges, 1):
-        told = (f"{range_name(number, one)} ", dim(f"({span(one, s)})"))
-        yield Part(told, tuple(_range(number, one, s)), range_told(one), f"range{number}", open=number == 1)
+        title = (f"{range_name(number, one)} ", dim(f"({span(one, s)})"))
+        yield Part(
+            title, tuple(_range(number, one, s)), range_sentence(one), f"range{number}", open=number == 1
+        )
         yield Only("terminal", tuple(_most(one, s)))
     if len(s.roots) > 1:
         roots = Grid("Root types", _ALL_KINDS, s.roots, s.roots_total, anchor="all-roots")
@@ -132,7 +134,7 @@ def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
         f"All categories by number of requests ({wording.count(s.categories_total)})", (categories,)
     )
     sites = Grid("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
-    yield Details(f"The call sites that ranges are told by ({wording.count(s.sites_total)})", (sites,))
+    yield Details(f"The call sites that ranges are title by ({wording.count(s.sites_total)})", (sites,))
 
 
 def _chooser(s: BrowseRangesSection) -> Markup:
@@ -160,8 +162,8 @@ def _range(number: int, one: ResponseRange, s: BrowseRangesSection) -> Iterator[
         yield Grid(label, _site_columns(s.sites), one.sites, printed=0, anchor=f"range{number}-sites")
         if one.mean_out_us is not None:
             whole = wording.change(one.mean_us - one.mean_out_us)
-            told = f"Over all call sites the differences add up to {whole}, that of the mean."
-            yield Only("page", (Text(told, "dim"),))
+            text = f"Over all call sites the differences add up to {whole}, that of the mean."
+            yield Only("page", (Text(text, "dim"),))
 
 
 def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[Block]:
@@ -253,9 +255,9 @@ def schedules_blocks(section: BrowseSchedulesSection) -> Blocks:
 
 def _waits(one: TypicalRequest) -> Words:
     lanes = sorted(one.medoid.lanes, key=lambda lane: -lane.waited_us)[:3]
-    told = ", ".join(f"{lane.component} {wording.duration(lane.waited_us)}" for lane in lanes)
-    request = f"{wording.clip(one.medoid.request_id or '', 40)}  {one.root}: {typical_told(one)}"
-    return (request, dim(f" {wording.duration(one.medoid.response_us)}: {told}"))
+    waits = ", ".join(f"{lane.component} {wording.duration(lane.waited_us)}" for lane in lanes)
+    request = f"{wording.clip(one.medoid.request_id or '', 40)}  {one.root}: {typical_sentence(one)}"
+    return (request, dim(f" {wording.duration(one.medoid.response_us)}: {waits}"))
 
 
 def _typical(one: TypicalRequest, is_open: bool) -> Part:
@@ -269,7 +271,7 @@ def _typical(one: TypicalRequest, is_open: bool) -> Part:
             *schedule_blocks(one.medoid, f"A typical request of {root}, {response}"),
             Details(mean, schedule_blocks(one.mean, f"The mean of the requests of {root}")),
         ),
-        note=typical_told(one),
+        note=typical_sentence(one),
         open=is_open,
     )
 
@@ -278,20 +280,20 @@ def timeline_blocks(section: BrowseTimelineSection) -> Blocks:
     """Entries by time, and strips of requests."""
     blocks: list[Block] = []
     if section.sampled:
-        told = "Requests were sampled: gaps and requests at work are of those that were kept."
-        blocks.append(Text(told, "dim"))
+        text = "Requests were sampled: gaps and requests at work are of those that were kept."
+        blocks.append(Text(text, "dim"))
     for place, entry in enumerate(section.entries):
-        inside: list[Block] = [Text(told)] if (told := before_told(entry)) else []
+        inside: list[Block] = [Text(text)] if (text := before_sentence(entry)) else []
         inside += [Drawing(drawn) for drawn in _series(entry)]
-        inside += [Drawing(_strip(strip), strip_told(strip)) for strip in entry.strips]
+        inside += [Drawing(_strip(strip), strip_sentence(strip)) for strip in entry.strips]
         if entry.strips:
-            told = (
+            text = (
                 "Each box is a request from its start to its response; the height is how many are at work. "
                 "Where there is none, the service had nothing to do."
             )
-            inside.append(Only("page", (Text(told, "dim"),)))
+            inside.append(Only("page", (Text(text, "dim"),)))
         name = f"At {wording.clip(entry.component, 80)}"
-        blocks.append(Part(name, inside, note=entry_told(entry), open=place == 0))
+        blocks.append(Part(name, inside, note=entry_sentence(entry), open=place == 0))
     if len(section.entries) < section.entries_total:
         shown = f"{len(section.entries)} of {wording.count(section.entries_total)} components"
         blocks.append(Text(f"{shown} at which requests come in; --set entries=… shows more.", "dim"))
@@ -349,7 +351,7 @@ def _strip(strip: TimelineStrip) -> Markup:
         for one in strip.requests
     ]
     past_ns = strip.start_ns + round(strip.length_us * 1e3)
-    return draw_lanes(strip_told(strip), blocks, strip.lanes, (strip.start_ns, past_ns))
+    return draw_lanes(strip_sentence(strip), blocks, strip.lanes, (strip.start_ns, past_ns))
 
 
 def places_blocks(section: BrowsePlacesSection) -> Blocks:
@@ -407,8 +409,8 @@ def _places(s: BrowsePlacesSection) -> Iterator[Block]:
         errors = Grid(
             "Errors", ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
         )
-        told = f"something fails in {wording.percent(s.failed_inside)} of the requests"
-        yield Part("Errors", (errors,), note=told)
+        failures = f"something fails in {wording.percent(s.failed_inside)} of the requests"
+        yield Part("Errors", (errors,), note=failures)
     else:
         yield Part("Errors", (Text("Nothing failed."),))
 
@@ -433,7 +435,7 @@ _ROOT_VARIANCE: Final = (
 def curves_blocks(section: BrowseVarianceSection) -> Blocks:
     """C² curves."""
     named = len(section.curves) > 1
-    told = [
+    described = [
         Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
         for curve in section.curves
     ]
@@ -441,7 +443,7 @@ def curves_blocks(section: BrowseVarianceSection) -> Blocks:
     more = (Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
     drawn = c2_curves([curve.points for curve in section.curves])
     other = Only("page", (Text(("What makes times vary: ", code("flowdiff variance"), "."), "dim"),))
-    blocks = (*told, *drawn, *(more if len(section.roots) > 1 else ()), other)
+    blocks = (*described, *drawn, *(more if len(section.roots) > 1 else ()), other)
     return (Part("How even the paths are", blocks, anchor="c2"),)
 
 
@@ -473,7 +475,7 @@ def range_name(number: int, one: ResponseRange) -> str:
     return f"Mode {number}, around {wording.duration(one.peak_us)}"
 
 
-def range_told(one: ResponseRange) -> str:
+def range_sentence(one: ResponseRange) -> str:
     """`45 % of the requests (9 510), 3.1 ms on average; 0.4 % failed (elsewhere 0.1 %)`."""
     failed = ""
     if one.failed > 0 or one.failed_out:
@@ -485,7 +487,7 @@ def range_told(one: ResponseRange) -> str:
     )
 
 
-def density_told(section: BrowseRangesSection) -> str:
+def density_sentence(section: BrowseRangesSection) -> str:
     """How the curve was made."""
     shown = section.curves[-1]
     return (
@@ -494,7 +496,7 @@ def density_told(section: BrowseRangesSection) -> str:
     )
 
 
-def entry_told(entry: EntryTimeline) -> str:
+def entry_sentence(entry: EntryTimeline) -> str:
     """`12.3 a second, 0.8 at work on average and 14 at most, none in 43 % of the time …`."""
     text = (
         f"{wording.counted(entry.requests, 'request')}, {wording.significant(entry.rate_per_s)} a second; "
@@ -510,7 +512,7 @@ def entry_told(entry: EntryTimeline) -> str:
     )
 
 
-def before_told(entry: EntryTimeline) -> str:
+def before_sentence(entry: EntryTimeline) -> str:
     """`Reference: 4.1 a second, …; gaps differ (p = 0.001), response times do not (p = 0.4).`"""
     before = entry.before
     if before is None:
@@ -529,7 +531,7 @@ def before_told(entry: EntryTimeline) -> str:
     return f"{text}; {', '.join(tested)}." if tested else f"{text}."
 
 
-def strip_told(strip: TimelineStrip) -> str:
+def strip_sentence(strip: TimelineStrip) -> str:
     """What a strip shows."""
     left = "" if not strip.left_out else f", {wording.count(strip.left_out)} more not drawn"
     return (
@@ -538,7 +540,7 @@ def strip_told(strip: TimelineStrip) -> str:
     )
 
 
-def typical_told(one: TypicalRequest) -> str:
+def typical_sentence(one: TypicalRequest) -> str:
     """`31 % of the time, 4 120 requests, 12 ms on average`."""
     leads = f"; stands for {', '.join(one.leads)}" if one.leads else ""
     return (

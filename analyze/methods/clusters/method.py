@@ -116,10 +116,10 @@ def _verdict(section: ClustersSection, rows: Sequence[ClusterRow]) -> Verdict:
             outcome="as-clustered",
             text=f"{groups}: none changed its share of its root type, or its trees, significantly.",
         )
-    told = ""
+    changes = ""
     if changed:
-        told = f"{wording.counted(len(changed), 'cluster')} of {section.clusters_total} changed share."
-    return Verdict(outcome="clusters-changed", text=" ".join(part for part in (first, told) if part))
+        changes = f"{wording.counted(len(changed), 'cluster')} of {section.clusters_total} changed share."
+    return Verdict(outcome="clusters-changed", text=" ".join(part for part in (first, changes) if part))
 
 
 def _notes(rows: Sequence[ClusterRow]) -> tuple[str, ...]:

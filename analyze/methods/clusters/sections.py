@@ -122,10 +122,10 @@ def _columns(s: ClustersSection) -> tuple[Column, ...]:
     axis = Axis.over(share for row in s.clusters for share in row.shares)
 
     def shares(row: ClusterRow) -> Bar:
-        told = ", ".join(
+        label = ", ".join(
             f"{name}: {wording.percent(share)}" for name, share in zip(s.samples, row.shares, strict=True)
         )
-        return pair(axis, row.shares[0], row.shares[1], told) if two else axis.share(row.shares[0], told)
+        return pair(axis, row.shares[0], row.shares[1], label) if two else axis.share(row.shares[0], label)
 
     def requests(row: ClusterRow) -> str:
         return " → ".join(map(wording.count, row.requests))
@@ -194,12 +194,12 @@ def _overlays(s: ClustersSection) -> Iterator[Block]:
         else "A row is a trace point; its time is that since the one before. Where two ways part, what "
         "follows is drawn twice."
     )
-    told = (
+    text = (
         "The deeper the colour, the more of the difference in response time arises there: warm where B is "
         f"slower or more, cool where it is faster or less; outlined is the most. {what} No way is drawn that "
         "no request took."
     )
-    yield Only("page", (Text(told, "dim"),))
+    yield Only("page", (Text(text, "dim"),))
     for place, overlay in enumerate(s.overlays, 1):
         yield _overlay(overlay, place)
     if len(s.overlays) < s.overlays_total:
@@ -349,13 +349,13 @@ def difference(node: OverlayNode) -> str:
 
 def passing(node: OverlayNode) -> str:
     """Share of A's and of B's requests that pass, and how often where that is not once."""
-    told = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
+    change = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
     sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
     per = [visits / share for visits, share in sides if share > 0]
     if all(abs(times - 1) < 0.005 for times in per):
-        return told
+        return change
     words = [wording.significant(times, 2) for times in per]
-    return f"{told} ×{_moved(words[0], words[-1])}"
+    return f"{change} ×{_moved(words[0], words[-1])}"
 
 
 def _moved(before: str, after: str) -> str:
@@ -365,9 +365,9 @@ def _moved(before: str, after: str) -> str:
 def marks(row: ClusterRow) -> str:
     """`with cache/MISS, without cache/HIT`; empty where nothing distinguishes it from the rest of its root
     type."""
-    told = [f"with {row.has}"] if row.has else []
-    told += [f"without {row.lacks}"] if row.lacks else []
-    return ", ".join(told)
+    described = [f"with {row.has}"] if row.has else []
+    described += [f"without {row.lacks}"] if row.lacks else []
+    return ", ".join(described)
 
 
 def overlay_title(row: TreeOverlayRow) -> str:
@@ -417,10 +417,12 @@ def came_from(row: ClusterRow) -> str:
 
 def merged(row: ClusterRow) -> str:
     """`12 categories, 9 of them rare (14 requests)`."""
-    told = wording.counted(row.categories_total, "category", "categories")
+    counted = wording.counted(row.categories_total, "category", "categories")
     if not row.rare:
-        return told
-    return f"{told}, {wording.count(row.rare)} of them rare ({wording.counted(row.rare_requests, 'request')})"
+        return counted
+    return (
+        f"{counted}, {wording.count(row.rare)} of them rare ({wording.counted(row.rare_requests, 'request')})"
+    )
 
 
 CLUSTERS: Final = SectionView(ClustersSection, clusters_blocks, style=_style())

@@ -37,7 +37,7 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
     place = {member: i for i, member in enumerate(shown)}
     nodes = [int(component.node[member]) for member in shown]
     names = found.evidence.maker.series.names
-    told = [names[i].text for i in np.flatnonzero(found.trivial).tolist()]
+    trivial_names = [names[i].text for i in np.flatnonzero(found.trivial).tolist()]
     just_before = None if not chain else found.just_before(int(component.node[chain[-1]]))
     return NetworkComponent(
         rank=0,
@@ -56,8 +56,8 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
         edges=tuple(_edges(found, nodes, shown)),
         chain=tuple(place[member] for member in chain),
         after="" if just_before is None else names[just_before].text,
-        trivial=tuple(told[:MOST_TRIVIAL]),
-        trivial_total=len(told),
+        trivial=tuple(trivial_names[:MOST_TRIVIAL]),
+        trivial_total=len(trivial_names),
     )
 
 

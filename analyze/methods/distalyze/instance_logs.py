@@ -6,7 +6,7 @@ times and parameters the states; of a host in a window, or of a window, what its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -184,9 +184,6 @@ class LogBook:
             instance, time_us = instance[order], time_us[order]
             value = None if value is None else value[order]
         yield instance, time_us, value
-
-
-_Logs = Mapping[LogType, LogSeries]
 
 
 def request_instances(population: Population, chosen: ChosenRequests) -> Instances:

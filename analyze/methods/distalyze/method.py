@@ -216,11 +216,11 @@ def _verdict(run: DistalyzeRun, section: DistalyzeSection, settings: DistalyzeSe
     if not section.components:
         what = wording.counted(section.features, "feature")
         differ = f"{section.class0} and {section.class1}"
-        told = f"Of {what} none that response time depends on differs between {differ}."
+        sentence = f"Of {what} none that response time depends on differs between {differ}."
         if section.significant:
             some = wording.counted(section.significant, "feature")
-            told = f"{some} differ between {differ}, but response time depends on none."
-        return Verdict(outcome="no-divergence", text=told)
+            sentence = f"{some} differ between {differ}, but response time depends on none."
+        return Verdict(outcome="no-divergence", text=sentence)
     return Verdict(outcome="divergence", text=look_first(section.components[0], section))
 
 

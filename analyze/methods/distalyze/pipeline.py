@@ -97,13 +97,13 @@ def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     on to the end counts at each): the log whose best component holds the larger |t| comes first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
-    lists = [_told_once([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
+    lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
     lists.sort(key=lambda listed: -_largest_t(listed[0]) if listed else 0.0)
     turns = zip_longest(*lists)
     return [row for turn in turns for row in turn if row is not None]
 
 
-def _told_once(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
+def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     """Components that begin alike as one, the best: the same story by the mean, the final value, at half …"""
     first: dict[tuple[str, str], NetworkComponent] = {}
     for row in rows:

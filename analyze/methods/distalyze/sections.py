@@ -161,7 +161,7 @@ def _component(component: NetworkComponent, s: DistalyzeSection) -> Part:
     return Part(
         (f"{component.rank}. {name} ", "" if start is None else dim(moved(start))),
         tuple(_inside(component, s)),
-        note=(root, told_as(component), f"; also by {wording.clip(also, 160)}" if also else ""),
+        note=(root, described(component), f"; also by {wording.clip(also, 160)}" if also else ""),
         anchor=f"dc{component.rank}",
         look="card",
         open=component.rank <= OPEN,
@@ -263,7 +263,7 @@ def beginning(component: NetworkComponent) -> NetworkVariable | None:
     return component.variables[component.chain[-1]] if component.chain else None
 
 
-def told_as(component: NetworkComponent) -> str:
+def described(component: NetworkComponent) -> str:
     """`12 variables, events by first time; score 3.1`."""
     return (
         f"{wording.counted(component.variables_total - 1, 'variable')} of the "
@@ -279,11 +279,11 @@ def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
         return f"{wording.counted(component.variables_total - 1, 'variable')} diverge with response time."
     where = f" of {component.root}" if component.root else ""
     kind = "Requests" if section.instances == "request" else f"{section.instances.capitalize()}s"
-    told = (
+    text = (
         f"{kind}{where}, {section.class1} against {section.class0}: look first at {start.text} "
         f"({type_name(component.feature_types[0])} {moved(start)})"
     )
-    return told + (f"; what comes before it, {component.after}, moved much less." if component.after else ".")
+    return text + (f"; what comes before it, {component.after}, moved much less." if component.after else ".")
 
 
 def _network(component: NetworkComponent) -> Markup:
@@ -316,7 +316,7 @@ def _network(component: NetworkComponent) -> Markup:
         )
         for edge in component.edges
     ]
-    return draw_network(nodes, lines, f"Component {component.rank}: {told_as(component)}")
+    return draw_network(nodes, lines, f"Component {component.rank}: {described(component)}")
 
 
 def _downwards(component: NetworkComponent) -> list[int]:

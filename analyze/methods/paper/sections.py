@@ -153,8 +153,10 @@ def _unlike(mutation: Mutation, graphs: Graphs) -> str:
             if before != after:
                 old, new, unit = before, after, "step"
         lacks, adds = old - new, new - old
-    told = [f"{word} {_named(names, unit)}" for word, names in (("lacks", lacks), ("adds", adds)) if names]
-    return f" Compared with {short(difference.precursor)} it {' and '.join(told)}."
+    differences = [
+        f"{word} {_named(names, unit)}" for word, names in (("lacks", lacks), ("adds", adds)) if names
+    ]
+    return f" Compared with {short(difference.precursor)} it {' and '.join(differences)}."
 
 
 def _is_cut(view: GraphView) -> bool:
@@ -184,9 +186,9 @@ def _by_place(nodes: Iterable[NodeName]) -> Counter[str]:
 def _named(names: Counter[str], unit: str) -> str:
     """`a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`: the most frequent first, ties by name."""
     order = sorted(names, key=lambda name: (-names[name], name))
-    told = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
+    listed = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
     more = len(order) - MOST_NAMES
-    return _listed([*told, f"{count(more)} more"] if more > 0 else told)
+    return _listed([*listed, f"{count(more)} more"] if more > 0 else listed)
 
 
 def _times(number: int, name: str, unit: str) -> str:
@@ -209,15 +211,15 @@ def _explain_timing(mutation: Mutation, view: GraphView | None) -> str:
     assert before is not None
     assert after is not None
     delta = after - before
-    told = durations(before, after)
+    means = durations(before, after)
     requests = f"{count(mutation.before.count)} requests before"
-    if told[0] == told[1]:
+    if means[0] == means[1]:
         return (
-            f"Same structure and the same mean ({told[0]}, {requests}); the response times are distributed "
+            f"Same structure and the same mean ({means[0]}, {requests}); the response times are distributed "
             "in another way."
         )
     word = "slower" if delta > 0 else "faster"
-    text = f"Same structure, {duration(abs(delta))} {word} on average ({told[0]} → {told[1]}, {requests})"
+    text = f"Same structure, {duration(abs(delta))} {word} on average ({means[0]} → {means[1]}, {requests})"
     if not any(edge.changed for edge in mutation.edges):
         return text + "; no single edge on its critical path changed significantly."
     reason = reason_of(mutation, delta)
@@ -300,8 +302,8 @@ def mutations_blocks(section: MutationsSection) -> Blocks:
         Part("Mutations", tuple(lists) or (Only("page", (Text("None."),)),), note=note, anchor="ranked")
     )
     if top:
-        told = [(f"{m.root} (stored as ", stored_keys(m), f") {explain(m, s.graphs)}") for m in top]
-        first = Part("Look first at", (Items(told, ordered=True),))
+        rows = [(f"{m.root} (stored as ", stored_keys(m), f") {explain(m, s.graphs)}") for m in top]
+        first = Part("Look first at", (Items(rows, ordered=True),))
         blocks.append(Only("terminal", (first,)))
     opened = {mutation.rank for mutation in top}
     blocks.append(Only("page", tuple(_card(m, s, m.rank in opened) for m in detailed)))
@@ -326,8 +328,8 @@ def _list(listed: RankedList, s: MutationsSection) -> Part:
 
     def bar(mutation: Mutation) -> Bar:
         kind = "up" if mutation.direction is Direction.INCREASE else "down"
-        told = f"{percent(mutation.share_of_listed)} of all contributions"
-        return Bar((axis.stretch(kind, 0.0, mutation.share_of_listed),), told)
+        percentage = f"{percent(mutation.share_of_listed)} of all contributions"
+        return Bar((axis.stretch(kind, 0.0, mutation.share_of_listed),), percentage)
 
     columns = (
         Column("rank", "#", "count"),
@@ -391,10 +393,10 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
         yield Beside([histogram(found) for found in m.histograms])
     if m.edges:
         table = Grid(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
-        told = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"
+        title = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"
         displaced = "Displaced on the critical path, by edges that did not change significantly: "
         more = () if m.displaced_us is None else (Text(f"{displaced}{change(m.displaced_us)}.", "dim"),)
-        yield Details(told, (table, *more))
+        yield Details(title, (table, *more))
     graphs = _graphs(m, s)
     yield Details("Graph" if len(graphs) == 1 else "Both graphs", (Beside(graphs),), open=m.account is None)
     if m.precursors:

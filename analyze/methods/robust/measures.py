@@ -94,7 +94,7 @@ class Measure:
     unless: str = ""
     """A measure of the same sites that says it better where it counts."""
     where_of: str = ""
-    """A measure of whole sites: at those where it counts, this one tells where, by `instance_q` and corrected
+    """A measure of whole sites: at those where it counts, this one says where, by `instance_q` and corrected
     by itself."""
     only_where_silent: bool = False
     """Sums that say something only where no other measure of structure found anything; corrected by

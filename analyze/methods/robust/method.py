@@ -22,7 +22,7 @@ def analyse(
     settings: RobustSettings,
     limits: ReportLimits,
 ) -> Result:
-    """What changed in the second sample against the first; the history tells what is usual."""
+    """Compare the second sample with the first; the history shows what is usual."""
     # Here, so that the command line has the options without numpy and scipy.
     from analyze.methods.robust.robust_result import robust_result
 

@@ -2,8 +2,8 @@
 
 Requests of one user are alike, so a share of call patterns scatters more than that of independent requests,
 and a period in which another thing was asked for takes other paths at a few sites, in all of its blocks.
-Where no history tells, the other sites do: most have nothing to do with a fault, so the median of their z²
-over that of chance is the over-dispersion φ between the periods (Devlin and Roeder, 1999).
+Where there is no history, the other call sites show the noise: most have nothing to do with a fault, so the
+median of their z² over that of chance is the over-dispersion φ between the periods (Devlin and Roeder, 1999).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def _z2(found: Observed) -> F8:
     e = found.estimate
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = (e.before * e.n0 + e.after * e.n1) / (e.n0 + e.n1)
-        told = found.tested & (np.minimum(pooled, 1 - pooled) * np.minimum(e.n0, e.n1) >= 1)
-        z2: F8 = (e.change**2 / e.sampling)[told]
+        usable = found.tested & (np.minimum(pooled, 1 - pooled) * np.minimum(e.n0, e.n1) >= 1)
+        z2: F8 = (e.change**2 / e.sampling)[usable]
     return z2
 
 

@@ -1,7 +1,7 @@
 """Look at all call sites, shard by shard, and put together what was seen as if it had been one look.
 
 A shard's histograms are gone when the next is read. What is left of a site is some numbers a measure; only
-what is told of all sites at once (how far levels move by themselves, q) is worked out of those.
+what concerns all sites at once (how far levels move by themselves, q) is computed from those.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _joined(parts: Sequence[Observed]) -> Observed:
         return first
     site = np.concatenate([part.site for part in parts])
     child, pattern = (
-        np.concatenate([site[:0], *(told for part in parts if (told := getattr(part, name)) is not None)])
+        np.concatenate([site[:0], *(array for part in parts if (array := getattr(part, name)) is not None)])
         for name in ("child", "pattern")
     )
     order = np.lexsort([key for key in (pattern, child, site) if len(key)])
@@ -129,7 +129,7 @@ def _joined(parts: Sequence[Observed]) -> Observed:
         for name in (field.name for field in fields(Observed))
         if name not in ("estimate", "reference", "patterns")
     }
-    told = [part.reference for part in parts if part.reference is not None]
+    array = [part.reference for part in parts if part.reference is not None]
     ends = [0, *accumulate(len(part.site) for part in parts)]
 
     def patterns(row: int) -> tuple[int, ...]:
@@ -141,6 +141,6 @@ def _joined(parts: Sequence[Observed]) -> Observed:
     return Observed(
         **plain,  # type: ignore[arg-type]
         estimate=joined_estimates([part.estimate for part in parts]).take(order),
-        reference=joined_estimates(told).take(order) if told else None,
+        reference=joined_estimates(array).take(order) if array else None,
         patterns=None if first.patterns is None else patterns,
     )

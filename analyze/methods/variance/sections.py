@@ -135,8 +135,8 @@ def _variance(s: VarianceSection) -> Iterator[Block]:
             Column("total", "Of the variance", "share"),
         )
         yield Grid("By root type", columns, roots, printed=0)
-    if told := residual(s):
-        yield Text(told)
+    if text := residual(s):
+        yield Text(text)
     if s.watched:
         yield Part("To be reduced", (Items([_watched(source) for source in s.watched]),))
     worth = sum(abs(site.within) >= MATERIAL for site in s.sites[:SHOWN])
@@ -264,16 +264,16 @@ def _details(s: VarianceDetailsSection) -> Iterator[Block]:
         yield Text("No category varies.")
     for place, detail in enumerate(s.details):
         key = f", path {wording.short(detail.category)}" if detail.category else ", rare paths"
-        yield Part(f"{detail.root}{key}", tuple(_detail(detail)), note=_told(detail), open=place == 0)
+        yield Part(f"{detail.root}{key}", tuple(_detail(detail)), note=_note(detail), open=place == 0)
     if s.advice:
         items = [(advice(a), dim(f" Worth {share(a.worth)} of the variance.")) for a in s.advice]
         yield Part("Where instrumentation would help", (Items(items),))
     if s.suggestions:
-        told = [f"{row.label}: {row.kind}? {row.why}, {share(row.within)}" for row in s.suggestions]
+        rows = [f"{row.label}: {row.kind}? {row.why}, {share(row.within)}" for row in s.suggestions]
         file = "Copy them into a file, fill in owner and reason, and give it as --markers FILE."
         toml = Details("As a file", (Text(suggestion_toml(s.suggestions), "pre"),))
         note = "by name only, not applied"
-        yield Part("Suggested markers", (Items(told), Text(file, "dim"), toml), note=note)
+        yield Part("Suggested markers", (Items(rows), Text(file, "dim"), toml), note=note)
 
 
 def _detail(detail: VarianceDetail) -> Iterator[Block]:
@@ -308,7 +308,7 @@ def _edge(edge: VariableEdge) -> Words:
     return (strong(name) if edge.highest else name, marked, dim(waits))
 
 
-def _told(found: VarianceDetail) -> str:
+def _note(found: VarianceDetail) -> str:
     """One sentence about a category."""
     tail = ""
     if found.kept < TAIL_KEPT:
@@ -461,9 +461,9 @@ def change_check(section: VarianceChangeSection) -> str:
     """The papers' check, in a sentence; empty where it was not run."""
     if section.ks_p is None:
         return ""
-    told = "differ" if section.ks_p < 0.05 else "do not differ"
+    verb = "differ" if section.ks_p < 0.05 else "do not differ"
     return (
-        f"The variances of large categories as a whole {told} before and after "
+        f"The variances of large categories as a whole {verb} before and after "
         f"(Kolmogorov-Smirnov, p {wording.p_value(section.ks_p)})."
     )
 

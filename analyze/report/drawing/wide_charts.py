@@ -150,7 +150,7 @@ class Mark:
     high_us: float
     peak_us: float | None
     link: str
-    """Id of what is told of it."""
+    """Id of the text about it."""
 
 
 def draw_density(
@@ -226,15 +226,15 @@ class Series:
 
 
 def draw_by_time(
-    name: str, told: str, series: Sequence[Series], edges_ns: tuple[int, int], *, axis: bool
+    name: str, note: str, series: Sequence[Series], edges_ns: tuple[int, int], *, axis: bool
 ) -> Markup:
-    """Series of one unit over each other, as high as the largest; `told` stands at the right.
+    """Series of one unit over each other, as high as the largest; `note` stands at the right.
 
     edges_ns: the ends. axis: whether times stand below.
     """
     floor = _TIME_ROW
     highest = max((v for one in series for v in one.values if v is not None), default=0.0) or 1.0
-    drawing = Stretched(_TIME_ROW + (_TIME_BOTTOM if axis else 3), "by-time", f"{name}: {told}")
+    drawing = Stretched(_TIME_ROW + (_TIME_BOTTOM if axis else 3), "by-time", f"{name}: {note}")
     ticks = clock_ticks(*edges_ns)
     draw_ticks(drawing, ticks if axis else [Tick(tick.at, "") for tick in ticks], _TIME_TOP, floor)
     for one in series:
@@ -242,7 +242,7 @@ def draw_by_time(
         drawing.path(one.kind, steps_path(heights, len(heights), floor, floor - _TIME_TOP))
     drawing.line("axis", 0, floor, 1, floor)
     drawing.text("name", 0, 11, name)
-    drawing.text("told", 1, 11, told)
+    drawing.text("note", 1, 11, note)
     return drawing.svg()
 
 

@@ -1,4 +1,4 @@
--- One row a category: all requests that took exactly the same path, hosts and times aside.
+-- One row a category: all requests that took exactly the same path, whatever their hosts and times.
 --
 -- category       VARCHAR    structure key (level L0), 32 hex digits
 -- root           VARCHAR    root type

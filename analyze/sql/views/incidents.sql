@@ -17,7 +17,7 @@
 -- opened              TIMESTAMP  when it was decided, UTC
 -- resolved            TIMESTAMP  end of what it disturbed; null while it goes on, UTC
 -- headline            VARCHAR    operation and component, what happened, by how much
--- before              DOUBLE     value in ordinary times, in `unit`
+-- before              DOUBLE     value of the baseline, in `unit`
 -- after               DOUBLE     value since
 -- unit                VARCHAR    us, share, calls, ratio
 -- low                 DOUBLE     95 % interval of after - before
@@ -26,7 +26,7 @@
 -- share               DOUBLE     part of all added time, 0 to 1; null: the mean did not change
 -- looks               INTEGER    comparisons that reported it
 -- report              VARCHAR    id of its report under reports/; empty: none
--- reference_requests  VARCHAR[]  examples of ordinary times
+-- reference_requests  VARCHAR[]  examples of the baseline
 -- problem_requests    VARCHAR[]  examples since
 -- note                VARCHAR    what a person said, or the deployment it goes with
 CREATE VIEW incidents AS

@@ -9,7 +9,7 @@
 -- started_at     TIMESTAMP  UTC time of the root node
 -- start_ns       BIGINT     the same, ns since the epoch
 -- response_us    DOUBLE     response time, microseconds
--- category       VARCHAR    structure key, 32 hex digits; the first 8 usually tell it apart
+-- category       VARCHAR    structure key, 32 hex digits; the first 8 usually identify it
 -- weight         DOUBLE     1 / sampling probability; 1 where unknown
 -- weight_known   BOOLEAN    whether the records gave their sampling probability
 -- status         VARCHAR    ok, or the error class of the root

@@ -74,7 +74,12 @@ def main() -> None:
     lines = table([*(score for tool in tools for score in best_of(tool, asked)), *_ours(folder)])
     print("\n".join(lines))
     name = "recordings" if chosen.systems is None else "systems"
-    head, begin, rest = chosen.page.read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
+    page = (
+        chosen.page.read_text(encoding="utf-8")
+        if chosen.page.exists()
+        else f"<!-- {name} -->\n<!-- /{name} -->\n"
+    )
+    head, begin, rest = page.partition(f"<!-- {name} -->\n")
     _, end, tail = rest.partition(f"<!-- /{name} -->")
     chosen.page.write_text(
         "".join([head, begin, *(f"{line}\n" for line in lines), end, tail]), encoding="utf-8"
@@ -162,7 +167,7 @@ def callees(spans: pl.DataFrame) -> dict[str, str]:
 def _ours(folder: Path) -> list[Score]:
     rows = list(compared(Wanted(folder, ("robust",), pairs=PAIRS), ROOT))
     scores = []
-    for mode, words in (("b", "as it is"), ("a", "with ordinary times as history")):
+    for mode, words in (("b", "as it is"), ("a", "with a baseline as history")):
         faults = [row for row in rows if row["mode"] == mode and row.get("visible") == "visible"]
         quiet = [row for row in rows if row["mode"] == mode and row["kind"] == "quiet"]
         ranks = [row["rank"] for row in faults]

@@ -1,5 +1,5 @@
 "use strict";
-// Any range of response times told from the sums by bin that the report's JSON holds; tables sorted by a column.
+// Describe any range of response times from the sums by bin in the report's JSON; sort tables by a column.
 // Without this script the page says the same of the ranges that it lists. Names are taken from the page's own
 // cells, never made from text.
 (() => {

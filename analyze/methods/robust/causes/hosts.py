@@ -1,7 +1,7 @@
-"""Tell hosts from operations where call sites carry their host: records put it into the component.
+"""Separate hosts from operations where call sites carry their host: records put it into the component.
 
-Host and component are told apart by what the graphs say of their nodes; only of statistics, which have none,
-by the looks of a name.
+The graphs say what is host and what is component; statistics have no graphs, so there the form of the name
+decides.
 """
 
 from __future__ import annotations

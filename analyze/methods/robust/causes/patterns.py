@@ -38,7 +38,7 @@ def what_moved(
 ) -> tuple[frozenset[int], frozenset[int]] | None:
     """Operations that are called besides, and no longer, by a change of a path; None: it is not one thing.
 
-    Operations of one component of which the same is true are told once.
+    Operations of one component of which the same is true are named once.
     """
     if change.child >= 0:
         own = frozenset({change.child})

@@ -122,7 +122,7 @@ def _ends(
                 others.add(number)
             place = places[mine[0]]
             calls = found.setdefault(number, _Calls(place))
-            # Parameters are known by place: of other calls there, whom they go to is not told apart.
+            # Parameters are known by call site: they do not say to whom other calls of the site go.
             if counts[place] == len(mine):
                 calls.patterns.append((pattern.category, pattern.rows, len(mine)))
     kept = [number for number in wanted if number in found and number not in others]

@@ -90,16 +90,16 @@ def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettin
     answers = [_Answers.of(profile, slots) for slots in (roles.ordinary, roles.problem)]
     names = profile.names.operations
     number = {name: place for place, name in enumerate(names)}
-    told: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    requests: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     called: dict[str, list[OperationName]] = defaultdict(list)
     for place, name in enumerate(names):
-        told[name.component][0] += float(before.n[place])
-        told[name.component][1] += float(after.n[place])
+        requests[name.component][0] += float(before.n[place])
+        requests[name.component][1] += float(after.n[place])
         if name.callee and before.n[place] > 0:
             called[name.callee].append(name)
     found = []
     for component in sorted(called):
-        if told[component][1] > 0 or told[component][0] < settings.rename_requests:
+        if requests[component][1] > 0 or requests[component][0] < settings.rename_requests:
             continue
         pairs = [(name, number.get(name._replace(callee=""), -1)) for name in called[component]]
         if all(

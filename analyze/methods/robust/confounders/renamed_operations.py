@@ -1,6 +1,6 @@
 """Find operations that were renamed: vanished under one name and new under another, at the same place.
 
-A deploy that renames a label makes every path through it new. Names are told apart from places: the new name
+A deploy that renames a label makes every path through it new. Names differ, places do not: the new name
 stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
 tested under the old names, so that whatever else changed there is still found.
 """

@@ -49,8 +49,8 @@ def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iter
             and not any(name in reason and INSIGNIFICANT in reason for reason in section.reasons)
         ):
             yield f"The interval of the {name} excludes 0, and nothing says why it is not significant."
-    told = [reason for reason in section.reasons if MORE_REQUESTS in reason]
-    if len(told) > 1 or bool(told) != (section.missing_requests is not None):
+    wanted = [reason for reason in section.reasons if MORE_REQUESTS in reason]
+    if len(wanted) > 1 or bool(wanted) != (section.missing_requests is not None):
         yield "How many requests are missing is not one number."
 
 
@@ -68,9 +68,9 @@ def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Itera
     left_us: what no finding accounts for, the mix with it.
     """
     change, gross = mean.after - mean.before, mean.gross_up - mean.gross_down
-    told = sum(finding.contribution_us for finding in findings)
-    if abs(told + left_us - change) > _SAME * max(gross, abs(change)):
-        yield f"Findings ({told:.6g} µs) and what is left ({left_us:.6g} µs) are not the {change:.6g} µs."
+    listed = sum(finding.contribution_us for finding in findings)
+    if abs(listed + left_us - change) > _SAME * max(gross, abs(change)):
+        yield f"Findings ({listed:.6g} µs) and what is left ({left_us:.6g} µs) are not the {change:.6g} µs."
     if any(row.finding is not None and not 1 <= row.finding <= len(findings) for row in mean.rows):
         yield "A row of the breakdown names a finding that is not there."
 

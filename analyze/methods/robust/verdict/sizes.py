@@ -147,19 +147,19 @@ class Sizes:
             windows=self.windows,
         )
 
-    def tells(self, factor: float) -> bool:
+    def decides(self, factor: float) -> bool:
         """Tell whether so many times as many requests show a change, or that none that matters is."""
         seen = any(measure.shown_by(measure.estimate.times(factor)) for measure in self.whole.measures)
         return seen or self.largest(factor).within(self.settings)
 
     def missing(self, n1: float) -> int | None:
         """Count the problem requests that lack, the reference growing alike; None: no number would tell."""
-        if not self.tells(_MOST_FACTOR):
+        if not self.decides(_MOST_FACTOR):
             return None
         low, high = 0.0, float(np.log(_MOST_FACTOR))
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.tells(float(np.exp(middle))) else (middle, high)
+            low, high = (low, middle) if self.decides(float(np.exp(middle))) else (middle, high)
         return max(1, int(np.ceil(n1 * np.expm1(high))))
 
 

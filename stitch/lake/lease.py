@@ -1,0 +1,101 @@
+"""Keep one process at work on a lake in a bucket, which has no lock: a file that its holder writes anew.
+
+A lease spares the others the work; what keeps them apart is put-if-absent of commits. No clock is compared
+with another machine's: whoever waits sees for itself how long the file has not changed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from stitch.lake.layout import STAGE
+from stitch.lake.store import Store
+
+BEATS: Final = 6
+"""Times that a holder writes within the time after which others take over: five may fail."""
+
+
+class Lease:
+    """The lease of one name, as one process sees it."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        owner: str,
+        lasts_s: float,
+        counter: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """lasts_s: of a holder that writes no more. counter: seconds since some moment."""
+        self._store, self._name, self._owner = store, name, owner
+        self._lasts_s, self._counter = lasts_s, counter
+        self._seen = b""
+        self._since_s = counter()
+        self._ended = threading.Event()
+        self._beat = 0
+        self.holder_lives = False
+        """Whether another holder wrote between two looks of ours."""
+        self.is_lost = False
+        """Whether another process took it from us."""
+
+    def take(self) -> bool:
+        """Hold it where nobody does, or its holder wrote nothing for long. One read. Raises OSError."""
+        found, now_s = self._read(), self._counter()
+        if found and not self._is_ours(found):
+            if found != self._seen:
+                self.holder_lives = bool(self._seen)
+                self._seen, self._since_s = found, now_s
+            if now_s - self._since_s < self._lasts_s:
+                return False
+        try:
+            self._write(is_new=not found)
+        except FileExistsError:  # another was first
+            return False
+        self.is_lost, self.holder_lives, self._seen = False, False, b""
+        return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep what was taken while the block runs, then let go of it."""
+        self._ended.clear()
+        beating = threading.Thread(target=self._keep, name="lease", daemon=True)
+        beating.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            beating.join()
+            with suppress(OSError):  # others wait a little longer, then
+                if self._is_ours(self._read()):
+                    self._store.remove(self._name)
+
+    def _keep(self) -> None:
+        while not self._ended.wait(self._lasts_s / BEATS):
+            with suppress(OSError):  # the next one may arrive; if none does, another process takes over
+                if not self._is_ours(self._read()):
+                    self.is_lost = True
+                    return
+                self._write(is_new=False)
+
+    def _is_ours(self, found: bytes) -> bool:
+        return found.partition(b" ")[0] == self._owner.encode()
+
+    def _read(self) -> bytes:
+        try:
+            return bytes(self._store.read(self._name))
+        except FileNotFoundError:
+            return b""
+
+    def _write(self, *, is_new: bool) -> None:
+        self._beat += 1
+        data, stage = f"{self._owner} {self._beat}\n".encode(), f"{STAGE}/lease-{secrets.token_hex(8)}"
+        put = self._store.put_if_absent if is_new else self._store.replace
+        try:
+            put(self._name, data, stage)
+        finally:
+            self._store.remove(stage)

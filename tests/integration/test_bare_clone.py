@@ -1,0 +1,80 @@
+"""A clone is enough: nothing beside it is opened, by the product or by a test."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SYSTEM = ("/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev", sys.prefix, sys.base_prefix)
+OPENS = ("--seccomp-bpf", "-f", "-qq", "-z", "-y", "-e", "trace=open,openat,openat2,execve")
+OPENED = re.compile(r"= \d+<(/[^>]*)>$", re.MULTILINE)
+GUARDED = """
+from pathlib import Path
+import pytest
+
+def test_beside(tmp_path, repository):
+    for name in (repository.parent / "neighbour.json", repository / ".." / "neighbour.json"):
+        with pytest.raises(PermissionError, match="beside the clone"):
+            name.read_text()
+    (tmp_path / "mine").write_text("x")
+    assert Path(__file__).read_text()
+"""
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_test_cannot_open_what_lies_beside_the_clone(repository: Path, tmp_path: Path) -> None:
+    """Wherever this clone lies: in one with the same `conftest.py` and a neighbour."""
+    clone = tmp_path / "clone"
+    (clone / "tests").mkdir(parents=True)
+    (clone / "tmp").mkdir()
+    (tmp_path / "neighbour.json").write_text("{}")
+    shutil.copy(repository / "tests" / "conftest.py", clone / "tests")
+    (clone / "tests" / "test_beside.py").write_text(GUARDED)
+    pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    assert "1 passed" in run(*pytest_, cwd=clone, TMPDIR=str(clone / "tmp"))
+
+
+def test_no_path_outside_the_clone_is_opened(repository: Path, tmp_path: Path) -> None:
+    """By the demo, a query and tests that read recordings, their children and DuckDB, as strace sees."""
+    if not (strace := shutil.which("strace")):
+        pytest.skip("strace is not installed (Debian: apt-get install strace)")
+    if subprocess.run([strace, "-qq", "-o", tmp_path / "may", "true"], capture_output=True).returncode:
+        pytest.skip("strace may not trace processes here")
+    for made in ("home", "tmp"):
+        (tmp_path / made).mkdir()
+    path = f"{repository}{os.pathsep}{repository / 'tests'}"
+    here = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": path}
+    (tmp_path / "neighbour.json").write_text("{}")
+    python = (sys.executable, "-B", "-m")
+    told = ("-c", "select count(*) from nodes", "--lake", tmp_path / "demo" / "lake")
+    page = "tests/integration/test_front_door.py"
+    quiet = ("-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "pytest")
+    traced = {
+        "demo": (*python, "flowdiff", "demo", tmp_path / "demo", "--requests", "300", "--workers", "2"),
+        "sql": (*python, "flowdiff", "sql", *told),
+        "tests": (*python, "pytest", *quiet, page, "-k", "tables_of_the_same_requests or arrow"),
+        "beside": ("cat", tmp_path.parent / tmp_path.name / ".." / tmp_path.name / "neighbour.json"),
+    }
+    outside = {}
+    for name, command in traced.items():
+        calls = tmp_path / f"{name}.strace"
+        run(strace, *OPENS, "-o", calls, *command, cwd=repository, **here)
+        opened = {Path(text) for text in OPENED.findall(calls.read_text())}
+        assert opened
+        ours = [repository, *(tmp_path / one for one in ("demo", "pytest", "tmp")), *map(Path, SYSTEM)]
+        outside[name] = {path for path in opened if not any(path.is_relative_to(one) for one in ours)}
+    assert outside.pop("beside") == {tmp_path / "neighbour.json"}  # so that the test can fail
+    assert not any(outside.values()), outside

@@ -1,0 +1,35 @@
+"""The commands of docs/tutorial.md run as they stand, one after the other, in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FLOWDIFF = """
+set -eu -o pipefail
+flowdiff() {
+    code=0
+    "$PYTHON" -m flowdiff "$@" || code=$?
+    # A comparison that finds something ends with 1.
+    [ $code = 0 ] || [ "$1 $code" = "compare 1" ]
+}
+"""
+
+
+def test_a_first_hour(repository: Path, tmp_path: Path) -> None:
+    page = (repository / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        ["bash", "-c", FLOWDIFF + "".join(blocks)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(repository)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1. sn/DISK_READ: its own time is" in done.stdout
+    assert "critical path" in done.stdout
+    assert (tmp_path / "report.html").stat().st_size > 50_000
