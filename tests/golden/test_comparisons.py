@@ -99,7 +99,9 @@ LOOPS = "which step of a loop comes first is not kept, nor which requests show t
 WINDOWS = "a period of one or two windows shows no scatter of its own: its mean is less sure"
 CUT = "after which call the others are missing is not kept, so nobody is named"
 ONE_REQUEST = "what single requests record (the instance, a call without a span) is not kept"
+SAME_REQUESTS = "of known paths that the same requests take, which is the nearest is told by the requests"
 UNLIKE = {
+    "simulated-8.2-repaired": SAME_REQUESTS,
     "simulated-8.2-mds-config": LOOPS,
     "simulated-8.4-prefetch": LOOPS,
     "simulated-F13-error-burst": LOOPS,
