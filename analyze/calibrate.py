@@ -56,7 +56,7 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryPair:
-    """Ordinary times to hold against ordinary times."""
+    """Ordinary times to compare with ordinary times."""
 
     reference: tuple[Window, ...]
     problem: tuple[Window, ...]

@@ -207,7 +207,7 @@ def profile_of_stored(stored: Stored) -> Profile:
 def decode(data: pa.Buffer | bytes) -> Profile | None:
     """The profile of `encode`; None where the bytes are no such file, or one of another version.
 
-    Every number is held against the names it stands for, so that a profile that is given can be worked with.
+    Every number is checked against the names that it refers to: a profile that is returned can be used.
     """
     stored = stored_tables(data)
     return None if stored is None else profile_of_stored(stored)

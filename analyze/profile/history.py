@@ -18,7 +18,8 @@ import numpy as np
 from analyze.load import load_population, sample_of
 from analyze.population import Population
 from analyze.profile.numbering import RunNames
-from analyze.profile.stored import ProfileTally, ReadWatch, SampleProfiles, gathered
+from analyze.profile.samples import SampleProfiles
+from analyze.profile.stored import ProfileTally, ReadWatch, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError

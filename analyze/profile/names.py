@@ -253,7 +253,7 @@ class PartName(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`a/x -> b/y`, or `a/x`: what a marker's pattern is held against."""
+        """`a/x -> b/y`, or `a/x`: what a marker's pattern is matched with."""
         return f"{self.source}{ARROW}{self.target}" if self.target else self.source
 
 

@@ -225,7 +225,7 @@ def _text(stretch: Sequence[StepLine | StepRow], fates: Sequence[Fate]) -> str:
 def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> Blocks:
     """A table of the steps that carry the change, and all of them on demand.
 
-    label tells which steps; names: whether the two sides are called by their categories.
+    label says which steps; names: whether the two sides are called by their categories.
     """
     view = steps_view(account)
     every = [inner for line in view.lines for inner in (line.inside or (line,))]

@@ -54,7 +54,7 @@ def weigh(
     A finding counts as the kind that leads it, and as errors where it comes with any. Times are summed over
     as many requests as the reference has (weighted), so that a share of the reference's sum is one of its
     mean, however long the problem period is. silent: nothing was recorded in a stretch of it, so nothing can
-    be told of any kind.
+    be said of any kind.
     """
     weighed = []
     for finding in findings:

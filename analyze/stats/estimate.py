@@ -278,8 +278,10 @@ def level_change(
     p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
     between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`².
     """
-    told = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
-    noise = window_noise(LogMedians(told, np.where(np.isnan(told), np.nan, blocks.variance)), floor=least_tau)
+    usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
+    noise = window_noise(
+        LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=least_tau
+    )
     sampling = periods.variance.sum(axis=1)
     scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau)
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
@@ -326,10 +328,10 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     )
     if first.noise is None:
         return found
-    told = [part.noise for part in parts if part.noise is not None]
+    noises = [part.noise for part in parts if part.noise is not None]
     noise = BetweenBlocks(
-        np.concatenate([one.raw_tau2 for one in told]),
-        np.concatenate([one.blocks for one in told]),
+        np.concatenate([one.raw_tau2 for one in noises]),
+        np.concatenate([one.blocks for one in noises]),
         first.noise.least_tau,
     )
     between, freedom = noise.variance(found.sampling)
@@ -339,11 +341,11 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
 def envelope(seen: F8) -> tuple[F8, F8]:
     """Give the ([places] least, largest) value of [places, blocks], NaN for none; infinite for fewer than
     five."""
-    told = ~np.isnan(seen)
-    enough = told.sum(axis=1) >= LEAST_FOR_ENVELOPE
+    known = ~np.isnan(seen)
+    enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
     low, high = (
-        np.where(told, seen, np.inf).min(axis=1, initial=np.inf),
-        np.where(told, seen, -np.inf).max(axis=1, initial=-np.inf),
+        np.where(known, seen, np.inf).min(axis=1, initial=np.inf),
+        np.where(known, seen, -np.inf).max(axis=1, initial=-np.inf),
     )
     return np.where(enough, low, -np.inf), np.where(enough, high, np.inf)
 

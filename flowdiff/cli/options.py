@@ -36,6 +36,10 @@ UnsealedOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Processes that share the work. Default: the machine's cores."),
+]
 
 
 PeriodsLakeOption = Annotated[

@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,7 @@ from schemas.errors import LakeError
 from schemas.windows import parse_duration_ns
 
 if TYPE_CHECKING:
-    from stitch.lake.store import Store
+    from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 GraceOption = Annotated[
     str,
@@ -29,30 +28,22 @@ GraceOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepRun:
-    """One run."""
-
-    store: Store
-    now_ns: int
-    owner: str
-    created_by: str
-
-
 def duration_ns(text: str) -> int:
     """Nanoseconds of a duration, or of `0`. Raises ConfigError."""
     return 0 if text.strip() == "0" else parse_duration_ns(text)
 
 
 @contextmanager
-def upkeep(lake: str, what: str) -> Iterator[UpkeepRun]:
-    """Open a lake for upkeep; one in a folder is locked against imports meanwhile. Raises LakeError.
+def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
+    """Open a lake for upkeep; one in a folder is locked against imports meanwhile.
 
-    what: for messages.
+    what: for messages. Raises LakeError; ConfigError for a grace that is no duration.
     """
+    grace_ns = duration_ns(grace)
     from stitch.lake.disk import exclusive_lock
     from stitch.lake.layout import LAKE_FILE
     from stitch.lake.place import is_bucket, open_store
+    from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
     if not is_bucket(lake) and not (Path(lake) / LAKE_FILE).is_file():
         raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
@@ -60,9 +51,8 @@ def upkeep(lake: str, what: str) -> Iterator[UpkeepRun]:
         try:
             if not is_bucket(lake):
                 held.enter_context(exclusive_lock(Path(lake)))
-            yield UpkeepRun(
-                open_store(lake), time.time_ns(), f"{os.getpid()}-{uuid.uuid4().hex}", f"flowdiff {version()}"
-            )
+            owner = f"{os.getpid()}-{uuid.uuid4().hex}"
+            yield UpkeepRun(open_store(lake), lake, time.time_ns(), grace_ns, owner, f"flowdiff {version()}")
         except OSError as error:
             raise LakeError(
                 f"{what} of '{lake}' failed: {error.strerror or error}.",

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LAKE_HELP
-from flowdiff.cli.upkeep import GraceOption, duration_ns, upkeep
+from flowdiff.cli.upkeep import GraceOption, upkeep
 
 
 def command(
@@ -22,20 +22,10 @@ def command(
 
     Readers that have started are not disturbed: replaced files are deleted by the first run after the grace.
     """
-    grace_ns = duration_ns(grace)
-    with upkeep(lake, "Compaction") as at:
+    with upkeep(lake, "Compaction", grace) as run:
         from stitch.lake.upkeep.compaction import compact
 
-        done = compact(
-            at.store,
-            lake,
-            least_files=files,
-            grace_ns=grace_ns,
-            now_ns=at.now_ns,
-            owner=at.owner,
-            created_by=at.created_by,
-            dry_run=dry_run,
-        )
+        done = compact(run, least_files=files, dry_run=dry_run)
     if dry_run:
         size = f"{done.files_before:,} files, {done.bytes_before:,} bytes"
         typer.echo(f"{done.windows:,} windows would be written anew ({size})")

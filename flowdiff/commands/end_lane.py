@@ -29,13 +29,13 @@ def command(
     Windows are then sealed without it. Its raw events, kept for `flowdiff repair`, are deleted. Should its
     partitions come back, it goes on at its positions; a process that has them takes the lane back.
     """
-    with upkeep(lake, "Ending a lane") as at:
+    with upkeep(lake, "Ending a lane") as run:
         from stitch.drivers.ending import end_lane
 
         if lane is None:
-            _list(at.store)
+            _list(run.store)
             return
-        done = end_lane(at.store, lake, lane, owner=at.owner, created_by=at.created_by)
+        done = end_lane(run, lane)
     streams = ", ".join(stream.name for stream in done.streams)
     typer.echo(
         f"lane {lane} ({streams}) ended: {done.flows:,} flows of {done.events:,} open events published "

@@ -16,6 +16,7 @@ import typer
 from pydantic import SecretBytes
 
 from flowdiff.cli.listing import Heading, Kind, print_rows
+from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, takes_settings
 from flowdiff.cli.version import version
@@ -79,6 +80,7 @@ def command(
     hash_key_file: Annotated[
         Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
     ] = None,
+    workers: WorkersOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Import trace files into a lake.
@@ -88,6 +90,7 @@ def command(
     import pyarrow as pa
 
     from stitch.drivers.batch import import_into
+    from stitch.drivers.sharded.processes import cores
 
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
@@ -102,6 +105,7 @@ def command(
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
+            workers=workers or cores(),
         )
     with reported_afterwards("The import is committed"):
         _print(summary, lake, as_json=as_json)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LAKE_HELP
-from flowdiff.cli.upkeep import GraceOption, duration_ns, upkeep
+from flowdiff.cli.upkeep import GraceOption, upkeep
 from flowdiff.settings.effective import CONFIG_VARIABLE, effective
 
 
@@ -52,21 +52,11 @@ def command(
     if lane is not None:
         _read_again(lake, lane, config, accept_gaps=accept_gaps)
         return
-    grace_ns = duration_ns(grace)
-    with upkeep(lake, "Repair") as at:
+    with upkeep(lake, "Repair", grace) as run:
         from stitch.drivers.repair.mending import LateOutcome
         from stitch.drivers.repair.repairing import repair
 
-        done = repair(
-            at.store,
-            lake,
-            grace_ns=grace_ns,
-            now_ns=at.now_ns,
-            owner=at.owner,
-            created_by=at.created_by,
-            finished=finished,
-            dry_run=dry_run,
-        )
+        done = repair(run, finished=finished, dry_run=dry_run)
     would = "would be " if dry_run else ""
     folded = done.events.get(LateOutcome.FOLDED, 0)
     typer.echo(
@@ -93,23 +83,13 @@ def command(
 def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool) -> None:
     """The open events of a lane, from Kafka where their segments are damaged."""
     found = effective({"lake": lake}, os.environ, config).config
-    with upkeep(lake, "Reading a lane again") as at:
+    with upkeep(lake, "Reading a lane again") as run:
         from ingest.kafka.rereading import Rereading
         from stitch.drivers.repair.reading_again import read_again
 
         log = Rereading(found.kafka, found.live.decode)
         try:
-            done = read_again(
-                at.store,
-                lake,
-                lane,
-                log,
-                found.live.decode,
-                now_ns=at.now_ns,
-                accept_gaps=accept_gaps,
-                owner=at.owner,
-                created_by=at.created_by,
-            )
+            done = read_again(run, lane, log, found.live.decode, accept_gaps=accept_gaps)
         finally:
             log.close()
     typer.echo(

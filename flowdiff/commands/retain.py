@@ -36,23 +36,18 @@ def command(
     anew go with the next one, by their own time. Readers that start from now on see none of them; the files
     are deleted by the first run after the grace.
     """
-    keep_ns, grace_ns = duration_ns(keep), duration_ns(grace)
+    keep_ns = duration_ns(keep)
     keep_late_ns, keep_reports_ns = (
         None if age is None else duration_ns(age) for age in (keep_late, keep_reports)
     )
-    with upkeep(lake, "Retention") as at:
+    with upkeep(lake, "Retention", grace) as run:
         from stitch.lake.upkeep.retention import retire
 
         done = retire(
-            at.store,
-            lake,
+            run,
             keep_ns=keep_ns,
             keep_late_ns=keep_late_ns,
             keep_reports_ns=keep_reports_ns,
-            grace_ns=grace_ns,
-            now_ns=at.now_ns,
-            owner=at.owner,
-            created_by=at.created_by,
             dry_run=dry_run,
         )
         if done.reports and not dry_run:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.named_settings import REFINE, SetOption, help_all_option, refinement
-from flowdiff.cli.options import LAKE_HELP, JsonOption, warn_of_pending
+from flowdiff.cli.options import LAKE_HELP, JsonOption, WorkersOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
 from schemas.errors import ConfigError, LakeError
 
@@ -21,6 +21,7 @@ def command(
     period: Annotated[
         list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
     ] = None,
+    workers: WorkersOption = None,
     as_json: JsonOption = False,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option(REFINE)] = False,
@@ -36,6 +37,7 @@ def command(
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
+    from stitch.drivers.sharded.processes import cores
     from stitch.lake.stats_files import sweep
 
     del help_all  # it ends the command before
@@ -48,7 +50,7 @@ def command(
     with counted_progress("Windows") as watch:
         for part in {part.root: part for part in found}.values():
             sweep(part.store)
-        keep_profiles(found, refinement(settings), tally=tally, watch=watch)
+        keep_profiles(found, refinement(settings), tally=tally, watch=watch, workers=workers or cores())
     if tally.refusals:
         raise LakeError(
             f"{tally.made - tally.kept} of {tally.made} window statistics could not be written to "

@@ -20,6 +20,7 @@ from stitch.lake.lane import Lane
 from stitch.lake.manifest import open_manifest
 from stitch.lake.staging import KeptSegments
 from stitch.lake.store import Store
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
     return found
 
 
-def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: str) -> Ended:
+def end_lane(run: UpkeepRun, number: int) -> Ended:
     """Take a lane over, publish all that is open, and let it hold no seal.
 
     Whoever owned it is fenced off, and learns it from its next commit; if the lane is still its own by then,
@@ -65,6 +66,7 @@ def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: st
     a disk the caller holds `exclusive_lock`. Raises LakeError where the lane is none of a partition or was
     ended before, CommitTakenError (an owner went on: run it again), OSError.
     """
+    store, lake = run.store, run.lake
     info = open_manifest(store, lake).info
     known = {lane.lane: lane for lane in lanes_of_partitions(store)}
     if number not in known:
@@ -77,7 +79,7 @@ def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: st
         raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
     recorded = lane_settings(store, number)
     settings = LiveSettings(stitch=recorded.stitch, params_share=recorded.params_share)
-    lane = Lane(store, info, owner=owner, created_by=created_by, lane=number, fence=True)
+    lane = Lane(store, info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     before = lane.standing
     buffer = taken_over(store, number, settings, before, None)
     verify_open(buffer, number, lane.events_open)

@@ -162,6 +162,11 @@ class Tally:
             first = decoded.rejects.slice(0, 1).to_pylist()[0]
             self._refusals[source.sha256] = _Refusal(first["reason"], first["detail"])
 
+    def join(self, other: Tally) -> None:
+        """Book what another one booked of other files."""
+        self._events.update(other._events)
+        self._refusals.update(other._refusals)
+
     @property
     def n_events(self) -> int:
         """Events of all files."""

@@ -72,6 +72,11 @@ class DaysSeen:
             found.update(dict(zip(*(part.tolist() for part in count_values(days)), strict=True)))
         self._events[file].update(dict.fromkeys(self._ends[file], 0))
 
+    def join(self, other: DaysSeen) -> None:
+        """Count what another one counted of other files."""
+        self._events.update(other._events)
+        self._ends.update(other._ends)
+
     def absurd(self) -> I8:
         """Days whose events are quarantined, ascending; mostly none."""
         far: set[int] = set()

@@ -12,8 +12,8 @@ the columns that link records are held in memory: bounded by the number of recor
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +27,6 @@ from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
-Load = Callable[[], pa.Table]
-"""Gives the events of a group, once; until then they are where they are. May be called in any thread."""
 _SMALL_BYTES: Final = 16 * 2**20
 """Payload that is stitched as one group: a second core would not make up for files cut in two."""
 _MAX_GROUP_BYTES: Final = 2**29
@@ -37,6 +35,39 @@ _GROUPS_IN_MEMORY: Final = 2
 """Groups to deal the payload into where no limit asks for more: one a worker."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
+
+
+@dataclass(slots=True)
+class Group:
+    """Events of whole requests, in memory and in streams on disk, until somebody loads them."""
+
+    held: list[pa.Table] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+
+    def load(self) -> pa.Table:
+        """Read the events, in any thread or process. Those in memory are given away, others stay on disk."""
+        held, self.held = self.held, []
+        streams = (batch for path in self.paths for batch in read_stream(path))
+        return concat_events([*held, *streams])
+
+    def forget(self) -> None:
+        """Remove what is on disk."""
+        for path in self.paths:
+            path.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Events that one process has dealt to disk, for another one that collects them."""
+
+    sizes: list[int]
+    """[FANOUT] payload bytes of each bucket."""
+    paths: list[list[Path]]
+    """[FANOUT] streams of each bucket."""
+    loose: list[Path]
+    """Streams of records without a request id,"""
+    n_loose: int
+    """and how many those are."""
 
 
 class Buckets:
@@ -84,8 +115,19 @@ class Buckets:
         if bucket not in self._writers:
             path = self._folder / f"{bucket:02d}-{len(self._paths[bucket])}.arrows"
             self._paths[bucket].append(path)
-            self._writers[bucket] = _new_stream(path)
+            self._writers[bucket] = new_stream(path, EVENT_SCHEMA)
         return self._writers[bucket]
+
+    def adopt(self, dealt: Dealt) -> None:
+        """Take what was dealt by the same bits elsewhere, on disk."""
+        for bucket in range(FANOUT):
+            self._paths[bucket] += dealt.paths[bucket]
+            self.sizes[bucket] += dealt.sizes[bucket]
+
+    def dealt(self) -> tuple[list[int], list[list[Path]]]:
+        """Return (payload bytes, streams) of each bucket on disk. Ends the dealing."""
+        self.close()
+        return self.sizes, self._paths
 
     def close(self) -> None:
         """End every stream, so that it can be read; what is added later goes to new ones."""
@@ -97,9 +139,9 @@ class Buckets:
         """Yield what was dealt to a bucket, piece by piece. Only after `close`."""
         yield from self._held[bucket]
         for path in self._paths[bucket]:
-            yield from _read_stream(path)
+            yield from read_stream(path)
 
-    def groups(self, limit_bytes: int) -> Iterator[Load]:
+    def groups(self, limit_bytes: int) -> Iterator[Group]:
         """Yield all events in groups of whole requests, none over `limit_bytes` unless a single request is.
 
         Neighbouring small buckets are joined; a large one is dealt again by other bits of the hash.
@@ -107,32 +149,31 @@ class Buckets:
         pending: list[int] = []
         for bucket in range(FANOUT):
             if pending and sum(self.sizes[b] for b in [*pending, bucket]) > limit_bytes:
-                yield partial(self._load, pending)
+                yield self._group(pending)
                 pending = []
             if self.sizes[bucket] > limit_bytes and self._level < MAX_LEVEL:
                 yield from self._deal_again(bucket, limit_bytes)
             elif self.sizes[bucket]:
                 pending.append(bucket)
         if pending:
-            yield partial(self._load, pending)
+            yield self._group(pending)
 
-    def _load(self, buckets: list[int]) -> pa.Table:
-        events = concat_events([batch for bucket in buckets for batch in self.batches(bucket)])
+    def _group(self, buckets: list[int]) -> Group:
+        group = Group()
         for bucket in buckets:
-            self._forget(bucket)
-        return events
+            group.held += self._held[bucket]
+            group.paths += self._paths[bucket]
+            self._held[bucket], self._paths[bucket] = [], []
+        return group
 
-    def _forget(self, bucket: int) -> None:
-        self._held[bucket] = []
-        for path in self._paths[bucket]:
-            path.unlink()
-
-    def _deal_again(self, bucket: int, limit_bytes: int) -> Iterator[Load]:
+    def _deal_again(self, bucket: int, limit_bytes: int) -> Iterator[Group]:
         below = Buckets(self._folder / f"{bucket:02d}", self._level + 1, on_disk=self.on_disk)
         for batch in self.batches(bucket):
             below.add(batch)
         below.close()
-        self._forget(bucket)
+        for path in self._paths[bucket]:
+            path.unlink()
+        self._held[bucket], self._paths[bucket] = [], []
         yield from below.groups(limit_bytes)
 
 
@@ -141,11 +182,11 @@ def _own_words(part: pa.Table) -> pa.Table:
 
     Every piece is written with its dictionaries: 32 copies of a long one would outweigh the events.
     """
-    for place, field in enumerate(part.schema):
+    for place, named in enumerate(part.schema):
         column = part.column(place)
-        if pa.types.is_dictionary(field.type) and len(column.chunk(0).dictionary) > part.num_rows:
-            words = column.cast(field.type.value_type).dictionary_encode().cast(field.type)
-            part = part.set_column(place, field, words)
+        if pa.types.is_dictionary(named.type) and len(column.chunk(0).dictionary) > part.num_rows:
+            words = column.cast(named.type.value_type).dictionary_encode().cast(named.type)
+            part = part.set_column(place, named, words)
     return part
 
 
@@ -189,7 +230,20 @@ class EventSpill:
                 self._buckets.add(held)
             self._held = []
 
-    def groups(self) -> Iterator[Load]:
+    def dealt(self) -> Dealt:
+        """Return where everything lies, of a spill that holds nothing in memory. Ends the collecting."""
+        sizes, paths = ([0] * FANOUT, [[]] * FANOUT) if self._buckets is None else self._buckets.dealt()
+        return Dealt(sizes, paths, self._loose.close(), self._loose.n_events)
+
+    def adopt(self, dealt: Dealt) -> None:
+        """Take what another process has dealt."""
+        self._size += sum(dealt.sizes)
+        if self._buckets is None:
+            self._buckets = Buckets(self._scratch / "events", level=0, on_disk=True)
+        self._buckets.adopt(dealt)
+        self._loose.adopt(dealt.loose, dealt.n_loose)
+
+    def groups(self) -> Iterator[Group]:
         """Everything that was added, in groups of whole requests; each event once. Ends the collecting.
 
         Which requests share a group depends on the events alone, not on how they came.
@@ -201,10 +255,13 @@ class EventSpill:
             self._buckets.close()
             yield from self._buckets.groups(self._group_bytes())
         elif self._held:
-            yield self._take
+            held, self._held = self._held, []
+            yield Group(held)
 
     def _group_bytes(self) -> int:
         """Half of the limit, as two groups are worked on; less where that would leave a worker idle."""
+        if self._size <= min(_SMALL_BYTES, self._limit_bytes):
+            return self._size
         even = self._size // _GROUPS_IN_MEMORY
         # Buckets are not equal: a tenth more, so that two groups do not become three.
         return min(self._limit_bytes // 2, max(even + even // 10, _SMALL_BYTES), _MAX_GROUP_BYTES)
@@ -217,19 +274,15 @@ class EventSpill:
             for bucket in range(FANOUT):
                 yield from self._buckets.batches(bucket)
 
-    def _take(self) -> pa.Table:
-        held, self._held = self._held, []
-        return concat_events(held)
 
-
-def _new_stream(path: Path) -> pa.ipc.RecordBatchStreamWriter:
-    """An Arrow IPC stream of events in a new file, whose folders are made; both are their owner's alone."""
+def new_stream(path: Path, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+    """An Arrow IPC stream in a new file, whose folders are made; both are their owner's alone."""
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
-    return pa.ipc.new_stream(str(path), EVENT_SCHEMA, options=_OPTIONS)
+    return pa.ipc.new_stream(str(path), schema, options=_OPTIONS)
 
 
-def _read_stream(path: Path) -> Iterator[pa.Table]:
+def read_stream(path: Path) -> Iterator[pa.Table]:
     """The batches of an Arrow IPC stream."""
     with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
         for batch in stream:
@@ -246,12 +299,13 @@ class _Stash:
         self._held: list[pa.Table] = []
         self._size = 0
         self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._adopted: list[Path] = []
         self.n_events = 0
 
     @property
     def spilled(self) -> bool:
         """Whether the batches are on disk."""
-        return self._path.exists()
+        return bool(self._adopted) or self._path.exists()
 
     def add(self, events: pa.Table) -> None:
         """Put a batch on the pile."""
@@ -259,20 +313,30 @@ class _Stash:
         self._size += payload_bytes(events)
         self._held.append(events)
         if self._writer is None and self._size > self._limit_bytes:
-            self._writer = _new_stream(self._path)
+            self._writer = new_stream(self._path, EVENT_SCHEMA)
         if self._writer is not None:
             for held in self._held:
                 self._writer.write_table(held.unify_dictionaries().combine_chunks())
             self._held = []
 
+    def adopt(self, paths: list[Path], n_events: int) -> None:
+        """Take streams that another process has written."""
+        self._adopted += paths
+        self.n_events += n_events
+
+    def close(self) -> list[Path]:
+        """Return the streams on disk, ready to be read. Ends the adding."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        own = [self._path] if self._path.exists() else []
+        return [*own, *self._adopted]
+
     def batches(self) -> Iterator[pa.Table]:
         """Yield every batch. Ends the adding."""
         yield from self._held
-        if self.spilled:
-            if self._writer is not None:
-                self._writer.close()
-                self._writer = None
-            yield from _read_stream(self._path)
+        for path in self.close():
+            yield from read_stream(path)
 
 
 def _touching(named: Iterator[pa.Table], loose: _Stash) -> Iterator[pa.Table]:

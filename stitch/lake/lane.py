@@ -161,7 +161,7 @@ class Lane:
         self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), made)
         self._unpublished = (*record.carried, *items)
         self._publish(self._unpublished)
-        self._store.remove(staging.folder)
+        staging.clear()
         self._unpublished = ()
         if made is not None:
             sweep_checkpoints(self._store, self.lane)

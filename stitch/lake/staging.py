@@ -115,29 +115,53 @@ class Staging:
 
     def __init__(self, store: Store, lane: int, seq: int) -> None:
         self.seq = seq
-        self._lane = lane
+        self.lane = lane
         self._store = store
         self._items: list[Publish] = []
         self._segments: list[str] = []
         self._lock = threading.Lock()
         self.folder = stage_folder(lane, seq)
         """Where the files are; nobody else writes there."""
+        self._adopted: list[Publish] = []
+        self._attempts: str | None = None
+
+    @classmethod
+    def attempt(cls, store: Store, lane: int, seq: int, attempts: str) -> Staging:
+        """Open a stage for one attempt at a part of the work, of those that begin with `attempts`."""
+        staging = cls(store, lane, seq)
+        staging.folder = f"{attempts}{secrets.token_hex(8)}"
+        return staging
+
+    def attempts(self) -> str:
+        """Return how folders of attempts begin: they may be made from now on, and go with this one."""
+        self._attempts = f"{self.folder}-"
+        return self._attempts
+
+    def persisted(self) -> tuple[Publish, ...]:
+        """Make what was staged durable; it may be adopted then. Raises OSError."""
+        if written := self.names():
+            self._store.persist(written)
+        return self.items()
+
+    def adopt(self, items: Iterable[Publish]) -> None:
+        """Take files that an attempt has made durable."""
+        self._adopted += items
 
     def add_window(self, table_name: WindowTable, window: Window, part: int, table: pa.Table) -> None:
         """Write one file of a window; nothing happens for a table without rows. Raises OSError."""
         if table.num_rows:
-            final = f"{window_folder(table_name, window)}/{file_name(self._lane, self.seq, part)}"
+            final = f"{window_folder(table_name, window)}/{file_name(self.lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window.name, table)
 
     def add_side(self, table_name: SideTable, part: int, table: pa.Table) -> None:
         """Write one file of late events or dead letters; as `add_window`."""
         if table.num_rows:
-            final = f"{table_name}/{file_name(self._lane, self.seq, part)}"
+            final = f"{table_name}/{file_name(self.lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
 
     def add_segment(self, events: pa.Table, seq: int | None = None) -> Segment:
         """Write raw events that stay open, of commit `seq` if not of this one. Raises OSError."""
-        name = segment_name(self._lane, self.seq if seq is None else seq)
+        name = segment_name(self.lane, self.seq if seq is None else seq)
         data, segment = encode_segment(name, events)
         self._store.put(name, data)
         with self._lock:
@@ -145,8 +169,8 @@ class Staging:
         return segment
 
     def names(self) -> list[str]:
-        """Return every file that was written, all to be made durable before the commit."""
-        return [*(item.stage for item in self.items()), *self._segments]
+        """Return every file that was written here, all to be made durable before the commit."""
+        return [*(item.stage for item in self._items), *self._segments]
 
     def _add(self, table_name: str, stem: str, final: str, window: str | None, table: pa.Table) -> None:
         data = encode(table_name, table, window)
@@ -157,12 +181,21 @@ class Staging:
 
     def items(self) -> tuple[Publish, ...]:
         """Everything that was staged, by final name."""
-        return tuple(sorted(self._items, key=lambda item: item.final))
+        return tuple(sorted([*self._items, *self._adopted], key=lambda item: item.final))
+
+    def clear(self) -> None:
+        """Remove what lies on the stage, of attempts too. Raises OSError."""
+        self._store.remove(self.folder)
+        if self._attempts is not None:
+            above, _, beginning = self._attempts.rpartition("/")
+            for name in self._store.names(above):
+                if name.startswith(beginning):
+                    self._store.remove(f"{above}/{name}")
 
     def discard(self) -> None:
-        """Remove what was staged. Raises OSError."""
-        segments, self._items, self._segments = self._segments, [], []
-        self._store.remove(self.folder)
+        """Remove what was staged, segments too. Raises OSError."""
+        segments, self._items, self._segments, self._adopted = self._segments, [], [], []
+        self.clear()
         for name in segments:
             self._store.remove(name)
 

@@ -18,68 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.timed_command import timed
-from oracles.lake_script import flows_table, structures_table
-from oracles.made_fleet import Fleet
-from oracles.stored_lake import write_lake
+from oracles.made_fleet import Fleet, periods, write_fleet
 
-from analyze.profile.encoding import encode
-from analyze.profile.profile import Slot
-from analyze.profile.stored import key_of, of_window
-from analyze.refine.settings import RefineSettings
-from analyze.scope import Lakes
-from schemas.ranges import parse_ranges
-from schemas.windows import NS_PER_MINUTE
-from stitch.lake.stats_files import put_stats
-from stitch.lake.store import LocalStore
-
-START_NS = 1_793_491_200 * 10**9
-"""2026-11-01."""
-NS_PER_HOUR = 60 * NS_PER_MINUTE
 SLOWER_SITES = 5
 SLOWER_TIMES = 3.0
 """So many times as long take the calls that the problem makes slower: 4 % of their requests' response."""
-
-
-def make_lake(folder: Path, fleet: Fleet, n_compared: int, n_history: int) -> float:
-    """A lake of history, reference and problem, a window an hour; bytes a site and window."""
-    n_windows = 2 * n_compared + n_history
-    starts = [START_NS + n * NS_PER_HOUR + 10**9 for n in range(n_windows)]
-    flows = flows_table([f"r{n}" for n in range(n_windows)], starts)
-    write_lake(folder, flows, structures_table(), NS_PER_HOUR)
-    (whole,) = Lakes(str(folder)).ranges(parse_ranges(["all"], now_ns=0))
-    slower = fleet.loaded_sites(SLOWER_SITES)
-    size = 0
-    for number, window in enumerate(whole.windows):
-        slot = Slot(0, window.start_ns, window.end_ns)
-        is_problem = number >= n_windows - n_compared
-        data = encode(fleet.profile(number, slot, slower if is_problem else (), SLOWER_TIMES))
-        here = of_window(whole, window, window.start_ns, window.end_ns)
-        put_stats(LocalStore.at(folder), key_of(here, window, RefineSettings()), data)
-        size += len(data)
-    return size / n_windows / fleet.n_sites
-
-
-def periods(n_compared: int, n_history: int) -> list[str]:
-    """Options of the comparison."""
-
-    def span(first: int, n: int) -> str:
-        start = time.gmtime(START_NS // 10**9 + first * 3600)
-        return f"{time.strftime('%Y-%m-%dT%H:%M', start)}/{n}h"
-
-    found = [
-        "--reference",
-        span(n_history, n_compared),
-        "--problem",
-        span(n_history + n_compared, n_compared),
-    ]
-    return [*found, "--history", span(0, n_history)] if n_history else found
 
 
 def run(n_sites: int, n_compared: int, n_history: int, folder: Path) -> None:
     """Make the lake, compare, print."""
     begin = time.process_time()
     fleet = Fleet(n_sites)
-    size = make_lake(folder / "lake", fleet, n_compared, n_history)
+    slower = fleet.loaded_sites(SLOWER_SITES)
+    size = write_fleet(folder / "lake", fleet, n_compared, n_history, slower, SLOWER_TIMES)
     made = time.process_time() - begin
     report = folder / "report.json"
     words = (

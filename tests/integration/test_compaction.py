@@ -42,6 +42,7 @@ from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep import compaction
 from stitch.lake.upkeep.compaction import Compacted, compact
 from stitch.lake.upkeep.retention import retire
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18
@@ -57,16 +58,8 @@ ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
 
 
 def compacted(store: Store, hours: int = 0, *, dry_run: bool = False, least_files: int = 2) -> Compacted:
-    return compact(
-        store,
-        "L",
-        least_files=least_files,
-        grace_ns=HOUR_NS,
-        now_ns=NOW_NS + hours * HOUR_NS,
-        owner="test",
-        created_by="test",
-        dry_run=dry_run,
-    )
+    run = UpkeepRun(store, "L", NOW_NS + hours * HOUR_NS, HOUR_NS, "test", "test")
+    return compact(run, least_files=least_files, dry_run=dry_run)
 
 
 def parameters(request: str) -> pa.Table:
@@ -197,15 +190,8 @@ def test_a_window_is_written_anew_again_and_retired_at_last() -> None:
     both(store)
     assert rows_of(content(store)) == with_more
     for hours in (3, 5):
-        retire(
-            store,
-            "L",
-            keep_ns=NOW_NS + hours * HOUR_NS - 2 * WINDOW_NS,
-            grace_ns=HOUR_NS,
-            now_ns=NOW_NS + hours * HOUR_NS,
-            owner="test",
-            created_by="test",
-        )
+        now_ns = NOW_NS + hours * HOUR_NS
+        retire(UpkeepRun(store, "L", now_ns, HOUR_NS, "test", "test"), keep_ns=now_ns - 2 * WINDOW_NS)
     assert files_a_window(store) == [3, 6]
     assert check(store) == []
 

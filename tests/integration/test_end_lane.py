@@ -18,13 +18,14 @@ from stitch.lake.fsck import check
 from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 GONE = 2
 """Lane of the second partition."""
 
 
 def ended(world: World, lane: int = GONE) -> Ended:
-    done = end_lane(world.store, "L", lane, owner="operator", created_by="test")
+    done = end_lane(UpkeepRun(world.store, "L", world.now_ns, 0, "operator", "test"), lane)
     assert check(world.store) == []
     return done
 

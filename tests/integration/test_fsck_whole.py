@@ -18,6 +18,7 @@ from stitch.lake.fsck import check
 from stitch.lake.layout import LAKE_FILE, lane_folder
 from stitch.lake.store import LocalStore
 from stitch.lake.sums import SUMS, write_sums
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 HOUR_NS = 3600 * NS_PER_SECOND
 REPORT = {"findings.parquet": b"some rows", "report.json": b"{}"}
@@ -112,7 +113,7 @@ def test_a_repair_says_which_segment_is_damaged(world: World) -> None:
             disk.remove(name)
             disk.create(name, bytes(data))
     with pytest.raises(LakeError, match=r"'control/segments/lane=1/.*' is damaged: a repair stitches"):
-        repair(LocalStore(disk), "LAKE", grace_ns=0, now_ns=world.now_ns, owner="o", created_by="t")
+        repair(UpkeepRun(LocalStore(disk), "LAKE", world.now_ns, 0, "o", "t"))
 
 
 def test_readers_refuse_a_lake_that_lost_its_last_commit(

@@ -20,6 +20,7 @@ from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.retention import retire
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 NOW_NS = 20_000 * NS_PER_DAY
 KEEP_NS = 10 * NS_PER_DAY
@@ -61,7 +62,7 @@ def kept_lake(folder: Path) -> Path:
     put(lake, written(folder / "new", [(f"n{k}", k * NS_PER_SECOND) for k in range(5)]))
     put(lake, written(folder / "mid", [(f"m{k}", 20 * NS_PER_DAY + k) for k in range(5)]))
     store = LocalStore.at(lake)
-    retire(store, "L", keep_ns=KEEP_NS, grace_ns=0, now_ns=NOW_NS, owner="t", created_by="t")
+    retire(UpkeepRun(store, "L", NOW_NS, 0, "t", "t"), keep_ns=KEEP_NS)
     return lake
 
 

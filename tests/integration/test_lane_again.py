@@ -18,6 +18,7 @@ from stitch.drivers.repair.reading_again import ReadAgain, read_again
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 SPANS = StreamId("spans", 0)
 
@@ -49,17 +50,8 @@ def damaged(which: str, how: str, sent: list[Sent] | None = None, turns: int = 2
 
 
 def again(world: World, *, accept_gaps: bool = False) -> ReadAgain:
-    return read_again(
-        world.store,
-        "lake",
-        1,
-        world.log,
-        DecodeConfig(),
-        now_ns=world.now_ns,
-        accept_gaps=accept_gaps,
-        owner="repair",
-        created_by="test",
-    )
+    run = UpkeepRun(world.store, "lake", world.now_ns, 0, "repair", "test")
+    return read_again(run, 1, world.log, DecodeConfig(), accept_gaps=accept_gaps)
 
 
 def to_the_end(world: World) -> None:
@@ -167,9 +159,9 @@ def test_records_without_a_request_id_are_lost_and_not_doubled() -> None:
 def test_a_lane_that_is_read_again_can_be_ended() -> None:
     world = damaged("first", "missing")
     with pytest.raises(LakeError, match="is missing: events of open requests are in it"):
-        end_lane(world.store, "lake", 1, owner="end", created_by="test")
+        end_lane(UpkeepRun(world.store, "lake", world.now_ns, 0, "end", "test"), 1)
     again(world)
-    end_lane(world.store, "lake", 1, owner="end", created_by="test")
+    end_lane(UpkeepRun(world.store, "lake", world.now_ns, 0, "end", "test"), 1)
     assert check(world.store) == []
 
 
@@ -190,15 +182,6 @@ def test_a_lane_that_is_whole_is_left_alone() -> None:
     world.processes.pop("first").stop()
     with pytest.raises(LakeError, match="Every segment of lane 1 is whole"):
         again(world)
+    run = UpkeepRun(world.store, "lake", 0, 0, "repair", "test")
     with pytest.raises(LakeError, match="There is no lane 9"):
-        read_again(
-            world.store,
-            "lake",
-            9,
-            world.log,
-            DecodeConfig(),
-            now_ns=0,
-            accept_gaps=False,
-            owner="repair",
-            created_by="test",
-        )
+        read_again(run, 9, world.log, DecodeConfig(), accept_gaps=False)

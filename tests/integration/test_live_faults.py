@@ -24,6 +24,7 @@ from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.upkeep.retention import retire
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 SENT = requests(12, partitions=2, spread_s=100)
 
@@ -399,15 +400,8 @@ def test_a_backlog_older_than_what_was_retired_is_late_and_not_hidden(tmp_path: 
         stdin=BytesIO(),
         progress=Quiet(),
     )
-    retired = retire(
-        world.store,
-        "lake",
-        keep_ns=10 * NS_PER_SECOND,
-        grace_ns=0,
-        now_ns=later + 3600 * NS_PER_SECOND,
-        owner="retire",
-        created_by="test",
-    )
+    upkeep = UpkeepRun(world.store, "lake", later + 3600 * NS_PER_SECOND, 0, "retire", "test")
+    retired = retire(upkeep, keep_ns=10 * NS_PER_SECOND)
     assert retired.to_ns is not None
     run_to_end(world)
     assert sum(commit.counters.flows for commit in commits(world)) == 1

@@ -11,6 +11,7 @@ from oracles.troubled_life import TroubledLife
 from stitch.drivers.repair.repairing import repair
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.fsck import check
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 FIRST, LIVES = (int(n) for n in os.environ.get("FLOWDIFF_LIVES", "1:24").split(":"))
 """Seeds: from which, and how many."""
@@ -35,15 +36,8 @@ def judge(seed: int) -> None:
     messages = sum(record.counters.messages for record in records)
     assert messages == len(world.sent) + read_and_cut_off, told
     if life.is_late:
-        repaired = repair(
-            world.store,
-            "lake",
-            grace_ns=0,
-            now_ns=world.now_ns,
-            owner="repair",
-            created_by="test",
-            finished=True,
-        )
+        upkeep = UpkeepRun(world.store, "lake", world.now_ns, 0, "repair", "test")
+        repaired = repair(upkeep, finished=True)
         told += f"; {repaired}"
         assert check(world.store) == [], told
     else:

@@ -26,6 +26,7 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep.retention import retire
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 S = NS_PER_SECOND
 HOUR_NS = 3600 * S
@@ -42,15 +43,7 @@ ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
 
 
 def repaired(store: Store, hours: int = 0, **options: bool) -> Repaired:
-    return repair(
-        store,
-        "L",
-        grace_ns=HOUR_NS,
-        now_ns=NOW_NS + hours * HOUR_NS,
-        owner="test",
-        created_by="test",
-        **options,
-    )
+    return repair(UpkeepRun(store, "L", NOW_NS + hours * HOUR_NS, HOUR_NS, "test", "test"), **options)
 
 
 def record(request: str, at_s: float, point: str, kind: str = "event", **more: object) -> bytes:
@@ -312,16 +305,8 @@ def test_late_events_of_retired_windows_are_dropped_with_them() -> None:
     made = at_rest()
     reads = open_manifest(made.store)
     told = [entry.window.end_ns for entry in reads.windows()]
-    retire(
-        made.store,
-        "L",
-        keep_ns=NOW_NS - told[1],
-        keep_late_ns=2 * NOW_NS,
-        grace_ns=0,
-        now_ns=NOW_NS,
-        owner="test",
-        created_by="test",
-    )
+    upkeep = UpkeepRun(made.store, "L", NOW_NS, 0, "test", "test")
+    retire(upkeep, keep_ns=NOW_NS - told[1], keep_late_ns=2 * NOW_NS)
     assert len(late_rows(made.store)) == 2
     done = repaired(made.store)
     assert (done.requests, done.events) == (0, {LateOutcome.RETIRED: 2})
@@ -341,17 +326,9 @@ def test_late_events_that_cannot_be_folded_in_go_at_their_age_however_often_repa
         made.disk.now_ns = made.now_ns
         if n % 10:
             continue
-        repair(made.store, "L", grace_ns=0, now_ns=made.now_ns, owner="t", created_by="t")
-        retire(
-            made.store,
-            "L",
-            keep_ns=NOW_NS,
-            keep_late_ns=100 * S,
-            grace_ns=0,
-            now_ns=made.now_ns,
-            owner="t",
-            created_by="t",
-        )
+        upkeep = UpkeepRun(made.store, "L", made.now_ns, 0, "t", "t")
+        repair(upkeep)
+        retire(upkeep, keep_ns=NOW_NS, keep_late_ns=100 * S)
         assert check(made.store) == []
         if made.now_ns > START_NS + 200 * S and "r0 of another lane" not in late_rows(made.store):
             gone_s = gone_s or (made.now_ns - START_NS) // S

@@ -20,6 +20,7 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep import retention
 from stitch.lake.upkeep.retention import Retired, retire
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18
@@ -39,16 +40,8 @@ ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
 
 
 def retain(store: Store, hours: int = 0, grace_ns: int = HOUR_NS, *, dry_run: bool = False) -> Retired:
-    return retire(
-        store,
-        "L",
-        keep_ns=KEEP_NS + hours * HOUR_NS,
-        grace_ns=grace_ns,
-        now_ns=NOW_NS + hours * HOUR_NS,
-        owner="test",
-        created_by="test",
-        dry_run=dry_run,
-    )
+    upkeep = UpkeepRun(store, "L", NOW_NS + hours * HOUR_NS, grace_ns, "test", "test")
+    return retire(upkeep, keep_ns=KEEP_NS + hours * HOUR_NS, dry_run=dry_run)
 
 
 def retained(store: Store) -> None:
@@ -220,10 +213,10 @@ def test_dead_letters_go_by_when_they_were_written_and_no_young_one_with_them() 
         run(store, Acknowledged(), (step,))
     # Written long ago by the clock of a restored backup; what came before it is younger, so it stays.
     disk._seen[letters(store)[3]].written_ns = 0
-    everything = {"keep_ns": 2 * NOW_NS, "grace_ns": HOUR_NS, "owner": "test", "created_by": "test"}
 
-    def retained_letters(**options: int) -> Retired:
-        return retire(store, "L", **{**everything, "now_ns": NOW_NS, **options})  # type: ignore[arg-type]
+    def retained_letters(now_ns: int = NOW_NS, keep_late_ns: int | None = None) -> Retired:
+        upkeep = UpkeepRun(store, "L", now_ns, HOUR_NS, "test", "test")
+        return retire(upkeep, keep_ns=2 * NOW_NS, keep_late_ns=keep_late_ns)
 
     assert retained_letters().sides == ()
     assert len(letters(store)) == 4
@@ -251,8 +244,8 @@ def test_reports_stay_unless_their_age_is_given() -> None:
         for file in ("report.json", "report.html"):
             store.put(f"reports/{name}/{file}", b"{}")
     assert retain(store).reports == ()
-    options = {"keep_ns": 2 * NOW_NS, "grace_ns": 0, "now_ns": NOW_NS, "owner": "test", "created_by": "test"}
+    upkeep = UpkeepRun(store, "L", NOW_NS, 0, "test", "test")
     for dry_run, left in ((True, ["new", "old"]), (False, ["new"])):
-        done = retire(store, "L", keep_reports_ns=24 * HOUR_NS, dry_run=dry_run, **options)  # type: ignore[arg-type]
+        done = retire(upkeep, keep_ns=2 * NOW_NS, keep_reports_ns=24 * HOUR_NS, dry_run=dry_run)
         assert done.reports == ("reports/old",)
         assert store.names("reports") == left

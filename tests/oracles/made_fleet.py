@@ -8,24 +8,41 @@ what is not a few: that decides what reading and testing cost.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from oracles.lake_script import flows_table, structures_table
+from oracles.stored_lake import write_lake
 
+from analyze.profile.encoding import encode
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
+from analyze.profile.stored import key_of, of_window
+from analyze.refine.settings import RefineSettings
+from analyze.scope import Lakes
 from analyze.stats.histograms import BIN_LOG, bin_of, value_of
+from schemas.ranges import parse_ranges
+from schemas.windows import NS_PER_MINUTE
+from stitch.lake.stats_files import put_stats
+from stitch.lake.store import LocalStore
 
 Array = npt.NDArray[Any]
 _CHILDREN = 4
 """Children of an operation, numbered in order of depth: those of `n` are 4n+1 to 4n+4."""
 _OWN_NS = 4e5
 """Median own time of a call."""
+
+
+START_NS = 1_793_491_200 * 10**9
+"""2026-11-01, when lakes of fleets begin."""
+_NS_PER_HOUR = 60 * NS_PER_MINUTE
 
 
 @dataclass(frozen=True)
@@ -233,3 +250,42 @@ def _rows(name: str, n: Array, **columns: Any) -> pa.Table:
         ],
         schema=SCHEMAS[name],
     )
+
+
+def write_fleet(
+    folder: Path, fleet: Fleet, n_compared: int, n_history: int, slower: Collection[int], times: float
+) -> float:
+    """Write a lake of history, reference and problem, a window an hour; bytes a site and window.
+
+    In the problem calls at sites that are `slower` take so many `times` as long.
+    """
+    n_windows = 2 * n_compared + n_history
+    starts = [START_NS + n * _NS_PER_HOUR + 10**9 for n in range(n_windows)]
+    flows = flows_table([f"r{n}" for n in range(n_windows)], starts)
+    write_lake(folder, flows, structures_table(), _NS_PER_HOUR)
+    (whole,) = Lakes(str(folder)).ranges(parse_ranges(["all"], now_ns=0))
+    size = 0
+    for number, window in enumerate(whole.windows):
+        slot = Slot(0, window.start_ns, window.end_ns)
+        is_problem = number >= n_windows - n_compared
+        data = encode(fleet.profile(number, slot, slower if is_problem else (), times))
+        here = of_window(whole, window, window.start_ns, window.end_ns)
+        put_stats(LocalStore.at(folder), key_of(here, window, RefineSettings()), data)
+        size += len(data)
+    return size / n_windows / fleet.n_sites
+
+
+def periods(n_compared: int, n_history: int) -> list[str]:
+    """Options of the comparison of a lake of `write_fleet`."""
+
+    def span(first: int, n: int) -> str:
+        start = time.gmtime(START_NS // 10**9 + first * 3600)
+        return f"{time.strftime('%Y-%m-%dT%H:%M', start)}/{n}h"
+
+    found = [
+        "--reference",
+        span(n_history, n_compared),
+        "--problem",
+        span(n_history + n_compared, n_compared),
+    ]
+    return [*found, "--history", span(0, n_history)] if n_history else found

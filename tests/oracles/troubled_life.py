@@ -25,6 +25,7 @@ from stitch.lake.layout import LAKE_FILE
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import UncertainError
 from stitch.lake.upkeep.compaction import compact
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 KEEPS = SETTINGS.model_copy(
     update={
@@ -312,15 +313,9 @@ class TroubledLife:
         """Another process makes few files of many, on a machine of its own or ours; whether it could."""
         self.born += 1
         try:
-            done = compact(
-                self.world.store,
-                "lake",
-                least_files=2,
-                grace_ns=10 * NS_PER_SECOND,
-                now_ns=self.world.now_ns,
-                owner=f"u{self.born}",
-                created_by="test",
-            )
+            grace_ns = 10 * NS_PER_SECOND
+            run = UpkeepRun(self.world.store, "lake", self.world.now_ns, grace_ns, f"u{self.born}", "test")
+            done = compact(run, least_files=2)
             self.told.append(f"compacted {done.windows}")
         except CrashError:
             self._end_disk(self.rng.choice(("kill", "power", "some")))

@@ -1,4 +1,4 @@
-"""Few calls far beyond any ordinary one: held against the plain count, size, power."""
+"""Few calls far beyond any ordinary one: compared with the plain count, size, power."""
 
 from __future__ import annotations
 

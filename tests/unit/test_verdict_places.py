@@ -1,4 +1,4 @@
-"""How much slower requests that pass a place may be: held against plain loops, and against the truth."""
+"""How much slower requests that pass a place may be: checked against plain loops, and against the truth."""
 
 from __future__ import annotations
 

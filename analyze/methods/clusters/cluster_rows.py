@@ -230,14 +230,17 @@ def overlay_row(run: ClustersRun, held: HeldAgainst, samples: Sequence[str]) -> 
     first, last = {"samples": (0, 1), "origin": (0, 1)}.get(held.kind, (None, None))
     nodes, most = shown_nodes(run.tree, held.overlay)
 
-    def told(cluster: int, sample: int | None) -> tuple[str, int, float]:
+    def described(cluster: int, sample: int | None) -> tuple[str, int, float]:
         which = slice(None) if sample is None else slice(sample, sample + 1)
         weight = clustered.weight[:, cluster, which].sum()
         mean = clustered.response_us[:, cluster, which].sum() / max(weight, 1e-300)
         text = f"cluster {cluster + 1}" + ("" if sample is None else f", {samples[sample]}")
         return text, int(clustered.count[:, cluster, which].sum()), float(mean)
 
-    (a, requests_a, mean_a), (b, requests_b, mean_b) = told(held.other, first), told(held.cluster, last)
+    (a, requests_a, mean_a), (b, requests_b, mean_b) = (
+        described(held.other, first),
+        described(held.cluster, last),
+    )
     return TreeOverlayRow(
         kind=held.kind,
         cluster=held.cluster + 1,

@@ -210,9 +210,7 @@ def _number(value: float) -> float | None:
 def _verdict(run: DistalyzeRun, section: DistalyzeSection, settings: DistalyzeSettings) -> Verdict:
     if not run.tested:
         least = wording.counted(settings.least_instances, "instance")
-        return Verdict(
-            outcome="too-few", text=f"Nothing to hold against each other: {least} of either class are needed."
-        )
+        return Verdict(outcome="too-few", text=f"Nothing to compare: {least} of either class are needed.")
     if not section.components:
         what = wording.counted(section.features, "feature")
         differ = f"{section.class0} and {section.class1}"

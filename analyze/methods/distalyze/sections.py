@@ -178,7 +178,7 @@ def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[Block]
         yield Part("What to look at first", (Items(steps, ordered=True),))
     caption = (
         "Shade: how far a variable diverges (warm: more, cool: less). Width of a line: how many instances "
-        "one tells something about the other in. Arrow: first always before second. Dashed: not so among "
+        "one depends on the other in. Arrow: first always before second. Dashed: not so among "
         f"{s.class0} alone." + (" Learned from both together." if c.pooled else "")
     )
     if len(c.variables) < c.variables_total:

@@ -110,7 +110,7 @@ def _explain_structure(mutation: Mutation) -> str:
     baseline = mutation.baseline_mean_us
     if mutation.no_precursor:
         against = (
-            "" if baseline is None else f"; held against {duration(baseline)}, the mean of its root type"
+            "" if baseline is None else f"; compared with {duration(baseline)}, the mean of its root type"
         )
         return f"{took}; no category of its root lost enough requests to be their precursor{against}."
     best = mutation.precursors[0]
@@ -126,9 +126,8 @@ def _explain_structure(mutation: Mutation) -> str:
         takes = "takes" if best.after.count else "took"
         return f"{took}; {source}, which {takes} {duration(baseline)} on average."
     candidates = counted(mutation.precursors_total, "candidate")
-    return (
-        f"{took}; {source}. Held against {duration(baseline)}, the mean of {candidates} weighted by likeness."
-    )
+    mean = f"the mean of {candidates} weighted by likeness"
+    return f"{took}; {source}. Compared with {duration(baseline)}, {mean}."
 
 
 def _unlike(mutation: Mutation, graphs: Graphs) -> str:

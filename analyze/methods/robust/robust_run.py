@@ -23,7 +23,7 @@ from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile, joined
-from analyze.profile.stored import Profilable, SampleProfiles, beside, profilable
+from analyze.profile.samples import ComparedSamples, beside, samples_of
 from analyze.stats.histograms import bin_of, value_of
 
 
@@ -47,8 +47,8 @@ class RobustRun:
 
 
 def robust_run(
-    compared: Population | SampleProfiles,
-    history: Population | SampleProfiles | None,
+    compared: Population | ComparedSamples,
+    history: Population | ComparedSamples | None,
     settings: RobustSettings,
 ) -> RobustRun:
     """Profile the samples, test their sites, find the causes of what changed.
@@ -72,13 +72,13 @@ class Observing:
 
     @staticmethod
     def of(
-        compared: Population | SampleProfiles,
-        history: Population | SampleProfiles | None,
+        compared: Population | ComparedSamples,
+        history: Population | ComparedSamples | None,
         settings: RobustSettings,
     ) -> Observing:
         """Profile the samples and observe every measure."""
-        profiled, roles, threshold_ns = _profiled(profilable(compared), history, settings)
-        plain = Comparison(profilable(compared).population, profiled, roles, settings)
+        profiled, roles, threshold_ns = _profiled(samples_of(compared), history, settings)
+        plain = Comparison(samples_of(compared).population, profiled, roles, settings)
         return _observed(plain, threshold_ns)
 
     def anew(self, without: Collection[str]) -> Observing:
@@ -135,13 +135,13 @@ def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> Robu
 
 
 def _profiled(
-    compared: Profilable, history: Population | SampleProfiles | None, settings: RobustSettings
+    compared: ComparedSamples, history: Population | ComparedSamples | None, settings: RobustSettings
 ) -> tuple[Profiled, Roles, float]:
     """Profile samples and history: (profile, which slots play which part, limit of a slow response)."""
     for number, sample in enumerate(compared.samples):
         if not compared.has_requests(number):
             raise no_testable_request(sample.name)
-    past = None if history is None else profilable(history)
+    past = None if history is None else samples_of(history)
     slots, roles = slots_of(
         compared.samples,
         () if past is None else past.samples,

@@ -1,4 +1,4 @@
-"""Which slots of a profile are held against each other, and which tell of noise."""
+"""Decide which slots of a profile are compared with each other, and which show the noise."""
 
 from __future__ import annotations
 

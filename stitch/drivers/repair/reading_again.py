@@ -33,6 +33,7 @@ from stitch.lake.layout import segment_seq
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.staging import read_segment
 from stitch.lake.store import Store
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +50,29 @@ class ReadAgain:
 
 
 def read_again(
-    store: Store,
-    lake: str,
-    number: int,
-    log: RangeSource,
-    decode: DecodeConfig,
-    *,
-    now_ns: int,
-    accept_gaps: bool,
-    owner: str,
-    created_by: str,
+    run: UpkeepRun, number: int, log: RangeSource, decode: DecodeConfig, *, accept_gaps: bool
 ) -> ReadAgain:
     """Take a lane over, write its damaged segments anew, and commit that.
 
     Records without a request id that a damaged segment held are lost: which of them were published since
-    cannot be known. What is lost is committed where gaps are accepted, else nothing is. On a disk the caller
-    holds `exclusive_lock`. Raises LakeError, CommitTakenError (an owner went on: run it again), InputError
-    where the log does not answer, OSError.
+    cannot be known. What is lost is committed where gaps are accepted, else nothing is. Raises LakeError,
+    CommitTakenError (an owner went on: run it again), InputError where the log does not answer, OSError.
     """
-    manifest = open_manifest(store, lake)
+    store, manifest = run.store, open_manifest(run.store, run.lake)
     if number not in lanes(store):
-        raise LakeError(f"There is no lane {number} in '{lake}'.", remedy="`flowdiff end-lane` lists lanes.")
+        raise LakeError(
+            f"There is no lane {number} in '{run.lake}'.", remedy="`flowdiff end-lane` lists lanes."
+        )
     recorded = lane_settings(store, number)
     settings = LiveSettings(stitch=recorded.stitch, params_share=recorded.params_share)
-    lane = Lane(store, manifest.info, owner=owner, created_by=created_by, lane=number, fence=True)
+    lane = Lane(store, manifest.info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     standing, open_before = lane.standing, lane.events_open
     held = [_whole(store, segment) for segment in standing.segments]
     damaged = [place for place, events in enumerate(held) if events is None]
     if not damaged:
         raise LakeError(f"Every segment of lane {number} is whole.", remedy="There is nothing to read again.")
     replaced = [standing.segments[place].name for place in damaged]
-    known = _Known(manifest, number, settings, standing.sealed_to_ns, now_ns)
+    known = _Known(manifest, number, settings, standing.sealed_to_ns, run.now_ns)
     lost: list[PartitionRange] = []
     for place in damaged:
         record = read_record(store, number, _seq(standing.segments[place])).record

@@ -33,7 +33,7 @@ from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.compaction import Edit, behind_pending, by_window, rewrite, settle_published
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
-from stitch.lake.upkeep.upkeep_lane import UpkeepLane
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
 from stitch.lake.windowing import flow_names, merged_structures
 
 _WINDOWS_A_COMMIT: Final = 128
@@ -63,29 +63,21 @@ class Repaired:
     """Files removed from the store: replaced for longer than the grace."""
 
 
-def repair(
-    store: Store,
-    lake: str,
-    *,
-    grace_ns: int,
-    now_ns: int,
-    owner: str,
-    created_by: str,
-    finished: bool = False,
-    dry_run: bool = False,
-) -> Repaired:
+def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> Repaired:
     """Fold late events into the windows they belong to, and sweep what went before.
 
     finished: nothing is being ingested, so requests need not rest for `stitch.max_age` before they are taken
     for whole. Memory: the late events of the lake with all that is kept of their requests, and the files of a
-    window. On a disk the caller holds `exclusive_lock`. Raises LakeError, CommitTakenError (another upkeep
-    ran: run it again), OSError: what was committed before stands.
+    window. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError: what was committed
+    before stands.
     """
-    manifest = open_manifest(store, lake)
+    store, manifest = run.store, open_manifest(run.store, run.lake)
     lane = None
     if not dry_run and (manifest.has_upkeep or late_files(manifest, "late")):
-        lane = UpkeepLane(store, manifest.info, owner=owner, created_by=created_by)
-        manifest = open_manifest(store, lake)  # after opening: what another upkeep does now takes our number
+        lane = UpkeepLane(run, manifest.info)
+        manifest = open_manifest(
+            store, run.lake
+        )  # after opening: what another upkeep does now takes our number
         settle_published(store)
     mended = [*_mended(store, manifest, finished=finished)]
     events = {verdict: sum(_count(part, verdict) for part in mended) for verdict in LateOutcome}
@@ -99,10 +91,10 @@ def repair(
     windows = 0
     for number, share in enumerate(todo):
         if number:
-            manifest = open_manifest(store, lake)
-        _commit(store, lane, manifest, share, through, now_ns, grace_ns)
+            manifest = open_manifest(store, run.lake)
+        _commit(run, lane, manifest, share, through)
         windows += len(share.windows)
-    return replace(summary, windows=windows, removed=lane.sweep(now_ns - grace_ns))
+    return replace(summary, windows=windows, removed=lane.sweep(run.sweep_ns))
 
 
 def _count(part: Mended, verdict: LateOutcome) -> int:
@@ -155,20 +147,18 @@ def _kept(
 
 
 def _commit(
-    store: Store,
+    run: UpkeepRun,
     lane: UpkeepLane,
     manifest: Manifest,
     share: Share,
     late_through: tuple[tuple[int, int], ...],
-    now_ns: int,
-    grace_ns: int,
 ) -> None:
     """Make one commit: some windows, and what becomes of all late events."""
     files = by_window(manifest, [Window(start, manifest.info.window_length_ns) for start in share.windows])
     changed, emptied, flows = [], [], 0
     with lane.stage() as staging:
         for window, own in files.items():
-            done = rewrite(store, manifest, staging, window, own, share.edit(window))
+            done = rewrite(run.store, manifest, staging, window, own, share.edit(window))
             flows += done.flows
             if not done.flows:
                 emptied.append(window.name)
@@ -183,7 +173,7 @@ def _commit(
         staging.add_side("dead_letters", 0, letters)
         through = {**dict(late_through), UPKEEP_LANE: lane.seq - 1}
         generation = Generation(
-            seq=lane.seq, at_ns=now_ns, through=lane.all_of(manifest), emptied=tuple(emptied)
+            seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest), emptied=tuple(emptied)
         )
         reasons = letters["reason"].cast(pa.string()).value_counts().to_pylist()
         lane.repair(
@@ -200,8 +190,8 @@ def _commit(
                 ),
             ),
             generation if files else None,
-            Replaced(seq=lane.seq, at_ns=now_ns, table="late", through=tuple(sorted(through.items()))),
-            grace_ns,
+            Replaced(seq=lane.seq, at_ns=run.now_ns, table="late", through=tuple(sorted(through.items()))),
+            run.grace_ns,
         )
     lane.set_aside(file for own in files.values() for file in own)
     lane.set_aside(file for file in manifest.files("late") if file.seq <= through.get(file.lane, 0))

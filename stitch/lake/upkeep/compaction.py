@@ -20,7 +20,7 @@ from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
-from stitch.lake.upkeep.upkeep_lane import UpkeepLane
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
 from stitch.lake.windowing import flow_names, merged_flows, merged_params, merged_structures, same_rows
 
 
@@ -191,30 +191,20 @@ class Compacted:
     """Files removed from the store: replaced for longer than the grace."""
 
 
-def compact(
-    store: Store,
-    lake: str,
-    *,
-    least_files: int,
-    grace_ns: int,
-    now_ns: int,
-    owner: str,
-    created_by: str,
-    dry_run: bool = False,
-) -> Compacted:
+def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compacted:
     """Write sealed windows anew that have `least_files` files of flows or more, and sweep what went before.
 
     What was written is read back and compared with what it replaces before the commit. Memory: the files of
-    one window. On a disk the caller holds `exclusive_lock`. Raises LakeError, CommitTakenError (another
-    upkeep ran: run it again), OSError: windows of commits made before stay compacted.
+    one window. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError: windows of
+    commits made before stay compacted.
     """
+    store, manifest = run.store, open_manifest(run.store, run.lake)
     if dry_run:
-        manifest = open_manifest(store, lake)
         files = by_window(manifest, _candidates(manifest, least_files))
         sizes = [file.size for own in files.values() for file in own]
         return Compacted(len(files), len(sizes), 0, sum(sizes), 0, 0)
-    lane = UpkeepLane(store, open_manifest(store, lake).info, owner=owner, created_by=created_by)
-    manifest = open_manifest(store, lake)  # after opening: what another upkeep does now takes our number
+    lane = UpkeepLane(run, manifest.info)
+    manifest = open_manifest(store, run.lake)  # after opening: what another upkeep does now takes our number
     settle_published(store)
     windows = _candidates(manifest, least_files)
     before: list[int] = []
@@ -223,12 +213,12 @@ def compact(
         group = by_window(manifest, windows[start : start + _WINDOWS_A_COMMIT])
         with lane.stage() as staging:
             parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
-            generation = Generation(seq=lane.seq, at_ns=now_ns, through=lane.all_of(manifest))
+            generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest))
             record = lane.replace(staging, generation, sum(part.flows for part in parts))
         lane.set_aside(file for own in group.values() for file in own)
         before += [file.size for own in group.values() for file in own]
         after += [item.size for item in record.publish]
-    removed = lane.sweep(now_ns - grace_ns)
+    removed = lane.sweep(run.sweep_ns)
     return Compacted(len(windows), len(before), len(after), sum(before), sum(after), removed)
 
 

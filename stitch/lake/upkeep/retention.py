@@ -18,7 +18,7 @@ from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable, report_folders
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden
-from stitch.lake.upkeep.upkeep_lane import UpkeepLane, swept
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun, swept
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +40,22 @@ class Retired:
 
 
 def retire(
-    store: Store,
-    lake: str,
+    run: UpkeepRun,
     *,
     keep_ns: int,
     keep_late_ns: int | None = None,
     keep_reports_ns: int | None = None,
-    grace_ns: int,
-    now_ns: int,
-    owner: str,
-    created_by: str,
     dry_run: bool = False,
 ) -> Retired:
-    """Retire windows that ended `keep_ns` before `now_ns` or earlier, and sweep what went `grace_ns` ago.
+    """Retire windows that ended `keep_ns` ago or earlier, and sweep what went before.
 
     Windows that are not sealed stay: a live lane may still publish into them. keep_late_ns: late events,
     those of repairs and dead letters, by when they were written; None: as windows. Of late events that a
     repair wrote anew, as they waited, nobody knows any more when they came: the next repair lets those go
     whose own time is past the age. keep_reports_ns: None
-    keeps all. On a disk the caller holds `exclusive_lock`. Raises LakeError, CommitTakenError (another upkeep
-    ran: run it again), OSError.
+    keeps all. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError.
     """
-    manifest = open_manifest(store, lake)
+    store, now_ns, manifest = run.store, run.now_ns, open_manifest(run.store, run.lake)
     wanted_ns = now_ns - keep_ns
     old = [entry for entry in manifest.windows() if entry.window.end_ns <= wanted_ns]
     gone = tuple(entry for entry in old if entry.sealed)
@@ -72,12 +66,12 @@ def retire(
     late_to_ns = late_limit_ns if _has_waiting(manifest) else None
     reports = () if keep_reports_ns is None else tuple(_aged_reports(store, now_ns - keep_reports_ns))
     if dry_run:
-        hidden = read_hidden(store, manifest.info.window_length_ns, until_ns=now_ns - grace_ns)
+        hidden = read_hidden(store, manifest.info.window_length_ns, until_ns=run.sweep_ns)
         return Retired(to_ns, gone, len(swept(store, hidden)), held_back, sides, reports)
     removed = 0
     said = (to_ns, late_to_ns) != (None, None) or bool(sides)
     if said or manifest.has_upkeep:
-        lane = UpkeepLane(store, manifest.info, owner=owner, created_by=created_by)
+        lane = UpkeepLane(run, manifest.info)
         if said:
             lane.retire(
                 None if to_ns is None else Retirement(to_ns=to_ns, at_ns=now_ns),
@@ -85,10 +79,10 @@ def retire(
                     Replaced(seq=lane.seq, at_ns=now_ns, table=side.table, through=side.through)
                     for side in sides
                 ],
-                grace_ns,
+                run.grace_ns,
                 late_to_ns,
             )
-        removed = lane.sweep(now_ns - grace_ns)
+        removed = lane.sweep(run.sweep_ns)
     for report in reports:
         store.remove(report)
     return Retired(to_ns, gone, removed, held_back, sides, reports)

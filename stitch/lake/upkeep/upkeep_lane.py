@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,16 +31,33 @@ from stitch.lake.stats_files import STATS
 from stitch.lake.store import Move, Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
 
-_FOLDER: Final = "window="
+
+@dataclass(frozen=True, slots=True)
+class UpkeepRun:
+    """One run of an upkeep. On a disk its maker holds `exclusive_lock`."""
+
+    store: Store
+    lake: str
+    """What messages call the lake."""
+    now_ns: int
+    grace_ns: int
+    """How long what leaves the lake stays for readers that had begun before."""
+    owner: str
+    created_by: str
+
+    @property
+    def sweep_ns(self) -> int:
+        """What was hidden then, or before, is removed now."""
+        return self.now_ns - self.grace_ns
 
 
 class UpkeepLane:
     """See the module. Opening finishes what was committed before. Raises as Lane does."""
 
-    def __init__(self, store: Store, info: LakeInfo, *, owner: str, created_by: str) -> None:
-        self._store = store
+    def __init__(self, run: UpkeepRun, info: LakeInfo) -> None:
+        self._store = run.store
         self._length_ns = info.window_length_ns
-        self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=UPKEEP_LANE)
+        self._lane = Lane(run.store, info, owner=run.owner, created_by=run.created_by, lane=UPKEEP_LANE)
 
     @property
     def seq(self) -> int:
@@ -207,10 +223,11 @@ def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[
 
 
 def _start_ns(folder: str, length_ns: int) -> int | None:
-    """Start of the window of a folder (last part of its name); None for a name that is not ours."""
-    if not folder.startswith(_FOLDER):
+    """Start of the window, or of the day, of a folder (last part of its name); None for a name not ours."""
+    span, _, name = folder.partition("=")
+    if span not in ("window", "day"):
         return None
     try:
-        return Window.from_name(folder.removeprefix(_FOLDER), length_ns).start_ns
+        return Window.from_name(name, length_ns).start_ns
     except ValueError:
         return None

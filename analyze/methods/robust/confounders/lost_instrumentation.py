@@ -3,7 +3,7 @@
 The caller's side of a remote call is named with whom it calls, by the span that arrives from there. Where
 none arrives, the same call stands without that name, as often as before: nobody stopped calling. A service
 that is down is called, too; but then calls fail, or take another time. Where they do not, what the
-component's spans told (its time, what it calls) is now its caller's own time, and no change of the service.
+component's spans showed (its time, what it calls) is now its caller's own time, and no change of the service.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
 that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
-lost by chance is lost everywhere alike, so what all places lack in common tells how much, and a place that
+lost by chance is lost everywhere alike, so what all places lack in common shows how much, and a place that
 lacks more than that has changed.
 """
 

@@ -15,6 +15,7 @@ from analyze.methods.robust.sections.finding_rows import site_of
 from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
 from analyze.profile.names import NO_CALLER, Names
 from analyze.profile.profile import Profile
+from analyze.profile.samples import watched_ns
 from analyze.report import measures, wording
 from analyze.report.bars import waterfall
 from analyze.report.blocks import (
@@ -34,7 +35,6 @@ from analyze.report.blocks import (
     strong,
     tag,
 )
-from analyze.report.header import watched_ns
 from analyze.report.limits import ReportLimits
 from analyze.report.section_view import SectionView
 from analyze.stats.sums import totals

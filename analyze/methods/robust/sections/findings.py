@@ -59,7 +59,7 @@ PRINTED: Final = 5
 CHAIN: Final = 2
 """Consequences in a line."""
 _MOST_Q: Final = 1e-12
-"""A q-value below this is not told apart from others."""
+"""Smaller q-values are shown as less than this."""
 
 KIND: Final = {
     ChangeKind.SLOWER: ("slower", "worse", "median a request"),
@@ -177,12 +177,12 @@ def _numbers(finding: Finding) -> Facts:
         shift(f.unit, f.before, f.after, f.change),
     )
     share: list[Words] = [strong(amount(f))]
-    if told := share_sentence(f):
-        share.append(Styled(told, "span"))
+    if sentence := share_sentence(f):
+        share.append(Styled(sentence, "span"))
         if f.share_of_change is not None:
             bounds = Axis(0.0, 1.0)
             both = bounds.stretch("quiet", f.share_of_change.low, f.share_of_change.high)
-            share.append(Bar((bounds.stretch("mark", 0.0, f.share_of_change.low), both), told))
+            share.append(Bar((bounds.stretch("mark", 0.0, f.share_of_change.low), both), sentence))
     affected = (f"{count(f.affected0)} → ", strong(count(f.affected1)))
     return Facts(
         (
@@ -202,8 +202,8 @@ def _printed(finding: Finding) -> Iterator[Block]:
     """The numbers on a terminal."""
     yield Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
     after = counted(finding.affected1, "request")
-    told = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
-    yield Text(f"{told}; how sure: {sureness(finding)}", "dim")
+    shown = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
+    yield Text(f"{shown}; how sure: {sureness(finding)}", "dim")
 
 
 def _facts(finding: Finding) -> Iterator[Fact]:
@@ -215,9 +215,9 @@ def _facts(finding: Finding) -> Iterator[Fact]:
         there = f" {counted(one.requests1, 'request')} there"
         yield Fact("where", (factor_sentence(one), Styled(there, "dim", title=f"p = {p_value(one.p)}")))
     if f.chain:
-        told = "; ".join(step.rstrip(".") for step in f.chain[:CHAIN])
+        steps = "; ".join(step.rstrip(".") for step in f.chain[:CHAIN])
         left = len(f.chain) - CHAIN
-        yield Fact("then", told + (f"; and {count(left)} more" if left > 0 else ""))
+        yield Fact("then", steps + (f"; and {count(left)} more" if left > 0 else ""))
     if f.when is not None:
         yield Fact("when", when_words(f.when))
     look: list[Words] = [strong(f.suspect)] if f.suspect else []
@@ -254,8 +254,8 @@ def _more_facts(finding: Finding) -> Iterator[Fact]:
 
 
 def _example(example: Example) -> Words:
-    told = f" ({example.what}, {duration(example.response_us)})"
-    return (request_link(example.request_id), dim(told))
+    note = f" ({example.what}, {duration(example.response_us)})"
+    return (request_link(example.request_id), dim(note))
 
 
 def _drawn(example: Example, rank: int) -> Iterator[Block]:
@@ -277,7 +277,7 @@ def _details(finding: Finding) -> Iterator[Block]:
     if drawn := [part for example in f.examples for part in _drawn(example, f.rank)]:
         yield Details("Its example requests, drawn: who worked when, and what the response waited for", drawn)
     if f.explanation is not None and (f.explanation.rules or f.explanation.attributes):
-        yield Details("What tells affected requests from others", tuple(_explained(f.explanation)))
+        yield Details("What distinguishes affected requests", tuple(_explained(f.explanation)))
     if f.evidence:
         tests = f"Evidence: {counted(f.evidence_total, 'test')}"
         rows = [EvidenceRow(f.rank, place, evidence) for place, evidence in enumerate(f.evidence, 1)]
@@ -296,11 +296,11 @@ def _view(view: FurtherView) -> Words:
 def _explained(found: Explanation) -> Iterator[Block]:
     if found.rules:
         of = found.contrast
-        told = f"{count(of.n_affected)} {of.affected}, {count(of.n_others)} {of.others}"
-        told += "" if found.auc is None else f"; AUC {significant(found.auc, 2)} (0.5: chance, 1: all right)"
+        about = f"{count(of.n_affected)} {of.affected}, {count(of.n_others)} {of.others}"
+        about += "" if found.auc is None else f"; AUC {significant(found.auc, 2)} (0.5: chance, 1: all right)"
         if found.root_stability is not None:
-            told += f", the first split in {percent(found.root_stability)} of repeated trees"
-        yield Part("Rules", (Items([_rule(rule) for rule in found.rules]),), note=told)
+            about += f", the first split in {percent(found.root_stability)} of repeated trees"
+        yield Part("Rules", (Items([_rule(rule) for rule in found.rules]),), note=about)
     if found.attributes:
         table = Grid("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
         yield Part("Parameters", (table,), note="most unlike first")
@@ -311,9 +311,9 @@ def _explained(found: Explanation) -> Iterator[Block]:
 
 
 def _rule(rule: Rule) -> Words:
-    told = f" {count(rule.n_affected)} affected, {count(rule.n_others)} others "
+    requests = f" {count(rule.n_affected)} affected, {count(rule.n_others)} others "
     purity = f"(purity {percent(rule.purity)}, lift {factor(rule.lift)})"
-    return (code(" and ".join(rule.conditions) or "everything else"), told, dim(purity))
+    return (code(" and ".join(rule.conditions) or "everything else"), requests, dim(purity))
 
 
 def _values(row: AttributeRow, median: float | None, share: str) -> Words:
@@ -379,9 +379,9 @@ def part_sentence(finding: Finding) -> str:
 
 def sureness(finding: Finding) -> str:
     """How sure a finding is, by its leading evidence: `q < 1e-12, 41 × its noise`."""
-    told = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
+    value = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
     noise = f", {significant(abs(finding.evidence[0].z), 2)} × its noise" if finding.evidence else ""
-    return f"q {told}{noise}"
+    return f"q {value}{noise}"
 
 
 def factor_sentence(found: Factor) -> str:
@@ -392,7 +392,7 @@ def factor_sentence(found: Factor) -> str:
 
 
 def differs(explanation: Explanation) -> str:
-    """What tells affected requests apart, where that can be relied on, or changed with the period; else why
+    """Say what distinguishes affected requests, where that is reliable, or changed with the period; else why
     nothing does."""
     if explanation.reliable or explanation.identifiers:
         sentence = explanation.sentence.strip()

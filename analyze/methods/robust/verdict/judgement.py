@@ -33,7 +33,7 @@ from analyze.methods.robust.verdict.period_blocks import (
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Noise, Whole, rate_tau, whole_change, window_tau
-from analyze.profile.stored import slot_traffic
+from analyze.profile.samples import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
 

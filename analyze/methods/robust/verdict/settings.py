@@ -8,7 +8,7 @@ from schemas.config import Config
 
 
 class VerdictSettings(Config):
-    """What counts of a whole period, and what a reader is told of the data first."""
+    """What counts of a whole period, and what a report says of the data first."""
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
     """Level of each test of the whole period: mean, slow and failing requests, clients that sent less."""
@@ -36,7 +36,7 @@ class VerdictSettings(Config):
     """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than
     that on its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""
     cold_tau: float = Field(default=0.1, ge=0)
-    """Noise of a period's log mean where no window tells; what windows tell is shrunk to it."""
+    """Noise of a period's log mean where no window shows it; what windows show is shrunk to it."""
     min_tau: float = Field(default=0.02, ge=0)
     """And at least."""
     nearly_all: float = Field(default=0.9, gt=0, le=1)

@@ -1,0 +1,1 @@
+"""Work that is cut into tasks, and processes of this machine that run them."""

@@ -1,0 +1,183 @@
+"""Run the tasks of an import: in threads of this process, or in other processes of this machine.
+
+One process keeps more than one core busy, since numpy, Arrow and zstd free Python's lock, but not many of
+them. Processes cost a start each, and all events a way through files. The lake is the same, byte by byte:
+groups are cut by what the events are, and booked in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from ingest.decoding import DecodedBatch
+from schemas.arrays import I8
+from stitch.drivers.import_settings import DECODERS, ImportSettings, Progress
+from stitch.drivers.inputs import Source
+from stitch.drivers.prefetch import prefetch
+from stitch.drivers.sharded.ledger import Ledger
+from stitch.drivers.sharded.processes import worker_processes
+from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, WindowParts, write_windows
+from stitch.drivers.sharded.tasks import (
+    FileDealt,
+    Job,
+    deal_file,
+    decoded_batches,
+    stitch_group,
+    write_window_files,
+)
+from stitch.drivers.spill import EventSpill, Group
+from stitch.lake.manifest import Manifest
+from stitch.lake.staging import Staging
+
+_DECODED_AHEAD: Final = 1
+"""Batches waiting between the decoders and the collector."""
+_THREADS: Final = 2
+"""Groups that are stitched and written at once in one process."""
+PROCESSES_FROM_BYTES: Final = 16 * 2**20
+"""Of input: a process takes 0.6 s to start, in which one decodes and stitches about so much."""
+
+
+class Engine(Protocol):
+    """Who does the tasks of an import."""
+
+    at_once: int
+    """Groups that are stitched at once."""
+
+    def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
+        """Decode files, each once: events to the spill, the rest to the ledger."""
+        ...
+
+    def begin(self, absurd_days: I8) -> None:
+        """Make ready to stitch; all files are read."""
+        ...
+
+    def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
+        """Begin to stitch a group (`Stitcher.stitch_group`); the result waits for its end."""
+        ...
+
+    def write_windows(self, windows: Sequence[WindowParts]) -> None:
+        """Stage windows, and wait for it."""
+        ...
+
+
+@contextmanager
+def import_engine(
+    staging: Staging, manifest: Manifest, settings: ImportSettings, scratch: Path, workers: int
+) -> Iterator[Engine]:
+    """Give the engine for so many processes; with one it is this process, whose threads do the work."""
+    with ExitStack() as stack:
+        if workers > 1:
+            pool = stack.enter_context(worker_processes(workers))
+            yield _Processes(pool, workers, staging, manifest.lake, settings, scratch)
+        else:
+            pool = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="stitch"))
+            yield _Threads(pool, staging, manifest, settings)
+
+
+class _Threads:
+    """See Engine. Events stay in memory while the spill has room."""
+
+    at_once = _THREADS
+
+    def __init__(
+        self, pool: Executor, staging: Staging, manifest: Manifest, settings: ImportSettings
+    ) -> None:
+        self._pool = pool
+        self._staging = staging
+        self._manifest = manifest
+        self._settings = settings
+
+    def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
+        """See Engine. Threads decode while this one collects."""
+        with (
+            ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool,
+            closing(prefetch(self._decoded(sources, pool), _DECODED_AHEAD)) as batches,
+        ):
+            for source, decoded in batches:
+                if decoded is None:
+                    progress.decoded(source.size, 0)
+                    continue
+                ledger.add_batch(source, decoded)
+                if decoded.events.num_rows:
+                    spill.add(decoded.events)
+                progress.decoded(0, decoded.events.num_rows)
+
+    def _decoded(
+        self, sources: Sequence[Source], pool: Executor
+    ) -> Iterator[tuple[Source, DecodedBatch | None]]:
+        """Yield what the codecs make of each file, then None: the file was read to its end."""
+        for source in sources:
+            for decoded in decoded_batches(source, self._settings, pool, DECODERS):
+                yield source, decoded
+            yield source, None
+
+    def begin(self, absurd_days: I8) -> None:
+        """See Engine."""
+        self._stitcher = Stitcher(self._manifest, self._settings, absurd_days)
+
+    def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
+        """See Engine."""
+        return self._pool.submit(self._stitcher.stitch_group, self._staging, group, part).result
+
+    def write_windows(self, windows: Sequence[WindowParts]) -> None:
+        """See Engine."""
+        list(self._pool.map(lambda window: write_windows(self._staging, [window]), windows))
+
+
+class _Processes:
+    """See Engine. Events go through files of the scratch folder, a file of the input a task."""
+
+    def __init__(
+        self,
+        pool: Executor,
+        workers: int,
+        staging: Staging,
+        lake: str,
+        settings: ImportSettings,
+        scratch: Path,
+    ) -> None:
+        self.at_once = workers
+        self._pool = pool
+        self._staging = staging
+        self._scratch = scratch
+        self._job = Job(lake, staging.lane, staging.seq, staging.attempts(), settings)
+
+    def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
+        """See Engine. The largest files first; booked in their order, whichever is done first."""
+        decoders = 1 if len(sources) >= self.at_once else DECODERS
+        tasks: dict[Source, Future[FileDealt]] = {}
+        for number, source in enumerate(sorted(sources, key=lambda source: -source.size)):
+            folder = self._scratch / f"file-{number}"
+            tasks[source] = self._pool.submit(deal_file, source, self._job.settings, folder, decoders)
+        for source in sources:
+            dealt = tasks.pop(source).result()
+            ledger.add_file(source, dealt.counts, dealt.letters())
+            spill.adopt(dealt.events)
+            progress.decoded(source.size, dealt.counts.tally.n_events)
+
+    def begin(self, absurd_days: I8) -> None:
+        """See Engine."""
+        self._job = replace(self._job, absurd_days=tuple(absurd_days.tolist()))
+
+    def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
+        """See Engine."""
+        task = self._pool.submit(stitch_group, self._job, group, part)
+
+        def ended() -> GroupOutcome:
+            outcome, files = task.result()
+            self._staging.adopt(files)
+            return outcome
+
+        return ended
+
+    def write_windows(self, windows: Sequence[WindowParts]) -> None:
+        """See Engine."""
+        shares = [windows[at :: self.at_once] for at in range(self.at_once)]
+        tasks = [self._pool.submit(write_window_files, self._job, share) for share in shares if share]
+        for task in tasks:
+            self._staging.adopt(task.result())

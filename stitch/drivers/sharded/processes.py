@@ -1,0 +1,131 @@
+"""Run tasks in processes of this machine, which end with the process that started them.
+
+A task is a function of a module with its arguments; both, and what it returns, are pickled. Processes are
+started anew and not forked, since libraries here have threads. A thread of the starter waits for each of
+them, so that one that dies fails its own task, at once. (The standard library's pool of processes hung where
+one was killed while others began.) Every process holds the reading end of a pipe that nobody writes to: the
+writing end closes when the starter gives up or dies, however it dies, and who reads it leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+import pyarrow as pa
+
+from schemas.errors import LakeError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_SPAWN: Final = get_context("spawn")
+_ORPHANED: Final = 1
+"""Exit code of a process whose starter is gone."""
+
+
+def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Count the cores that this process may use, within a container's `quota` of them, rounded up."""
+    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        allowed, period = quota.read_text().split()
+    except OSError:  # no such quota on this system
+        return n
+    return n if allowed == "max" else max(1, min(n, -(-int(allowed) // int(period))))
+
+
+@contextmanager
+def worker_processes(n: int) -> Iterator[Executor]:
+    """Give tasks to up to `n` processes, started as tasks come.
+
+    An exception in the block ends them in the middle of their tasks. A task raises LakeError where its
+    process ended by itself: killed, or out of memory.
+    """
+    orphaned, starter = _SPAWN.Pipe(duplex=False)
+    workers = _Workers(n, orphaned)
+    try:
+        with orphaned, starter:
+            yield workers
+            workers.shutdown()
+    finally:
+        workers.shutdown(cancel_futures=True)
+
+
+class _Workers(Executor):
+    """Threads, each with a process of its own that does its tasks."""
+
+    def __init__(self, n: int, orphaned: Connection) -> None:
+        self._orphaned = orphaned
+        self._threads = ThreadPoolExecutor(n, thread_name_prefix="worker")
+        self._own = threading.local()
+        self._started: list[tuple[SpawnProcess, Connection]] = []
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See Executor."""
+        return self._threads.submit(self._run, fn, args, kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """See Executor. Processes leave when they are done; those whose starter gave up have left."""
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        for process, tasks in self._started:
+            tasks.close()
+            process.join()
+
+    def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        """Have a task done by this thread's process."""
+        if not hasattr(self._own, "tasks"):
+            self._own.tasks = self._start()
+        try:
+            self._own.tasks.send((fn, args, kwargs))
+            result, error = self._own.tasks.recv()
+        except (EOFError, OSError) as ended:
+            raise LakeError(
+                "A worker process ended before its work was done: killed, or out of memory.",
+                remedy="Nothing was committed; run it again, with fewer --workers if memory is short.",
+            ) from ended
+        if error is not None:
+            raise error
+        done: T = result
+        return done
+
+    def _start(self) -> Connection:
+        tasks, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=_serve, args=(theirs, self._orphaned), daemon=True)
+        with theirs:
+            process.start()
+        self._started.append((process, tasks))
+        return tasks
+
+
+def _serve(tasks: Connection, orphaned: Connection) -> None:
+    """Do one task after the other until the starter has no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard interrupts the starter, which ends the others
+    threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
+    # The pool that Arrow picks by default takes a third more CPU here, in page faults.
+    pa.set_memory_pool(pa.system_memory_pool())
+    while True:
+        try:
+            fn, args, kwargs = tasks.recv()
+        except EOFError:
+            return
+        done: tuple[Any, Exception | None]
+        try:
+            done = fn(*args, **kwargs), None
+        except Exception as error:  # noqa: BLE001 - handed to the starter, which raises it
+            error.add_note(traceback.format_exc())
+            done = None, error
+        tasks.send(done)
+
+
+def _leave_with(orphaned: Connection) -> None:
+    orphaned.poll(None)  # until its other end is closed
+    os._exit(_ORPHANED)

@@ -1,0 +1,186 @@
+"""Stitch one group of whole requests, and stage what comes of it window by window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import B1, I8
+from schemas.errors import LakeError
+from schemas.events import with_text_ids
+from schemas.rejects import Reason, Reject
+from schemas.windows import NS_PER_SECOND
+from stitch.columnar.hashing import hash_rows
+from stitch.columnar.runs import whole
+from stitch.drivers.flow_counts import count_flags, shared_params
+from stitch.drivers.import_settings import ImportSettings
+from stitch.drivers.refusals import ABSURD_DETAIL, RETIRED_DETAIL, is_absurd, of_retired
+from stitch.drivers.spill import Group
+from stitch.kernel import Stitched, reject_rows, stitch
+from stitch.lake.known import KnownRequests, rows_of
+from stitch.lake.layout import WINDOW_TABLES
+from stitch.lake.manifest import Manifest
+from stitch.lake.staging import Staging
+from stitch.lake.windowing import WindowPart, cut, merged_flows, merged_params, merged_structures, starts_of
+from stitch.structures import StructureMemo
+
+_MEMO_SHARE: Final = 10
+"""One part in ten of the budget is for structures already described."""
+_MEMO_BYTES_PER_STRUCTURE: Final = 20_000
+_SMALL_PART_BYTES: Final = 2 * 2**20
+"""In memory; some 300 KB on disk, of which the fixed cost of a file is 2 %."""
+
+WindowParts = tuple[int, list[WindowPart]]
+"""Parts of one window that become one file a table, and the number of that file."""
+
+
+@dataclass(slots=True)
+class GroupOutcome:
+    """What became of a group, filled in by who stitches it and booked by the import's ledger."""
+
+    max_letters: int
+    """Dead letters kept of one refusal; the others are counted."""
+    totals: Counter[str] = field(default_factory=Counter)
+    quality: Counter[str] = field(default_factory=Counter)
+    rejects: list[Reject] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    """By reason: `rejects`, and those that were only counted."""
+    starts_ns: set[int] = field(default_factory=set)
+    """Starts of the windows that it has flows in."""
+    waiting: list[WindowPart] = field(default_factory=list)
+    """Parts of small windows, not written yet."""
+
+    def count(self, made: Stitched, n_events: int) -> None:
+        """Book `n_events` events that the kernel made flows of."""
+        duplicate, rejected = made.counts["duplicates"], made.counts["rejected"]
+        self.totals["flows"] += made.flows.num_rows
+        self.totals["events_duplicate"] += duplicate
+        self.totals["events_rejected"] += rejected
+        self.totals["events_published"] += n_events - duplicate - rejected
+        self.rejects += made.rejects
+        self.refused.update(reject.reason.value for reject in made.rejects)
+        self.quality.update(count_flags(made.flows))
+
+    def refuse(self, events: pa.Table, rows: B1, reason: Reason, detail: str) -> pa.Table:
+        """Return the events but those of `rows` ([events]), which become dead letters."""
+        refused = events.filter(pa.array(rows))
+        if not refused.num_rows:
+            return events
+        kept = np.argsort(hash_rows(refused), kind="stable")[: self.max_letters]
+        self.rejects += reject_rows(refused, kept, reason, detail)
+        self.refused[reason.value] += refused.num_rows
+        self.totals["events_rejected"] += refused.num_rows
+        return events.filter(pa.array(~rows))
+
+
+class Stitcher:
+    """Makes flows of groups of events. Threads may share it: nothing of it changes but what it remembers."""
+
+    def __init__(self, manifest: Manifest, settings: ImportSettings, absurd_days: I8) -> None:
+        """`manifest`: the lake before the import. `absurd_days`: whose events are refused (`DaysSeen`)."""
+        self._manifest = manifest
+        self._settings = settings
+        self._absurd_days = absurd_days
+        self._memo = StructureMemo(settings.memory_bytes // (_MEMO_SHARE * _MEMO_BYTES_PER_STRUCTURE))
+
+    def stitch_group(self, staging: Staging, group: Group, part: int) -> GroupOutcome:
+        """Stage the flows of a group as file `part` of each window, but for small windows, which wait.
+
+        Raises LakeError for more windows than an import may have.
+        """
+        events = group.load()
+        outcome = GroupOutcome(self._settings.max_dead_letters_per_file)
+        if len(self._absurd_days):
+            absurd = is_absurd(events, self._absurd_days)
+            events = outcome.refuse(events, absurd, Reason.ABSURD_TIME, ABSURD_DETAIL)
+        length_ns = self._manifest.info.window_length_ns
+        known = KnownRequests(
+            self._manifest, events["ts_ns"], max(length_ns, self._settings.stitch.max_age_ns)
+        )
+        if known:
+            ids = known.among(pc.unique(whole(events["request_id"])))
+            if len(ids):
+                late = self._late(rows_of(events, ids, keep=True), known, outcome)
+                staging.add_side("late", part, late)
+                events = rows_of(events, ids, keep=False)
+        if (retired_to_ns := self._manifest.retired_to_ns) is not None:
+            retired = of_retired(events, retired_to_ns, self._settings.stitch, self._memo)
+            events = outcome.refuse(events, retired, Reason.RETIRED, RETIRED_DETAIL)
+        n_events = events.num_rows
+        made = stitch(events, self._settings.stitch, memo=self._memo)
+        del events  # the largest thing there is, and writing takes a while
+        outcome.count(made, n_events)
+        params = shared_params(made.params, self._settings.params_share)
+        outcome.starts_ns.update(starts_of(made.flows["start_ns"], length_ns).tolist())
+        refuse_too_many_windows(outcome.starts_ns, self._settings.max_windows, length_ns)
+        for window in cut(made.flows, made.structures, params, length_ns):
+            if _is_small(window):
+                outcome.waiting.append(_own_copy(window))
+            else:
+                write_windows(staging, [(part, [window])])
+        return outcome
+
+    def _late(self, events: pa.Table, known: KnownRequests, outcome: GroupOutcome) -> pa.Table:
+        """Return events of requests that the lake has, but for duplicates: those of the same flow again."""
+        made = stitch(events, self._settings.stitch, memo=self._memo)
+        same = known.unchanged(made.flows)
+        n_same = int(np.count_nonzero(same))
+        changed = made.flows["request_id"].filter(pa.array(~same)).combine_chunks()
+        late = rows_of(events, changed, keep=True)
+        by_content = late.take(pa.array(np.argsort(hash_rows(late), kind="stable")))
+        outcome.totals["events_duplicate"] += events.num_rows - late.num_rows
+        outcome.totals["events_late"] += late.num_rows
+        outcome.totals["flows_duplicate"] += n_same
+        outcome.totals["flows_late"] += made.flows.num_rows - n_same
+        return with_text_ids(by_content)
+
+
+def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
+    """Stage windows, the parts of each as one file a table. Raises OSError."""
+    for part, of_window in windows:
+        window = _merged(of_window)
+        for table in WINDOW_TABLES:
+            staging.add_window(table, window.window, part, getattr(window, table))
+
+
+def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> None:
+    """Refuse more windows than an import may have. Raises LakeError."""
+    if len(starts_ns) > most:
+        raise LakeError(
+            f"The input spreads over more than {most:,} windows of {length_ns // NS_PER_SECOND} s, the most "
+            "for one import.",
+            remedy="Use a longer --window in a new lake, import in parts, or raise --max-windows.",
+        )
+
+
+def _is_small(part: WindowPart) -> bool:
+    """Tell whether a part is worth waiting for the rest of its window."""
+    return bool(part.flows.nbytes + part.params.nbytes <= _SMALL_PART_BYTES)
+
+
+def _own_copy(part: WindowPart) -> WindowPart:
+    """Copy a part to memory of its own: what the kernel gave shares the buffers of its group."""
+    return WindowPart(part.window, *(_copied(t) for t in (part.flows, part.structures, part.params)))
+
+
+def _merged(parts: list[WindowPart]) -> WindowPart:
+    """Merge parts of one window, of different requests, in the order of the contract."""
+    if len(parts) == 1:
+        return parts[0]
+    flows = merged_flows([part.flows for part in parts])
+    return WindowPart(
+        parts[0].window,
+        flows,
+        merged_structures([part.structures for part in parts]),
+        merged_params([part.params for part in parts], flows),
+    )
+
+
+def _copied(table: pa.Table) -> pa.Table:
+    return table.take(pa.array(np.arange(table.num_rows))).combine_chunks()

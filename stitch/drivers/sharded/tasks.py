@@ -1,0 +1,137 @@
+"""What an import does, as tasks that any engine can run: deal a file, stitch a group, write windows.
+
+Each is a function of a module, of arguments that can be pickled, and may run in any process, more than once.
+An attempt writes to a stage folder of its own and makes its files durable before it names them, so an attempt
+that nobody heard of leaves only what the owner of the stage sweeps. Who starts the tasks gathers what they
+return (`ledger`) and commits once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.decoding import DecodedBatch
+from ingest.files import decode_file
+from schemas.commits import Publish
+from schemas.rejects import REJECT_SCHEMA
+from stitch.drivers.import_settings import ImportSettings
+from stitch.drivers.inputs import Source, Tally
+from stitch.drivers.sharded.ledger import FileCounts
+from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, WindowParts, write_windows
+from stitch.drivers.spill import Dealt, EventSpill, Group, new_stream, read_stream
+from stitch.lake.manifest import open_manifest
+from stitch.lake.place import LakePlace, open_place
+from stitch.lake.staging import Staging
+
+_CHUNK_BYTES_PER_EVENT: Final = 160
+"""Of the lines of a chunk, about; batches of at least so many events are passed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all tasks of one import know. Equal where their stage is."""
+
+    lake: str
+    lane: int
+    seq: int
+    stage: str
+    """Beginning of the name of each attempt's stage folder; no two imports share it."""
+    settings: ImportSettings = field(compare=False)
+    absurd_days: tuple[int, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDealt:
+    """What was read of one file."""
+
+    counts: FileCounts
+    events: Dealt
+    letters_path: Path
+    refused: list[Counter[str]]
+    """[batches of dead letters] by reason, how many items were refused."""
+
+    def letters(self) -> Iterator[tuple[pa.Table, Counter[str]]]:
+        """Yield the dead letters of each batch that had some, and how many items it refused."""
+        return zip(read_stream(self.letters_path), self.refused, strict=True)
+
+
+def decoded_batches(
+    source: Source, settings: ImportSettings, pool: Executor, ahead: int
+) -> Iterator[DecodedBatch]:
+    """Yield what the codecs make of a file, decoded so far `ahead` by the threads of a pool.
+
+    Raises InputError, also where the file changed meanwhile.
+    """
+    yield from decode_file(
+        source.path,
+        settings.format,
+        settings.decode,
+        chunk_bytes=settings.chunk_bytes,
+        batch_events=settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT,
+        pool=pool,
+        ahead=ahead,
+    )
+    source.refuse_if_changed()
+
+
+def deal_file(source: Source, settings: ImportSettings, folder: Path, decoders: int) -> FileDealt:
+    """Decode a file in so many threads (`decoders`), and deal its events by request to a new `folder`.
+
+    Raises InputError, OSError.
+    """
+    counts, refused = FileCounts(Tally(settings.format)), []
+    spill = EventSpill(folder, limit_bytes=0)
+    letters = folder / "letters.arrows"
+    with (
+        new_stream(letters, REJECT_SCHEMA) as stream,
+        ThreadPoolExecutor(decoders, thread_name_prefix="decode") as pool,
+    ):
+        for decoded in decoded_batches(source, settings, pool, decoders):
+            counts.count(source, decoded)
+            if decoded.refused:
+                stream.write_batch(_one_batch(decoded.rejects))
+                refused.append(decoded.refused)
+            if decoded.events.num_rows:
+                spill.add(decoded.events)
+    return FileDealt(counts, spill.dealt(), letters, refused)
+
+
+def _one_batch(rejects: pa.Table) -> pa.RecordBatch:
+    batches = rejects.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=REJECT_SCHEMA)
+
+
+def stitch_group(job: Job, group: Group, part: int) -> tuple[GroupOutcome, tuple[Publish, ...]]:
+    """Stitch a group (`Stitcher.stitch_group`); what became of it, and the files that lie on the stage."""
+    staging, stitcher = _at_work(job)
+    outcome = stitcher.stitch_group(staging, group, part)
+    return outcome, staging.persisted()
+
+
+def write_window_files(job: Job, windows: Sequence[WindowParts]) -> tuple[Publish, ...]:
+    """Write windows (`write_windows`); the files that lie on the stage."""
+    staging, _ = _at_work(job)
+    write_windows(staging, windows)
+    return staging.persisted()
+
+
+def _at_work(job: Job) -> tuple[Staging, Stitcher]:
+    """Open a stage for one attempt, and what makes flows: one for all tasks of a job in a process."""
+    place, stitcher = _opened(job)
+    return Staging.attempt(place.store, job.lane, job.seq, job.stage), stitcher
+
+
+@lru_cache(maxsize=1)
+def _opened(job: Job) -> tuple[LakePlace, Stitcher]:
+    place = open_place(job.lake)
+    manifest = open_manifest(place.store, job.lake, place.copies)
+    return place, Stitcher(manifest, job.settings, np.array(job.absurd_days, dtype=np.int64))

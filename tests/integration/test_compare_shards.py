@@ -1,0 +1,69 @@
+"""A comparison from statistics that tests its call sites by shards reports what one table of them does."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracles.made_fleet import Fleet, periods, write_fleet
+
+from analyze.methods.robust import sites_seen
+from analyze.profile import gathering
+from analyze.profile.profile import Profile
+from analyze.profile.shards import SiteShard, site_shards
+from flowdiff.__main__ import main
+
+FLEET = Fleet(220, requests=30_000)
+SLOWER = FLEET.loaded_sites(2)
+N_COMPARED, N_HISTORY = 4, 6
+
+
+def report(lake: Path, file: Path) -> dict[str, Any]:
+    words = ("--statistics", "all", "--no-save", "--json", str(file))
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "--lake", str(lake), *periods(N_COMPARED, N_HISTORY), *words])
+    assert ended.value.code in (1, 3)
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def differences(one: Any, other: Any, where: str = "") -> Iterator[str]:
+    """Places of two reports that differ in more than the ninth digit."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for key in one:
+            yield from differences(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for number, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+            yield from differences(mine, theirs, f"{where}[{number}]")
+    elif isinstance(one, float) and isinstance(other, float):
+        if not math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9):
+            yield f"{where}: {one} {other}"
+    elif one != other:
+        yield f"{where}: {one} {other}"
+
+
+def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = tmp_path / "lake"
+    write_fleet(lake, FLEET, N_COMPARED, N_HISTORY, SLOWER, times=3)
+    whole = report(lake, tmp_path / "whole.json")
+    seen: list[SiteShard] = []
+
+    def small_shards(profile: Profile, _: int) -> Iterator[SiteShard]:
+        assert profile.runs is not None
+        for shard in site_shards(profile, most_votes=10_000):
+            seen.append(shard)
+            yield shard
+
+    monkeypatch.setattr(gathering, "MOST_VOTES", 0)
+    monkeypatch.setattr(sites_seen, "site_shards", small_shards)
+    sharded = report(lake, tmp_path / "sharded.json")
+    assert len(seen) > 5
+    named = [section for section in whole["sections"] if section["section"] == "findings"]
+    operations = {finding["site"]["operation"] for finding in named[0]["findings"]}
+    assert operations == {FLEET.operation(site).point for site in SLOWER}
+    # Neither was saved: nothing in a report says when it was made.
+    assert list(differences(sharded, whole)) == []

@@ -1,0 +1,237 @@
+"""An import by several processes: the bytes of one, whatever it reads; nothing of one that was stopped."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from oracles import stopping_tasks
+from oracles.traffic import START_NS, native_lines, write_native, write_otlp
+
+from flowdiff.__main__ import main
+from schemas.errors import LakeError
+from stitch.drivers import batch
+from stitch.drivers.batch import import_into
+from stitch.drivers.import_settings import ImportSettings, ImportSummary
+from stitch.drivers.sharded import engines, tasks
+from stitch.drivers.sharded.tasks import Job
+from stitch.drivers.spill import Group
+from stitch.lake.fsck import check
+from stitch.lake.store import LocalStore
+
+PATIENCE_S = 120.0
+TASKS = ("deal_file", "stitch_group", "write_window_files")
+NS_PER_YEAR = 365 * 86_400 * 10**9
+
+
+class Quiet:
+    """Nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _processes_for_small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "PROCESSES_FROM_BYTES", 0)
+
+
+def put(lake: Path, files: list[Path], workers: int, settings: ImportSettings | None = None) -> ImportSummary:
+    summary = import_into(
+        lake,
+        [str(file) for file in files],
+        ImportSettings() if settings is None else settings,
+        owner="test",
+        created_by="test",
+        stdin=io.BytesIO(),
+        progress=Quiet(),
+        workers=workers,
+    )
+    assert check(LocalStore.at(lake)) == []
+    return summary
+
+
+def tree(lake: Path) -> dict[str, bytes]:
+    """Files of the lake, but for its commits: they say who made them."""
+    return {
+        path.relative_to(lake).as_posix(): path.read_bytes()
+        for path in lake.rglob("*")
+        if path.is_file() and "control" not in path.parts
+    }
+
+
+def mixed(folder: Path) -> list[Path]:
+    """Spans and records; requests in two files; records without a request id, linked across files; garbage
+    and broken archives; a clock ten years ahead."""
+    folder.mkdir()
+    spans, records = folder / "spans.pb", folder / "records.ndjson"
+    write_otlp(spans, 150)
+    lines = list(native_lines(900, seconds=3000))
+    records.write_text("\n".join(lines[: len(lines) // 2]) + "\nno record\n")
+    rest = folder / "rest.ndjson"
+    rest.write_text("\n".join(lines[len(lines) // 2 :]) + '\n{"ts": "late"}\n')
+    loose = [
+        {"breadcrumb": f"b{number}", "ts": START_NS + number, "component": "web", "point": f"p{number % 3}"}
+        for number in range(40)
+    ]
+    for number in range(0, 40, 2):
+        loose[number] |= {"kind": "split", "links": [f"b{number + 1}"]}
+    for part in (0, 1):
+        text = "\n".join(json.dumps(record) for record in loose[part::2])
+        (folder / f"loose-{part}.ndjson").write_text(text)
+    ahead = folder / "ahead.ndjson"
+    record = {"request_id": "r", "breadcrumb": "r", "component": "a", "point": "b"}
+    times = [START_NS + k for k in range(20)] + [START_NS + 10 * NS_PER_YEAR]
+    ahead.write_text("\n".join(json.dumps({**record, "ts": ts, "request_id": f"r{ts}"}) for ts in times))
+    (folder / "broken.gz").write_bytes(b"\x1f\x8b" + bytes(40))
+    (folder / "odd.txt").write_text("hello\n")
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("memory", [64 * 2**20, 2**30])
+def test_two_write_the_bytes_of_one(tmp_path: Path, memory: int) -> None:
+    files = mixed(tmp_path / "in")
+    again = tmp_path / "again.ndjson"
+    # The same requests in part: duplicates, late events.
+    again.write_text("\n".join(list(native_lines(900, seconds=3000))[10:2000:3]))
+    settings = ImportSettings(memory_bytes=memory, max_dead_letters_per_file=5)
+    lakes = tmp_path / "1", tmp_path / "2"
+    for given in (files, [again]):
+        one, two = (put(lake, given, number, settings) for number, lake in enumerate(lakes, 1))
+        assert two.counters == one.counters
+        assert (two.files_imported, two.windows) == (one.files_imported, one.windows)
+        assert tree(lakes[1]) == tree(lakes[0])
+    assert one.counters.flows_late
+    assert {name.split("/")[0] for name in tree(lakes[0])} >= {"flows", "structures", "late", "dead_letters"}
+
+
+def test_large_groups_are_dealt_again_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many groups, some of them parts of a bucket; windows too large to wait."""
+    write_otlp(tmp_path / "a.pb", 300, seconds=200)
+    write_otlp(tmp_path / "b.pb", 300, seconds=200, seed=2)
+    monkeypatch.setattr("stitch.drivers.sharded.stitching._SMALL_PART_BYTES", 10_000)
+    monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 50_000)
+    monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 100_000)
+    settings = ImportSettings(memory_bytes=64 * 2**20)
+    lakes = tmp_path / "1", tmp_path / "2"
+    monkeypatch.setattr(engines, "stitch_group", stitch_group_of_large_windows)
+    for number, lake in enumerate(lakes, 1):
+        put(lake, [tmp_path / "a.pb", tmp_path / "b.pb"], number, settings)
+    assert tree(lakes[1]) == tree(lakes[0])
+    assert len(list(lakes[0].glob("flows/*/*.parquet"))) > 32
+
+
+def stitch_group_of_large_windows(job: Job, group: Group, part: int) -> object:
+    """Run twice in a process that no patch of the test reaches; nobody hears of the first attempt."""
+    import stitch.drivers.sharded.stitching as stitching
+
+    stitching._SMALL_PART_BYTES = 10_000  # type: ignore[misc]
+    tasks.stitch_group(job, group, part)
+    return tasks.stitch_group(job, group, part)
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("native")
+    for number in range(2):
+        write_native(folder / f"{number}.ndjson", 30, seed=number, seconds=900)
+    return sorted(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(native: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    lake = tmp_path_factory.mktemp("undisturbed") / "lake"
+    put(lake, native, 1)
+    return tree(lake)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_worker_that_is_killed_leaves_the_lake_as_it_was(
+    task: str,
+    native: list[Path],
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lake = tmp_path / "lake"
+    monkeypatch.setenv("STOP", "killed")
+    with monkeypatch.context() as patched:
+        patched.setattr(engines, task, getattr(stopping_tasks, task))
+        with pytest.raises(LakeError, match="A worker process ended before its work was done"):
+            put(lake, native, 2)
+    assert tree(lake).keys() == {"flowdiff.json"}
+    put(lake, native, 2)
+    assert {name: data for name, data in tree(lake).items() if name != "flowdiff.json"} == {
+        name: data for name, data in undisturbed.items() if name != "flowdiff.json"
+    }
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_error_of_a_worker_is_the_imports(
+    task: str, native: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, task, stopping_tasks.full_disk)
+    with pytest.raises(LakeError, match=r"Writing the lake .* No space left on device"):
+        put(tmp_path / "lake", native, 2)
+    assert tree(tmp_path / "lake").keys() == {"flowdiff.json"}
+
+
+SCRIPT = """
+import sys
+from oracles import stopping_tasks
+from flowdiff.__main__ import main
+from stitch.drivers import batch
+from stitch.drivers.sharded import engines
+
+batch.PROCESSES_FROM_BYTES = 0
+setattr(engines, sys.argv[1], getattr(stopping_tasks, sys.argv[1]))
+main(["import", "--workers", "2", "--lake", *sys.argv[2:]])
+"""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_workers_end_with_an_import_that_is_killed(
+    task: str, native: list[Path], undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    lake, noted = tmp_path / "lake", tmp_path / "noted"
+    noted.mkdir()
+    environment = {**os.environ, "STOP": str(noted), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SCRIPT, task, str(lake), *map(str, native)]
+    with subprocess.Popen(command, env=environment) as process:
+        begin = time.monotonic()
+        while not list(noted.iterdir()):
+            assert process.poll() is None
+            assert time.monotonic() - begin < PATIENCE_S
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    (worker, *_) = (int(path.name) for path in noted.iterdir())
+    begin = time.monotonic()
+    while Path(f"/proc/{worker}").exists():
+        assert time.monotonic() - begin < PATIENCE_S
+        time.sleep(0.05)
+    assert any(name.startswith("stage/") for name in tree(lake))
+    assert not any(name.startswith(("flows/", "structures/", "params/")) for name in tree(lake))
+    put(lake, native, 1)
+    # The number of the commit that never came is fenced off.
+    assert sorted(tree(lake).values()) == sorted({**undisturbed, **info(lake)}.values())
+
+
+def info(lake: Path) -> dict[str, bytes]:
+    return {"flowdiff.json": (lake / "flowdiff.json").read_bytes()}
+
+
+@pytest.mark.parametrize(("workers", "code"), [("2", 0), ("0", 2)])
+def test_the_command_takes_workers(native: list[Path], tmp_path: Path, workers: str, code: int) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), "--workers", workers])
+    assert ended.value.code == code

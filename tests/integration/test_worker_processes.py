@@ -1,0 +1,170 @@
+"""Processes that share work: they end with whoever started them, and one that dies ends the work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, as_completed
+from contextlib import AbstractContextManager
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from oracles.traffic import write_native
+
+from analyze.profile import stored
+from flowdiff.__main__ import main
+from schemas.errors import InputError, LakeError
+from stitch.drivers.batch import ImportSettings, import_into
+from stitch.drivers.sharded.processes import cores, worker_processes
+
+PATIENCE_S = 120.0
+STARTER = """
+import os, sys, time
+from test_worker_processes import note_and_wait
+from stitch.drivers.sharded.processes import worker_processes
+
+if __name__ == "__main__":
+    with worker_processes(2) as pool:
+        list(pool.map(note_and_wait, [sys.argv[1]] * 2))
+"""
+
+
+def note_and_wait(folder: str) -> None:
+    """A task that says which process has it, and never ends."""
+    (Path(folder) / f"{os.getpid()}").touch()
+    time.sleep(10 * PATIENCE_S)
+
+
+def refuse(what: str) -> None:
+    raise InputError(f"No {what}.", remedy="Bring some.")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < PATIENCE_S
+        time.sleep(0.05)
+
+
+def noted(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.iterdir()]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        # One that has ended and was not waited for yet is a zombie.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "noted").mkdir()
+    return tmp_path / "noted"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_their_starter(folder: Path, tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "starter.py"
+    script.write_text(STARTER)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, str(script), str(folder)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as starter:
+        until(lambda: len(noted(folder)) == 2)
+        assert all(map(is_running, noted(folder)))
+        starter.send_signal(how)
+        until(lambda: not any(map(is_running, noted(folder))))
+    assert starter.returncode != 0
+
+
+def test_a_worker_that_is_killed_ends_the_work(folder: Path) -> None:
+    def run() -> None:
+        with worker_processes(2) as pool:
+            tasks = [pool.submit(note_and_wait, str(folder)) for _ in range(2)]
+            until(lambda: len(noted(folder)) == 2)
+            os.kill(noted(folder)[0], signal.SIGKILL)
+            next(as_completed(tasks)).result()
+
+    with pytest.raises(LakeError, match=r"A worker process ended .* fewer --workers"):
+        run()
+    until(lambda: not any(map(is_running, noted(folder))))
+
+
+def test_an_error_ends_what_is_under_way(folder: Path) -> None:
+    """A task's own error comes as it was raised, and nobody waits for the other tasks."""
+    with pytest.raises(InputError, match=r"No file\. Bring some\."), worker_processes(2) as pool:  # noqa: PT012
+        pool.submit(note_and_wait, str(folder))
+        until(lambda: len(noted(folder)) == 1)
+        pool.submit(refuse, "file").result()
+    until(lambda: not any(map(is_running, noted(folder))))
+
+
+@pytest.mark.parametrize(
+    ("quota", "least", "most"), [("max 100000", 1, 4096), ("150000 100000", 1, 2), ("1000 100000", 1, 1)]
+)
+def test_a_containers_quota_bounds_the_cores(tmp_path: Path, quota: str, least: int, most: int) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(quota)
+    assert least <= cores(file) <= most
+    assert cores(file) <= cores(tmp_path / "missing")
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+def test_statistics_made_by_two_are_those_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_native(tmp_path / "in.ndjson", 60, seconds=1000)
+    import_into(
+        tmp_path / "1",
+        [str(tmp_path / "in.ndjson")],
+        ImportSettings(),
+        owner="test",
+        created_by="test",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+    shutil.copytree(tmp_path / "1", tmp_path / "2")
+    monkeypatch.setattr(stored, "WINDOWS_A_WORKER", 1)
+    started: list[int] = []
+
+    def counted(n: int) -> AbstractContextManager[Executor]:
+        started.append(n)
+        return worker_processes(n)
+
+    monkeypatch.setattr(stored, "worker_processes", counted)
+
+    def summarize(workers: str) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["summarize", "--lake", str(tmp_path / workers), "--workers", workers])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    found = []
+    for workers in ("1", "2"):
+        assert summarize(workers) == "4 windows: 4 worked out, 0 there already\n"
+        stats = tmp_path / workers / "stats"
+        found.append({path.relative_to(stats): path.read_bytes() for path in stats.rglob("*.parquet")})
+    assert len(found[0]) == 4
+    assert found[0] == found[1]
+    assert started == [2]
+    first, *_ = (tmp_path / "2" / "stats").rglob("*.parquet")
+    first.write_bytes(b"damaged")
+    assert summarize("2") == "4 windows: 1 worked out, 3 there already\n"
+    assert started == [2]
