@@ -100,17 +100,20 @@ else
 	$(BIN)/python tests/bench/bench_kernel.py
 	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
+	PYTHONPATH=tests $(BIN)/python tests/bench/bench_watch.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
 
 bench-collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000
 	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(SPANS)
 
-evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
+evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)
 	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT)) $(if $(REAL),--real $(REAL)) $(if $(SYSTEMS),--systems $(or $(SEED),0))
 else ifneq ($(INSTANCES),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.instances $(REAL)
+else ifneq ($(HALVES),)
+	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.halves $(REAL)
 else ifneq ($(PEERS),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.peers.measure $(if $(SYSTEMS),--systems $(or $(SEED),0),$(REAL))
 else ifneq ($(SYSTEMS),)
@@ -119,10 +122,13 @@ else
 	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
 endif
 
-evaluate-watch: $(VENV)/dev.stamp ## Score the watch: twenty quiet weeks, known steps; REAL=DIR: recordings as streams
+evaluate-watch: $(VENV)/dev.stamp ## Score the watch: quiet weeks, known steps, days through a lake, deployments; REAL=DIR: recordings as streams
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet --weeks 24 --series 60 --setting baseline_ticks=1008
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 4 --series 60 --setting baseline_ticks=1008
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 2 --series 60 --setting baseline_ticks=1008
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched weeks --learned 14 --days 4
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet-weeks --learned 7 --days 7
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched deployments --many 100
 	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.watched recordings $(REAL) --slot 10 --setting "false_alarms=1 a day")
 	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.watched recordings $(REAL) --setting "false_alarms=1 a day")
 

@@ -155,7 +155,8 @@ def fit(
 
     anew: series whose ordinary times begin at a tick.
     """
-    history = np.flatnonzero(quiet & (ring.at < past))[-settings.baseline_ticks :]
+    recent = (ring.at < past) & (ring.at >= past - settings.reach_ticks)
+    history = np.flatnonzero(quiet & recent)[-settings.baseline_ticks :]
     usual = usable(ring.names)
     kinds = [name.kind for name in ring.names]
     cuts = _slow_cuts(ring, history, np.array([kind == SLOW for kind in kinds]))

@@ -256,7 +256,7 @@ class Book:
 
     def forget(self, at: int) -> None:
         """Let go of what is no longer needed at a tick: it is in the tables."""
-        before = at - max(2 * self._settings.baseline_ticks, RECENT_NS // self._tick_ns)
+        before = at - max(self._settings.reach_ticks, RECENT_NS // self._tick_ns)
         self.tracked = [
             one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
         ]

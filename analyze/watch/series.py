@@ -10,6 +10,7 @@ of half an octave.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -31,8 +32,9 @@ from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE
 from analyze.stats.sums import totals
 from schemas.arrays import F8, I8
 from schemas.errors import PeriodError
-from schemas.windows import NS_PER_MINUTE
-from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of
+from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, Window
+from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
+from stitch.lake.store import Store
 
 SERIES_VERSION: Final = 1
 TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES = (
@@ -116,11 +118,7 @@ def window_ticks(here: LakePeriod, refine: RefineSettings, slot_ns: int) -> Wind
     (window,) = here.windows
     tick_ns = tick_length(window.length_ns, slot_ns)
     key = StatsKey(window, key_of(here, window, refine).source, _settings(refine, tick_ns))
-    try:
-        kept = read_stats(here.store, key)
-    except OSError:  # a cache that may not be read is none
-        kept = None
-    found = None if kept is None else _decode(kept)
+    found = _kept(here.store, key)
     if found is not None:
         return found
     profile = _profile(here, refine, tick_ns)
@@ -130,6 +128,40 @@ def window_ticks(here: LakePeriod, refine: RefineSettings, slot_ns: int) -> Wind
     with suppress(OSError):  # a lake that may only be read is watched all the same
         put_stats(here.store, key, _encode(made))
     return made
+
+
+def day_hours(
+    day: LakePeriod, windows: Iterable[LakePeriod], refine: RefineSettings, slot_ns: int
+) -> WindowTicks:
+    """Give the series of all windows of a day, ticks of an hour each, kept or made and then kept."""
+    files = [*(("flows", path) for path in day.flows), *(("structures", path) for path in day.structures)]
+    tick_ns = tick_length(day.window_ns, slot_ns)
+    key = StatsKey(
+        Window(day.period.start_ns, NS_PER_DAY),
+        source_of([(table, day.sums[path]) for table, path in files]),
+        _settings(refine, tick_ns),
+        "day",
+    )
+    found = _kept(day.store, key)
+    if found is not None:
+        return found
+    ring = Ring(tick_ns)
+    for here in windows:
+        ticks = window_ticks(here, refine, slot_ns)
+        if ticks is not None:
+            ring.add(ticks)
+    made = ring.by_hour(day.period.start_ns)
+    with suppress(OSError):
+        put_stats(day.store, key, _encode(made))
+    return made
+
+
+def _kept(store: Store, key: StatsKey) -> WindowTicks | None:
+    try:
+        kept = read_stats(store, key)
+    except OSError:  # a cache that may not be read is none
+        return None
+    return None if kept is None else _decode(kept)
 
 
 def _settings(refine: RefineSettings, tick_ns: int) -> str:
@@ -375,16 +407,47 @@ class Ring:
         self.requests = np.concatenate([self.requests, window.requests[there]])
         sums = window.den, window.num, window.sq
         self.ticks.add(len(self.names), len(self.at), codes[window.series], column[window.tick], sums)
-        hour = (first + window.tick) * self.tick_ns // HOUR_NS
-        for number in np.unique(hour):
-            if not len(self.hour) or number > self.hour[-1]:
-                self.hour = np.append(self.hour, number)
-        place = np.searchsorted(self.hour, hour)
-        self.hours.add(len(self.names), len(self.hour), codes[window.series], place, sums)
+        self.add_hours(window)
         if len(window.slow_series):
             self.slow.append(
                 (codes[window.slow_series], first + window.slow_tick, window.slow_bin, window.slow_n)
             )
+
+    def add_hours(self, window: WindowTicks) -> None:
+        """Take in the hours of a window, or of a day (`by_hour`), and nothing else of it."""
+        codes = np.array([self._code(name) for name in window.names], dtype=np.int64)
+        hour = (window.start_ns + window.tick * window.tick_ns) // HOUR_NS
+        for number in np.unique(hour):
+            if not len(self.hour) or number > self.hour[-1]:
+                self.hour = np.append(self.hour, number)
+        place = np.searchsorted(self.hour, hour)
+        sums = window.den, window.num, window.sq
+        self.hours.add(len(self.names), len(self.hour), codes[window.series], place, sums)
+
+    def by_hour(self, day_ns: int) -> WindowTicks:
+        """Give the hours of a day as ticks, to the bit what `add_hours` makes the same sums of."""
+        cells = self.hours.cells[:, : len(self.names), : len(self.hour)]
+        series, place = np.nonzero(cells.any(axis=0))
+        den, num, sq = cells[:, series, place].astype(np.float64)
+        hour = self.hour[place] - day_ns // HOUR_NS
+        none = np.zeros(0, dtype=np.int64)
+        names, no_sums, n_hours = tuple(self.names), np.zeros(0), NS_PER_DAY // HOUR_NS
+        return WindowTicks(
+            day_ns,
+            HOUR_NS,
+            n_hours,
+            names,
+            series,
+            hour,
+            den,
+            num,
+            sq,
+            none,
+            none,
+            none,
+            no_sums,
+            np.zeros(n_hours),
+        )
 
     def sums(self, columns: slice | I8) -> F8:
         """[3, series, columns] den, num, sq of ticks."""

@@ -102,6 +102,11 @@ class WatchSettings(Config):
         return text
 
     @property
+    def reach_ticks(self) -> int:
+        """Ticks back that quiet ones are taken from: at most half of them may lie in incidents."""
+        return 2 * self.baseline_ticks
+
+    @property
     def ns_a_false_alarm(self) -> float:
         """Time for which one false incident is budgeted."""
         return rate_ns(self.false_alarms)

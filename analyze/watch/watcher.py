@@ -118,14 +118,23 @@ class Watcher:
         return self.state.tick_ns
 
     @property
+    def ring_ns(self) -> int:
+        """How far back ticks are needed to go on as if this had been one process."""
+        return self.settings.reach_ticks * self.tick_ns + 2 * _HOUR
+
+    @property
     def history_ns(self) -> int:
-        """How far back windows are needed to go on as if this had been one process."""
-        ticks = 2 * self.settings.baseline_ticks * self.tick_ns
-        return max(ticks, self.settings.season_days * NS_PER_DAY) + _HOUR
+        """How far back hours are needed for that."""
+        return max(self.ring_ns, self.settings.season_days * NS_PER_DAY + 2 * _HOUR)
 
     def learn(self, window: WindowTicks) -> None:
         """Take in a window that is decided already, or lies before the watch began."""
         self._add(window)
+        self._forget(window)
+
+    def learn_hours(self, day: WindowTicks) -> None:
+        """Take in the hours of a day, of which no tick is needed."""
+        self.ring.add_hours(day)
 
     def decide(self, window: WindowTicks) -> Decided:
         """Decide a window that follows those before, and move the state on."""
@@ -358,7 +367,8 @@ class Watcher:
 
     def _compared(self, onset: int, at: int) -> Decision:
         """The quiet ticks before the onset, and before those the history, against onset to now."""
-        ticks, settings = self.ring.at, self.settings
+        settings = self.settings
+        ticks = self.ring.at[self.ring.at >= onset - settings.reach_ticks]
         before = ticks[(ticks < onset) & quiet_ticks(ticks, self.book.tracked)]
         if not len(before):
             return Decision(UNSURE, "cannot-tell")
@@ -403,7 +413,7 @@ class Watcher:
     def _move_on(self, window: WindowTicks) -> None:
         kept = self.evidence.kept(self.ring.names)
         end = window.start_ns + window.n_ticks * window.tick_ns
-        oldest = end // self.tick_ns - 2 * self.settings.baseline_ticks
+        oldest = end // self.tick_ns - self.settings.reach_ticks
         self.state = self.state.model_copy(
             update={
                 "through_ns": end,
@@ -414,4 +424,10 @@ class Watcher:
                 "anew": tuple(sorted((name, at) for name, at in self._anew.items() if at >= oldest)),
             }
         )
-        self.ring.forget(oldest, (end - self.settings.season_days * NS_PER_DAY) // _HOUR)
+        self._forget(window)
+
+    def _forget(self, window: WindowTicks) -> None:
+        """Let go of what no window behind this one needs."""
+        ticks, season_ns = self.settings.reach_ticks, self.settings.season_days * NS_PER_DAY
+        oldest_ns = window.start_ns - ticks * self.tick_ns - _HOUR
+        self.ring.forget(oldest_ns // self.tick_ns, (window.start_ns - season_ns - _HOUR) // _HOUR)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
+from analyze.profile.stored import of_window
 from analyze.refine.settings import RefineSettings
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
@@ -22,7 +23,7 @@ from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
 from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
 from analyze.watch.incidents import place_of
 from analyze.watch.lane import WatchCommit, last_commit, next_commit, publish, put_commit
-from analyze.watch.series import tick_length, window_ticks
+from analyze.watch.series import day_hours, tick_length, window_ticks
 from analyze.watch.settings import WatchSettings
 from analyze.watch.slow_lane import (
     DAY,
@@ -165,6 +166,11 @@ class LakeWatch:
         )
         return [(start, start + self._length) for start in self._starts[first:past]]
 
+    def _windows(self, start_ns: int, end_ns: int) -> list[Range]:
+        """List sealed windows that begin in a range."""
+        first, past = bisect_left(self._starts, start_ns), bisect_left(self._starts, end_ns)
+        return [(start, start + self._length) for start in self._starts[first:past]]
+
     def _here(self, window: Window) -> LakePeriod:
         assert self._lakes is not None
         return self._lakes.listed(Period(None, window.start_ns, window.end_ns), [window])
@@ -190,15 +196,29 @@ class LakeWatch:
             keep=self._keep,
             windows_of=self._ranges,
         )
-        for start in self._starts[
-            bisect_left(self._starts, state.through_ns - watcher.history_ns) : bisect_left(
-                self._starts, state.through_ns
-            )
-        ]:
-            ticks = window_ticks(self._here(Window(start, self._length)), self.refine, state.tick_ns)
+        first_ns, ring_ns = state.through_ns - watcher.history_ns, state.through_ns - watcher.ring_ns
+        days = range(-(-first_ns // DAY), ring_ns // DAY) if DAY % self._length == 0 else range(0)
+        if days:
+            self._learn(watcher, first_ns, days[0] * DAY)
+        for day in days:
+            self._learn_day(watcher, day * DAY)
+        self._learn(watcher, (days[-1] + 1) * DAY if days else first_ns, state.through_ns)
+        return watcher
+
+    def _learn(self, watcher: Watcher, start_ns: int, end_ns: int) -> None:
+        for start, end in self._windows(start_ns, end_ns):
+            ticks = window_ticks(self._here(Window(start, end - start)), self.refine, watcher.tick_ns)
             if ticks is not None:
                 watcher.learn(ticks)
-        return watcher
+
+    def _learn_day(self, watcher: Watcher, start_ns: int) -> None:
+        """Learn a day whose ticks are too old to be needed: its hours are one file."""
+        assert self._lakes is not None
+        windows = [Window(start, self._length) for start, _ in self._windows(start_ns, start_ns + DAY)]
+        if windows:
+            day = self._lakes.listed(Period(None, start_ns, start_ns + DAY), windows)
+            each = (of_window(day, one, one.start_ns, one.end_ns) for one in windows)
+            watcher.learn_hours(day_hours(day, each, self.refine, watcher.tick_ns))
 
     def _running(self) -> Watcher:
         if self._watcher is None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowdiff.notify.settings import NotifySettings
     from flowdiff.settings.ingest_config import ServeSettings
     from schemas.incidents import Incident, IncidentEvent
+    from stitch.drivers.live.steady_clock import SteadyClock
 
 WATCH_OPTIONS: Final = Options(
     keys=KEYS.values(),
@@ -225,10 +226,10 @@ class _Turn:
 class _Shown:
     """What is served of a watch, kept by the loop and read by the server's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
 
-        self.service, self.status = ServiceCounters(), WatchStatus()
+        self.service, self.status = ServiceCounters(), WatchStatus(clock)
         self.incidents: tuple[Incident, ...] = ()
         self.suspended = self._of_window = ""
 
@@ -258,7 +259,7 @@ class _Shown:
         from schemas.periods import format_instant
 
         self.turn(watch, None)
-        since_ns = watch.silent_since(time.time_ns())
+        since_ns = watch.silent_since(self.status.clock.steady_ns())
         was, self.suspended = self.suspended, self._of_window if since_ns is None else SILENT
         if since_ns is not None and was != SILENT:
             say(f"No window was sealed since {format_instant(since_ns)}: nothing arrives, or nobody seals.")
@@ -273,7 +274,11 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
     shown = _Shown()
     collector = WatchCollector(
-        lambda: shown.incidents, lambda: notifier.counts, shown.service, lambda: shown.suspended
+        lambda: shown.incidents,
+        lambda: notifier.counts,
+        shown.service,
+        lambda: shown.suspended,
+        shown.status.clock.steady_ns,
     )
     with serve_watch(settings, watch_registry(collector, version()), shown.status) as address:
         if address:

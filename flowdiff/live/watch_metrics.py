@@ -109,9 +109,11 @@ class WatchCollector(Collector):
         counts: Callable[[], Sequence[Counts]],
         service: ServiceCounters,
         suspended: Callable[[], str] = lambda: "",
+        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._incidents, self._counts, self._service = incidents, counts, service
         self._suspended = suspended
+        self._now_ns = now_ns
 
     def collect(self) -> Iterator[Metric]:
         """See Collector."""
@@ -122,7 +124,8 @@ class WatchCollector(Collector):
                 names = (one.component[:LONGEST], one.operation[:LONGEST])
                 going_on.add_metric([one.id, one.kind.value, *names, one.severity], 1)
         yield going_on
-        behind_s = time.time() - self._service.through_ns / NS_PER_SECOND if self._service.through_ns else 0
+        through_ns = self._service.through_ns
+        behind_s = (self._now_ns() - through_ns) / NS_PER_SECOND if through_ns else 0
         yield GaugeMetricFamily(
             "flowdiff_watch_delay_seconds",
             "How far the end of the last decided window is behind the clock; 0: none was decided.",
@@ -161,8 +164,7 @@ def serve_watch(settings: ServeSettings, registry: CollectorRegistry, status: Wa
     if not settings.watch_address:
         yield ""
         return
-    clock = SteadyClock()
-    server = StatusServer(settings.watch_address, registry, status, clock, STALLED_NS)
+    server = StatusServer(settings.watch_address, registry, status, status.clock, STALLED_NS)
     try:
         yield f"{settings.watch_address.rpartition(':')[0]}:{server.port}"
     finally:
@@ -176,13 +178,13 @@ STALLED_NS: Final = 15 * 60 * NS_PER_SECOND
 class WatchStatus:
     """Where a watch is, for probes."""
 
-    def __init__(self) -> None:
-        self._clock = SteadyClock()
+    def __init__(self, clock: SteadyClock | None = None) -> None:
+        self.clock = clock or SteadyClock()
         self.turn(None)
 
     def turn(self, trouble: str | None) -> None:
         """The loop turned; `trouble` is what keeps it from its work."""
-        now_ns = self._clock().now_ns
+        now_ns = self.clock().now_ns
         self._status = LiveStatus(now_ns=now_ns, lanes=(), paused=False, trouble=trouble, stopping=False)
 
     def __call__(self) -> LiveStatus:

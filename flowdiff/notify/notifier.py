@@ -19,6 +19,7 @@ from flowdiff.notify.settings import NotifySettings, Receiver
 from schemas.errors import ConfigError, InputError
 from schemas.incidents import Incident, IncidentEvent
 from schemas.windows import NS_PER_SECOND
+from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.store import Store
 
 _JSON: Final = "application/json"
@@ -36,9 +37,11 @@ class Notifier:
         store: Store,
         events: Callable[[], Sequence[IncidentEvent]],
         say: Callable[[str], None],
+        now_ns: Callable[[], int] | None = None,
     ) -> None:
         """`events` gives all that the lake knows; `say` prints a line. Raises ConfigError, InputError."""
         self._settings, self._lake, self._store, self._events = settings, lake, store, events
+        self._now_ns = now_ns or SteadyClock().steady_ns
         self._say: Callable[[str], None] = lambda text: say(f"notify: {text}")
         self._targets = {
             name: _Target.of(name, getattr(settings, name), below)
@@ -102,6 +105,7 @@ class Notifier:
                 self._say,
                 timeout_s,
                 self._settings.repeat_ns / NS_PER_SECOND,
+                self._now_ns,
             )
         made = {"webhook": self._cloud_event, "otlp": self._log_record}[name]
         ledger = Ledger(self._store, name)
@@ -111,12 +115,16 @@ class Notifier:
 
     def _cloud_event(self, target: _Target, event: IncidentEvent) -> Message:
         body = messages.cloud_event(event, self._lake, self._settings.reports)
-        sign = messages.signed(body, event.id, int(time.time()), self._secret) if self._secret else {}
+        sign = (
+            messages.signed(body, event.id, self._now_ns() // NS_PER_SECOND, self._secret)
+            if self._secret
+            else {}
+        )
         return target.message(body, "application/cloudevents+json", **sign)
 
     def _log_record(self, target: _Target, event: IncidentEvent) -> Message:
         return target.message(
-            messages.log_record(event, self._lake, self._settings.reports, time.time_ns()), _JSON
+            messages.log_record(event, self._lake, self._settings.reports, self._now_ns()), _JSON
         )
 
     def _alerts(self, target: _Target, shown: Sequence[Incident], now_ns: int) -> Message:

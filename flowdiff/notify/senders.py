@@ -175,10 +175,12 @@ class AlertSender(Sender):
         say: Callable[[str], None],
         timeout_s: float,
         repeat_s: float,
+        now_ns: Callable[[], int],
     ) -> None:
         super().__init__("alertmanager", say, timeout_s)
         self._message = message
         self._repeat_s = repeat_s
+        self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.pages and incident.goes_on}
         self._over: dict[str, tuple[Incident, int]] = {}
         """Incident, and until when it is sent."""
@@ -193,7 +195,7 @@ class AlertSender(Sender):
                 if incident.goes_on:
                     self._open[incident.id] = incident
                 elif self._open.pop(incident.id, None) is not None:
-                    self._over[incident.id] = (incident, time.time_ns() + OVER_NS)
+                    self._over[incident.id] = (incident, self._now_ns() + OVER_NS)
                 self._is_news = True
             self.counts.pending = len(self._open)
             self._changed.notify_all()
@@ -202,7 +204,7 @@ class AlertSender(Sender):
         return not self._is_news
 
     def _turn(self) -> float:
-        now_ns = time.time_ns()
+        now_ns = self._now_ns()
         with self._changed:
             self._over = {id_: until for id_, until in self._over.items() if until[1] > now_ns}
             shown = [*self._open.values(), *(incident for incident, _ in self._over.values())]

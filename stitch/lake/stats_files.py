@@ -11,7 +11,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -34,6 +34,8 @@ class StatsKey(NamedTuple):
     """Of the window's files: `source_of`."""
     settings: str
     """Of all that decides what is worked out of them: `settings_of`."""
+    span: Literal["window", "day"] = "window"
+    """What they are of: a window of the lake, or a day of windows."""
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
@@ -46,15 +48,15 @@ def settings_of(text: str) -> str:
     return _hash(text.encode(), _SHORT)
 
 
-def stats_folder(window: Window) -> str:
+def stats_folder(key: StatsKey) -> str:
     """Name the folder of a window's statistics."""
-    return f"{STATS}/window={window.name}"
+    return f"{STATS}/{key.span}={key.window.name}"
 
 
 def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
     """The content that was kept under a key; None where there is none that is whole. Raises OSError."""
     for name in _kept(store, key):
-        data = _read(store, f"{stats_folder(key.window)}/{name}")
+        data = _read(store, f"{stats_folder(key)}/{name}")
         if data is not None and _is_whole(name, data):
             return data
     return None
@@ -65,7 +67,7 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
     Nothing happens where it is kept already. Raises OSError where nothing can be written.
     """
-    folder = stats_folder(key.window)
+    folder = stats_folder(key)
     for name in store.names(folder):
         match = _FILE.fullmatch(name)
         old = match is not None and match[1] != key.source
@@ -83,7 +85,7 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 def damaged_stats(store: Store) -> Iterator[str]:
     """Names of files under `stats/` that are not what was written there. Reads them all. Raises OSError."""
-    names = [*store.below(STATS, lambda name: name.startswith("window="))]
+    names = [*store.below(STATS, lambda name: name.startswith(("window=", "day=")))]
     whole = ahead(store, lambda name: _is_whole(name.rpartition("/")[2], _read(store, name)), names)
     yield from (name for name, is_whole in zip(names, whole, strict=True) if not is_whole)
 
@@ -97,7 +99,7 @@ def sweep(store: Store) -> None:
 
 def _kept(store: Store, key: StatsKey) -> list[str]:
     start = f"{key.source}-{key.settings}-"
-    return [name for name in store.names(stats_folder(key.window)) if name.startswith(start)]
+    return [name for name in store.names(stats_folder(key)) if name.startswith(start)]
 
 
 def _read(store: Store, name: str) -> pa.Buffer | None:

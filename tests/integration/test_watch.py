@@ -23,11 +23,13 @@ from analyze.refine.settings import RefineSettings
 from analyze.watch.lane import incidents_of, last_commit
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watching import LakeWatch, accepted
+from flowdiff.commands.watch import SILENT, _Shown
 from schemas.incidents import IncidentEvent
 from schemas.periods import parse_period
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings
+from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.fsck import check
 from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore
@@ -280,6 +282,25 @@ def test_a_replay_says_what_the_watch_said_and_keeps_nothing(
     told = [event for decided in watch.replay(start) for event in decided.events]
     assert [event.id for event in told] == [event.id for event in whole[1]]
     assert sorted(path.name for path in begun.rglob("watch/**/*")) == before
+
+
+@pytest.mark.parametrize("jump_s", [0, 86_400, -86_400])
+def test_a_clock_that_jumps_makes_no_silence(whole: tuple[Path, list[IncidentEvent]], jump_s: int) -> None:
+    watch = watch_of(whole[0], [])
+    assert list(watch.poll()) == []
+    assert watch.state is not None
+    passed_s, wrong_s = 60, 0
+    start_ns = watch.state.through_ns
+    clock = SteadyClock(
+        lambda: start_ns + (passed_s + wrong_s) * NS_PER_SECOND, lambda: passed_s * NS_PER_SECOND
+    )
+    shown = _Shown(clock)
+    wrong_s = jump_s
+    shown.listen(watch)
+    assert shown.suspended == ""
+    passed_s, wrong_s = 3600, 0  # an hour without a window is one
+    shown.listen(watch)
+    assert shown.suspended == SILENT
 
 
 def test_an_accepted_incident_is_the_new_normal(files: tuple[Path, Path], tmp_path: Path) -> None:

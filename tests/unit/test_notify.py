@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ from oracles.incidents import Receiver, event, incident, receiver, wait_until
 
 from flowdiff.notify import messages, senders
 from flowdiff.notify.address import address_of
-from flowdiff.notify.ledger import FOLDER
+from flowdiff.notify.ledger import FOLDER, Ledger
 from flowdiff.notify.notifier import Notifier
 from flowdiff.notify.post import Message, SendError, post
 from flowdiff.notify.settings import NotifySettings
 from schemas.errors import ConfigError
-from schemas.incidents import IncidentEvent
+from schemas.incidents import Incident, IncidentEvent
+from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.store import LocalStore
 
 SECRET = "key-of-the-signature"
@@ -173,6 +175,108 @@ def test_a_receiver_that_never_answered_misses_nothing(hook: Receiver, tmp_path:
     with watched.running():
         wait_until(lambda: len(hook.requests) == 2)
     assert ids(hook) == [opened.id, over.id]
+
+
+class SimulatedClock(SteadyClock):
+    """What the host's clock says, and the seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.passed_s, self.wrong_s = 0.0, 0
+        super().__init__(lambda: self.true_ns + self.wrong_s * 10**9, lambda: int(self.passed_s * 1e9))
+
+    @property
+    def true_ns(self) -> int:
+        return 1_763_600_400 * 10**9 + int(self.passed_s * 1e9)
+
+
+def alert_sender(hook: Receiver, clock: SimulatedClock) -> senders.AlertSender:
+    def message(shown: list[Incident], now_ns: int) -> Message:
+        body = messages.alerts(shown, "lake", "", now_ns)
+        return Message(address_of(hook.url, ""), body, {"Content-Type": "application/json"})
+
+    return senders.AlertSender(message, [], lambda _: None, 5.0, 60.0, clock.steady_ns)
+
+
+def event_sender(hook: Receiver, folder: Path) -> senders.EventSender:
+    def message(event: IncidentEvent) -> Message:
+        return Message(address_of(hook.url, ""), messages.cloud_event(event, "lake", ""), {})
+
+    ledger = Ledger(LocalStore.at(folder), "webhook")
+    ledger.outbox([])
+    return senders.EventSender("webhook", message, ledger, [], lambda _: None, 5.0)
+
+
+def ends_ns(alert: dict[str, Any]) -> int:
+    return int(datetime.fromisoformat(alert["endsAt"]).timestamp()) * 10**9
+
+
+def pass_time(sender: senders.Sender, clock: SimulatedClock, until_s: float) -> None:
+    """The turns of a sender until then, and the waits between them."""
+    while clock.passed_s < until_s:
+        clock.passed_s += sender._turn()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waits of a real receiver, which pass in simulated time."""
+    monkeypatch.setattr(senders, "FIRST_WAIT_S", 1.0)
+    monkeypatch.setattr(senders, "LONGEST_WAIT_S", 300.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_after_an_hour_alertmanager_hears_of_what_goes_on_and_what_ended_has_ended(hook: Receiver) -> None:
+    clock = SimulatedClock()
+    sender = alert_sender(hook, clock)
+    first, second = incident("a" * 16), incident("b" * 16)
+    sender.take([event("opened", first)])
+    pass_time(sender, clock, 120)
+    (told,) = json.loads(hook.requests[-1][1])
+    assert ends_ns(told) - clock.true_ns <= 240 * 10**9  # it ends by itself, soon
+    hook.requests.clear()
+    hook.answers = [503] * 10_000
+    pass_time(sender, clock, 600)
+    sender.take([event("resolved", incident("a" * 16, "resolved"))])
+    pass_time(sender, clock, 1200)
+    sender.take([event("opened", second)])
+    pass_time(sender, clock, 3720)
+    assert 60 <= len(hook.requests) <= 120  # every minute at least, so that it hears soon
+    hook.answers, hook.requests = [], []
+    pass_time(sender, clock, 3780)
+    (alert,) = json.loads(hook.requests[0][1])
+    assert alert["labels"]["id"] == second.id
+    assert ends_ns(alert) > clock.true_ns
+
+
+@pytest.mark.usefixtures("patient")
+def test_after_an_hour_a_webhook_gets_every_event_once_and_in_order(hook: Receiver, tmp_path: Path) -> None:
+    clock, sender = SimulatedClock(), event_sender(hook, tmp_path)
+    happened = [
+        event("opened", incident("a" * 16)),
+        event("resolved", incident("a" * 16, "resolved")),
+        event("opened", incident("b" * 16)),
+    ]
+    hook.answers = [503] * 10_000
+    for at_s, one in zip((0, 600, 1200), happened, strict=True):
+        pass_time(sender, clock, at_s)
+        sender.take([one])
+    pass_time(sender, clock, 3600)
+    assert 12 <= len(hook.requests) <= 40  # ever more seldom, every five minutes at last
+    assert {*ids(hook)} == {happened[0].id}
+    hook.answers, hook.requests = [], []
+    pass_time(sender, clock, 3900)
+    assert ids(hook) == [one.id for one in happened]
+
+
+@pytest.mark.parametrize("jump_s", [-86_400, -600, 600, 86_400])
+def test_an_alert_lasts_minutes_however_the_clock_jumps(hook: Receiver, jump_s: int) -> None:
+    clock = SimulatedClock()
+    sender = alert_sender(hook, clock)
+    sender.take([event("opened", incident())])
+    pass_time(sender, clock, 120)
+    clock.wrong_s = jump_s
+    pass_time(sender, clock, 600)
+    (alert,) = json.loads(hook.requests[-1][1])
+    assert 60 <= (ends_ns(alert) - clock.true_ns) / 1e9 <= 241
 
 
 def test_an_event_that_is_refused_holds_up_no_other(hook: Receiver, tmp_path: Path) -> None:

@@ -43,7 +43,15 @@ def read(store: Store, key: StatsKey) -> bytes | None:
 
 
 def names(store: Store) -> list[str]:
-    return store.names(stats_folder(WINDOW))
+    return store.names(stats_folder(OLD))
+
+
+def test_a_day_is_kept_beside_its_first_window(store: Store) -> None:
+    day = OLD._replace(source=source_of([("flows", "c" * 64)]), span="day")
+    put_stats(store, OLD, b"window")
+    put_stats(store, day, b"day")
+    assert (read(store, OLD), read(store, day)) == (b"window", b"day")
+    assert [*damaged_stats(store)] == []
 
 
 def test_a_content_is_found_by_what_it_was_made_of(store: Store) -> None:
@@ -68,12 +76,12 @@ def test_what_was_made_of_another_state_is_removed(store: Store) -> None:
 def test_what_is_damaged_is_not_read_and_gives_way(store: Store) -> None:
     put_stats(store, NEW, b"new")
     (name,) = names(store)
-    place = f"{stats_folder(WINDOW)}/{name}"
+    place = f"{stats_folder(OLD)}/{name}"
     store.remove(place)
     store.put_if_absent(place, b"mew", "stage/x")
-    store.put_if_absent(f"{stats_folder(WINDOW)}/of-a-person", b"notes", "stage/x")
+    store.put_if_absent(f"{stats_folder(OLD)}/of-a-person", b"notes", "stage/x")
     assert read(store, NEW) is None
-    assert sorted(damaged_stats(store)) == sorted([place, f"{stats_folder(WINDOW)}/of-a-person"])
+    assert sorted(damaged_stats(store)) == sorted([place, f"{stats_folder(OLD)}/of-a-person"])
     put_stats(store, NEW, b"new")
     assert read(store, NEW) == b"new"
     assert names(store) == [name]

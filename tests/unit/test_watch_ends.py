@@ -68,6 +68,26 @@ def test_what_begins_with_an_end_is_no_incident() -> None:
     assert max(asked) <= END + 12
 
 
+def test_a_long_history_is_no_more_memory_and_the_same_baseline() -> None:
+    settings = WatchSettings(slot_ns=0, baseline_ticks=100, season_days=1)
+    logs = levels(np.random.default_rng(5), 10, 1_000, rho=0.3, sd=SD)
+
+    def watcher_since(first: int) -> Watcher:
+        made = Watcher(State(lake_id="x", tick_ns=TICK_NS, through_ns=MONDAY), settings, Always())
+        for window in windows(logs[:, :999], first=first):
+            made.learn(window)
+        return made
+
+    old, young = watcher_since(0), watcher_since(999 - 300)
+    assert len(old.ring.at) <= 1.5 * settings.reach_ticks
+    logs[:3, 999] += 10 * SD
+    (last,) = windows(logs, first=999)
+    for watcher in (old, young):
+        watcher.decide(last)
+    assert len(old.state.sums) >= 3
+    assert old.state == young.state
+
+
 def test_what_begins_behind_an_end_is_found_as_soon_as_ever() -> None:
     later = END + SETTINGS.recovery_ticks + 1
     asked, _ = run((range(8), BEGIN, END, 12.0), (range(20, 24), later, later + 30, 9.0))

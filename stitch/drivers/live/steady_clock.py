@@ -71,12 +71,19 @@ class SteadyClock:
 
     def __call__(self) -> Moment:
         """The time now."""
+        wall_ns, counted_ns, steady_ns = self._read()
+        return Moment(self._first_ns + counted_ns, min(wall_ns, steady_ns), max(wall_ns, steady_ns))
+
+    def steady_ns(self) -> int:
+        """Give the time by the clock while it is believed, else by the counter since it was."""
+        return self._read()[2]
+
+    def _read(self) -> tuple[int, int, int]:
         with self._lock:
             wall_ns, counted_ns = self._wall(), self._counter()
             if self._is_believed(wall_ns - counted_ns, counted_ns):
                 self._apart_ns, self._jumped_ns = wall_ns - counted_ns, None
-            steady_ns = self._apart_ns + counted_ns
-            return Moment(self._first_ns + counted_ns, min(wall_ns, steady_ns), max(wall_ns, steady_ns))
+            return wall_ns, counted_ns, self._apart_ns + counted_ns
 
     def _is_believed(self, apart_ns: int, counted_ns: int) -> bool:
         """Whether the clock counts; notes where it jumped to."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -31,8 +30,6 @@ from stitch.lake.staging import Staging
 from stitch.lake.stats_files import STATS
 from stitch.lake.store import Move, Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
-
-_FOLDER: Final = "window="
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +223,11 @@ def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[
 
 
 def _start_ns(folder: str, length_ns: int) -> int | None:
-    """Start of the window of a folder (last part of its name); None for a name that is not ours."""
-    if not folder.startswith(_FOLDER):
+    """Start of the window, or of the day, of a folder (last part of its name); None for a name not ours."""
+    span, _, name = folder.partition("=")
+    if span not in ("window", "day"):
         return None
     try:
-        return Window.from_name(folder.removeprefix(_FOLDER), length_ns).start_ns
+        return Window.from_name(name, length_ns).start_ns
     except ValueError:
         return None
