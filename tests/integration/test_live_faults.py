@@ -449,6 +449,16 @@ def test_memory_is_bounded_by_publishing_early(n: int) -> None:
     assert set(world.published()) == {row[0] for row in flow_rows(world.expected().flows)}
 
 
+@pytest.mark.parametrize("budget", [5_000, 10_000])
+def test_lanes_of_which_none_holds_half_of_the_budget_go_on(budget: int) -> None:
+    """Together they hold more than there is: each gives some of its share, and reading goes on."""
+    settings = SETTINGS.model_copy(update={"memory_bytes": budget})
+    world = World(requests(64, partitions=8, spread_s=20), partitions=8, settings=settings)
+    run_to_end(world)
+    assert check(world.store) == []
+    assert set(world.published()) == {row[0] for row in flow_rows(world.expected().flows)}
+
+
 def replace_settings(**update: object) -> LiveSettings:
     return SETTINGS.model_copy(update=update)
 

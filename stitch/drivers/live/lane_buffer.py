@@ -84,6 +84,7 @@ class LaneBuffer:
         self._length_ns = window_length_ns
         self._lane = lane
         self._memory = memory
+        self._lanes = 1
         self._memo = structure_memo(settings) if memo is None else memo
         self._open = OpenEvents()
         part_nodes = min(VALUES_PER_GROUP, settings.memory_bytes // PART_SHARE)
@@ -128,7 +129,8 @@ class LaneBuffer:
         return self._pending.n_flows
 
     def share(self, lanes: int) -> None:
-        """Be one of so many lanes that share the budget of what is remembered of closed requests."""
+        """Be one of so many lanes that share the budget."""
+        self._lanes = lanes
         self._memory.share(self._settings.memory_bytes, lanes)
 
     @property
@@ -263,9 +265,9 @@ class LaneBuffer:
             self._stitch(closed)
 
     def relieve(self) -> None:
-        """Close what is complete, then what began first, INCOMPLETE, until half of the budget is free."""
+        """Close what is complete, then what began first, INCOMPLETE, until half of its share is free."""
         self._pass()
-        spare = self._settings.memory_bytes // 2
+        spare = self._settings.memory_bytes // (2 * self._lanes)
         if self._open.bytes > spare and self._open.n_events:
             n_events = int(self._open.n_events * (1 - spare / self._open.bytes)) + 1
             for closed in self._open.close_oldest(n_events, max_events=self._stitched):

@@ -218,7 +218,7 @@ class LiveRun:
         self._share(len(self._lanes))
 
     def _share(self, lanes: int) -> None:
-        """What is remembered of closed requests is one budget, of all lanes that there are."""
+        """Memory is one budget of all lanes that there are."""
         for lane in self._lanes.values():
             lane.share(lanes)
 
@@ -469,13 +469,15 @@ class LiveRun:
     def _hold_back(self) -> None:
         """Read no more than can be held: publish early, then close what is oldest, while reading waits."""
         if self._held() > self._settings.memory_bytes:
-            number = max(self._lanes, key=lambda n: self._lanes[n].bytes)
-            self._work.rest(number)
-            self._collect()
-            lane = self._lanes.get(number)
-            if lane is not None and lane.state is LaneState.RUNNING:
-                lane.relieve()
-                self._commit(number, early=True)
+            for number in sorted(self._lanes, key=lambda n: self._lanes[n].bytes, reverse=True):
+                self._work.rest(number)
+                self._collect()
+                lane = self._lanes.get(number)
+                if lane is not None and lane.state is LaneState.RUNNING:
+                    lane.relieve()
+                    self._commit(number, early=True)
+                if self._held() <= self._settings.memory_bytes * RESUME_SHARE:
+                    break
         held = self._held()
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
         limit = self._settings.memory_bytes * (RESUME_SHARE if self._full else 1)

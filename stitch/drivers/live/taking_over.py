@@ -45,12 +45,13 @@ def taken_over(
         reached = max(manifest.retired_to_ns, manifest.retired_to_ns if reached is None else reached)
     segments = [read_segment(store, segment) for segment in standing.segments]
     memory = ClosedMemory()
-    memory.share(settings.memory_bytes, lanes)
+    memory.share(settings.memory_bytes, lanes)  # before it is filled
     horizon = None if reached is None else reached - settings.stitch.max_age_ns
     remember_flows(manifest, lane, horizon, memory)
     for late in late_of(manifest, lane, horizon):  # of requests that went on after that
         memory.remember_late(late, manifest.info.window_length_ns)
     buffer = LaneBuffer(settings, manifest.info.window_length_ns, lane, memory, reached, memo)
+    buffer.share(lanes)
     buffer.load(segments)
     return buffer
 
