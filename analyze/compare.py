@@ -13,18 +13,16 @@ import pyarrow as pa
 
 from analyze.methods.port import Chosen, Result
 from analyze.population import Population
-from analyze.profile.stored import SampleProfiles
+from analyze.profile.samples import ComparedSamples, samples_of
 from analyze.refine.settings import RefineSettings
-from analyze.report.header import excluded_notes, headline, load_ratio, sample_summary
+from analyze.report.header import excluded_notes, folded_notes, headline
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
-from analyze.report.statistics_header import statistics_load_ratio, statistics_summary
-from analyze.stats.moments import category_moments
 from schemas.errors import ConfigError
 from schemas.report.accounts import VerdictSection
 from schemas.report.parts import Section
-from schemas.report.report import MethodRun, Preparation, Report, SampleSummary, with_id
+from schemas.report.report import MethodRun, Preparation, Report, with_id
 from schemas.report.report_tables import METHOD_COLUMN
 
 PAIR_SIZE: Final = 2
@@ -32,10 +30,10 @@ PAIR_SIZE: Final = 2
 
 
 def compare(
-    population: Population | SampleProfiles,
+    population: Population | ComparedSamples,
     methods: Sequence[Chosen[Any]],
     *,
-    history: Population | SampleProfiles | None = None,
+    history: Population | ComparedSamples | None = None,
     limits: ReportLimits | None = None,
     refined: RefineSettings | None = None,
     source: str = "",
@@ -51,14 +49,16 @@ def compare(
     methods write a table of one name with unlike columns.
     """
     bounds = limits if limits is not None else ReportLimits()
-    n = len(population.samples)
+    compared, past = samples_of(population), None if history is None else samples_of(history)
+    n = len(compared.samples)
     for chosen in methods:
         if not chosen.method.samples.allows(n):
             raise ConfigError(
                 f"The method '{chosen.method.name}' takes {chosen.method.samples.text}, and there are {n}."
             )
-    results = [_analysed(chosen, population, history, bounds) for chosen in methods]
-    samples, ratio = _header(population)
+    results = [_analysed(chosen, compared, past, bounds) for chosen in methods]
+    samples = compared.summaries()
+    ratio = compared.load_ratio() if n == PAIR_SIZE else None
     told = {row.text for section in _verdicts(results) for row in section.quality}
     report = Report(
         id="",
@@ -67,9 +67,10 @@ def compare(
         preparation=None if refined is None else _preparation(refined),
         samples=samples,
         notes=(
-            *(() if isinstance(population, SampleProfiles) else excluded_notes(samples, population)),
+            *excluded_notes(samples, compared.population),
+            *folded_notes(compared.population.folded),
             *(note for result in results for note in result.notes),
-            *(note for note in population.notes if note not in told),
+            *(note for note in compared.notes if note not in told),
         ),
         headline=headline(samples, ratio, results[0].headline),
         methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),
@@ -89,27 +90,14 @@ def _verdicts(results: Sequence[Result]) -> Iterator[VerdictSection]:
 
 
 def _analysed(
-    chosen: Chosen[Any],
-    compared: Population | SampleProfiles,
-    history: Population | SampleProfiles | None,
-    bounds: ReportLimits,
+    chosen: Chosen[Any], compared: ComparedSamples, history: ComparedSamples | None, bounds: ReportLimits
 ) -> Result:
-    if not isinstance(compared, SampleProfiles) and not isinstance(history, SampleProfiles):
-        return chosen.method.analyse(compared, history, chosen.settings, bounds)
+    if all(one is None or one.kept_slots is None for one in (compared, history)):
+        past = None if history is None else history.population
+        return chosen.method.analyse(compared.population, past, chosen.settings, bounds)
     if chosen.method.statistics is None:
         raise ConfigError(f"The method '{chosen.method.name}' needs requests, and these are statistics.")
     return chosen.method.statistics(compared, history, chosen.settings, bounds)
-
-
-def _header(compared: Population | SampleProfiles) -> tuple[tuple[SampleSummary, ...], float | None]:
-    """Samples in numbers, and the load of the second over the first's where there are two."""
-    n = len(compared.samples)
-    if isinstance(compared, SampleProfiles):
-        ratio = statistics_load_ratio(compared) if n == PAIR_SIZE else None
-        return tuple(statistics_summary(compared, sample) for sample in range(n)), ratio
-    moments = category_moments(compared.categories, n)
-    samples = tuple(sample_summary(compared, moments, sample) for sample in range(n))
-    return samples, load_ratio(compared) if n == PAIR_SIZE else None
 
 
 def _completed(section: Section, method: str, calibration: str) -> Section:

@@ -59,7 +59,8 @@ def visible(text: str) -> str:
 
     A byte of a name that is not UTF-8 becomes `\\xNN`. One line in, or many, is one line out.
     """
-    return text.translate(_VISIBLE)
+    plain = text.isascii() and text.isprintable()  # nearly every name, and ten times as fast
+    return text if plain else text.translate(_VISIBLE)
 
 
 def escaped(text: str, *, keep_line_ends: bool = False) -> str:

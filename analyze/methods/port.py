@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from analyze.population import Population
-from analyze.profile.stored import SampleProfiles
+from analyze.profile.samples import ComparedSamples
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
 from analyze.report.section_view import SectionView
@@ -67,8 +67,8 @@ class AnalyseStatistics(Protocol[C_contra]):
 
     def __call__(
         self,
-        compared: Population | SampleProfiles,
-        history: Population | SampleProfiles | None,
+        compared: Population | ComparedSamples,
+        history: Population | ComparedSamples | None,
         settings: C_contra,
         limits: ReportLimits,
         /,

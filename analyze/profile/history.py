@@ -18,7 +18,8 @@ import numpy as np
 from analyze.load import load_population, sample_of
 from analyze.population import Population
 from analyze.profile.numbering import RunNames
-from analyze.profile.stored import ProfileTally, ReadWatch, SampleProfiles, gathered
+from analyze.profile.samples import SampleProfiles
+from analyze.profile.stored import ProfileTally, ReadWatch, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -210,7 +211,10 @@ def read_samples(
     """
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
-        told = "compared from the statistics of their windows: there are no examples and no explanations"
+        told = (
+            "compared from the statistics of their windows: there are no examples, no explanations, and no "
+            "breakdown of slow requests"
+        )
         run = RunNames()
         both = _statistics(compared, refine, watch, run, added=False)
         both = replace(both, notes=(*both.notes, f"The samples were {told}."))

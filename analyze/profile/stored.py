@@ -7,26 +7,23 @@ can be read is read, whoever asks; what had to be made is kept if the lake can b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from analyze.load import load_population
-from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
-from analyze.profile.build import Profiled, profile_of
+from analyze.profile.build import profile_of
 from analyze.profile.encoding import Stored, encode, profile_of_stored, stored_of, stored_tables, version
 from analyze.profile.gathering import Gathered, Gathering
 from analyze.profile.numbering import RunNames
-from analyze.profile.profile import Profile, Slot, Watched
+from analyze.profile.profile import Profile, Slot
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
-from analyze.stats.silences import Traffic
-from analyze.stats.sums import totals
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import Window
@@ -36,6 +33,9 @@ from stitch.lake.store import Store, ahead
 
 MOST_SLOTS: Final = 120
 """Slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
+
+WINDOWS_A_WORKER: Final = 6
+"""Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
 
 ReadWatch = Callable[[int, int], None]
 """Called with (windows done, windows in all)."""
@@ -156,37 +156,42 @@ def keep_profiles(
 ) -> None:
     """See to it that the profile of every window that the periods touch is kept.
 
-    One after the other, or by so many processes (`workers`), each with a window at a time in memory. What
-    cannot be written is in `tally.refusals`. Raises LakeError.
+    Missing ones are made one after the other, or by so many processes (`workers`) where they are worth their
+    start, each with a window at a time in memory. What cannot be written is in `tally.refusals`. Raises
+    LakeError.
     """
     wanted = {(part.root, window): part for part in periods for window in part.windows}
     pieces = [of_window(part, window, window.start_ns, window.end_ns) for (_, window), part in wanted.items()]
-
-    def book(tallies: Iterable[ProfileTally]) -> None:
-        for done, one in enumerate(tallies):
-            watch(done, len(pieces))
+    missing = []
+    for here in pieces:
+        watch(tally.read + tally.made, len(pieces))
+        if (data := _read(here, settings)) is None:
+            missing.append(here)
+        else:
+            _kept_or_made(data, here, settings, tally)
+    workers = min(workers, len(missing) // WINDOWS_A_WORKER)
+    with ExitStack() as stack:
+        if workers > 1:
+            pool = stack.enter_context(worker_processes(workers))
+            named = [replace(here.period, lake=here.lake) for here in missing]
+            made = pool.map(partial(_named_profile_made, settings), named)
+        else:
+            made = map(partial(_profile_made, settings), missing)
+        for one in made:
             tally.add(one)
-        watch(len(pieces), len(pieces))
-
-    workers = min(workers, len(pieces))
-    if workers <= 1:
-        book(map(partial(_keep_profile, settings), pieces))
-        return
-    with worker_processes(workers) as pool:
-        named = [replace(here.period, lake=here.lake) for here in pieces]
-        book(pool.map(partial(_keep_named_profile, settings), named))
+            watch(tally.read + tally.made, len(pieces))
 
 
-def _keep_profile(settings: RefineSettings, here: LakePeriod) -> ProfileTally:
-    """See to it that the profile of a whole window is kept."""
+def _profile_made(settings: RefineSettings, here: LakePeriod) -> ProfileTally:
+    """Make the profile of a whole window, and keep it."""
     tally = ProfileTally()
-    window_profile(here, settings, tally)
+    _kept_or_made(None, here, settings, tally)
     return tally
 
 
-def _keep_named_profile(settings: RefineSettings, window: Period) -> ProfileTally:
-    """The same in a process of its own, which finds the lake and the window's files itself."""
-    return _keep_profile(settings, _lakes().sealed_part(window))
+def _named_profile_made(settings: RefineSettings, window: Period) -> ProfileTally:
+    """Make it in a process of its own, which finds the lake and the window's files itself."""
+    return _profile_made(settings, _lakes().sealed_part(window))
 
 
 @cache
@@ -301,133 +306,4 @@ def key_of(here: LakePeriod, window: Window, settings: RefineSettings) -> StatsK
         window,
         source_of([(table, here.sums[path]) for table, paths in tables for path in paths]),
         settings_of(f"{version()} {settings.model_dump_json()}"),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class SampleProfiles:
-    """Profiles of some samples."""
-
-    samples: tuple[Sample, ...]
-    profile: Profile
-    """Slot.sample: index into `samples`."""
-    window_ns: int = DEFAULT_WINDOW_NS
-    """Length of the lake's windows."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know of how it was made."""
-    gathered: Gathered | None = None
-    """What was read, where names were numbered by a run."""
-
-    @property
-    def kept_slots(self) -> tuple[Slot, ...] | None:
-        """Slots that cannot be chosen any more."""
-        return self.profile.slots
-
-    @property
-    def population(self) -> Population:
-        """A population of the samples that holds no request: for what looks for examples, and finds none."""
-        return Population(
-            categories=(),
-            excluded={},
-            notes=self.notes,
-            samples=self.samples,
-            window_ns=self.window_ns,
-            folded=self.profile.folded,
-        )
-
-    def profiled(self, _: Sequence[Slot], __: float | None = None) -> Profiled:
-        """Give the profile that was kept."""
-        return Profiled(self.profile, ())
-
-    def has_requests(self, sample: int) -> bool:
-        """Tell whether a sample has a request that tests may use."""
-        mine = np.array([slot.sample == sample for slot in self.profile.slots], dtype=np.bool_)
-        return bool(mine[self.profile.responses["slot"].to_numpy()].any())
-
-
-@dataclass(frozen=True, slots=True)
-class RequestsAtHand:
-    """Samples whose requests are at hand."""
-
-    population: Population
-    kept_slots: tuple[Slot, ...] | None = None
-    """None: slots may be chosen."""
-
-    @property
-    def samples(self) -> tuple[Sample, ...]:
-        """The samples."""
-        return self.population.samples
-
-    def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
-        """Make the profile of the samples, slot by slot."""
-        return profile_of(self.population, slots, threshold_ns)
-
-    def has_requests(self, sample: int) -> bool:
-        """Tell whether a sample has a request that tests may use."""
-        return self.population.has_requests(sample)
-
-
-class Profilable(Protocol):
-    """What a profile is made of: requests at hand, or statistics that were kept."""
-
-    @property
-    def samples(self) -> tuple[Sample, ...]:
-        """The samples."""
-        ...
-
-    @property
-    def population(self) -> Population:
-        """The requests; none of samples that are statistics."""
-        ...
-
-    @property
-    def kept_slots(self) -> tuple[Slot, ...] | None:
-        """Slots that cannot be chosen any more; None: they may be."""
-        ...
-
-    def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None, /) -> Profiled:
-        """Give the profile, slot by slot."""
-        ...
-
-    def has_requests(self, sample: int) -> bool:
-        """Tell whether a sample has a request that tests may use."""
-        ...
-
-
-def beside(one: Profilable, other: Profilable) -> Profile | None:
-    """The profile of two that were numbered by one run, `one` first; None where they were not."""
-    if not isinstance(one, SampleProfiles) or not isinstance(other, SampleProfiles):
-        return None
-    first, second = one.gathered, other.gathered
-    if first is None or second is None or first.run is not second.run:
-        return None
-    return first.beside(second).profile() if not (first.folded or second.folded) else None
-
-
-def profilable(samples: Population | SampleProfiles) -> Profilable:
-    """Give samples as what a profile is made of."""
-    return RequestsAtHand(samples) if isinstance(samples, Population) else samples
-
-
-def slot_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:
-    """Slots of a sample that hold a request, as stretches in which requests began. O(rows)."""
-    table = profile.responses
-    slot = table["slot"].to_numpy()
-    n, w = (totals(slot, table[column].to_numpy(), len(profile.slots)) for column in ("n", "w"))
-    windows = [
-        window
-        for at, one in enumerate(profile.slots)
-        if one.sample == sample
-        for window in one.watched or (Watched(one.start_ns, one.end_ns, float(n[at]), float(w[at])),)
-        if window.n > 0
-    ]
-    bounds = np.array(sorted(windows), dtype=np.float64).reshape(-1, 4)
-    starts, ends = np.array([window[:2] for window in sorted(windows)], dtype=np.int64).reshape(-1, 2).T
-    return Traffic(
-        starts,
-        ends,
-        float(bounds[:, 2].sum()),
-        float(bounds[:, 3].sum()),
-        named.ranges or ((named.start_ns, named.end_ns),),
-        named.recorded,
     )

@@ -8,7 +8,7 @@ seen half.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from duckdb.func import PythonUDFType
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.connection import locked_connection, run_interruptible, unreadable_file
-from analyze.sql.parameters import bound_names
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
 from analyze.sql.stored_tables import LISTED, tables_behind
@@ -35,6 +34,11 @@ from stitch.lake.watch_files import table_files
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
 """What is bound: to each `?` in order, or to `:name` and `$name`."""
+
+# What stands in quotes or comments is passed over, and so is a cast.
+_PARTS: Final = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|::|:(?P<name>[A-Za-z_]\w*)", re.DOTALL
+)
 
 _SET_NUMBERS: Final = (
     "SET VARIABLE from_ns = ?::BIGINT",
@@ -326,3 +330,8 @@ def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Seq
     connection.execute(_STEADY_SUM)
     for name in VIEWS:
         connection.execute(relation(name).sql)
+
+
+def bound_names(text: str, names: Collection[str]) -> str:
+    """The statement with `$` for `:` before each of the names; a colon elsewhere is left alone."""
+    return _PARTS.sub(lambda found: f"${found['name']}" if found["name"] in names else found[0], text)

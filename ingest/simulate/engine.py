@@ -21,7 +21,6 @@ CHILD_SHIFT, COUNT_SHIFT = 20, 12
 CODE_MASK = (1 << COUNT_SHIFT) - 1
 COUNT_MASK = (1 << (CHILD_SHIFT - COUNT_SHIFT)) - 1
 """A step is `code | strands << 12 | first strand << 20`: splits and joins name consecutive strands."""
-MAX_FORK = COUNT_MASK
 
 _KEY_BITS = 30
 _KEY_MASK = (1 << _KEY_BITS) - 1
@@ -64,7 +63,7 @@ class Strand:
         self.times.append(self.t)
 
     def fork(self, code: int, n: int) -> list[Strand]:
-        """Split: n new strands begin now (1 ≤ n ≤ MAX_FORK); this one goes on."""
+        """Split: n new strands begin now (1 ≤ n ≤ COUNT_MASK); this one goes on."""
         flow = self.flow
         first = len(flow.strands)
         self.mark(code | n << COUNT_SHIFT | first << CHILD_SHIFT)

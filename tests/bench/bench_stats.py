@@ -21,7 +21,8 @@ from analyze.methods.robust.method import METHOD
 from analyze.profile.encoding import encode
 from analyze.profile.history import cut_history, read_samples
 from analyze.profile.profile import Slot
-from analyze.profile.stored import SampleProfiles, key_of, of_window
+from analyze.profile.samples import SampleProfiles
+from analyze.profile.stored import key_of, of_window
 from analyze.refine.settings import RefineSettings
 from analyze.report.page import render_html
 from analyze.scope import LakePeriod, Lakes

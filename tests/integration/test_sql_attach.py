@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from oracles.traffic import write_native
 
-from analyze.sql.parameters import bound_names
+from analyze.sql.session import bound_names
 from flowdiff.__main__ import main
 
 

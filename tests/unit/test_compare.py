@@ -14,10 +14,9 @@ from analyze.methods.paper.rows import fair_shares
 from analyze.population import Category, Sample
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot
-from analyze.profile.stored import SampleProfiles
+from analyze.profile.samples import SampleProfiles
 from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
-from analyze.report.statistics_header import statistics_load_ratio
 from schemas.errors import PeriodError
 from schemas.report.mutations import (
     CategoriesSection,
@@ -293,7 +292,7 @@ def test_load_is_that_of_all_requests_whatever_part_was_kept():
     assert run(population(sampled)).change.load_ratio == pytest.approx(4)
     profile = profile_of(population(sampled), [Slot(0, 0, 11), Slot(1, 11, 22)]).profile
     assert profile.responses.num_rows == 2
-    assert statistics_load_ratio(SampleProfiles((Sample("a"), Sample("b")), profile)) == pytest.approx(4)
+    assert SampleProfiles((Sample("a"), Sample("b")), profile).load_ratio() == pytest.approx(4)
 
 
 def test_json_round_trip_and_version():

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Category, Population
 from analyze.profile.names import SiteKind, site_name
+from analyze.profile.samples import OK
 from analyze.profile.times import AllPathTimes, PathTimes, at_sites
-from analyze.report.header import OK
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.stats.density import LEAST_US, Density, Mode, log_density, modes

@@ -145,7 +145,7 @@ def _columns(s: ClustersSection) -> tuple[Column, ...]:
         Column(
             "jaccard", "Comes back", "share", far=4, about="Mean overlap when the clustering is done again"
         ),
-        Column("", "Categories", "text", merged, far=4),
+        Column("", "Categories", "figure", merged, far=4),
     )
 
 
@@ -416,13 +416,8 @@ def came_from(row: ClusterRow) -> str:
 
 
 def merged(row: ClusterRow) -> str:
-    """`12 categories, 9 of them rare (14 requests)`."""
-    counted = wording.counted(row.categories_total, "category", "categories")
-    if not row.rare:
-        return counted
-    return (
-        f"{counted}, {wording.count(row.rare)} of them rare ({wording.counted(row.rare_requests, 'request')})"
-    )
+    """`12, 9 rare`."""
+    return wording.count(row.categories_total) + (f", {wording.count(row.rare)} rare" if row.rare else "")
 
 
 CLUSTERS: Final = SectionView(ClustersSection, clusters_blocks, style=_style())

@@ -11,14 +11,14 @@ from analyze.methods.robust.sections.paths import PATHS
 from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
-from analyze.profile.stored import SampleProfiles
+from analyze.profile.samples import ComparedSamples
 from analyze.report.limits import ReportLimits
 from analyze.report.weighing import FINDING_KINDS
 
 
 def analyse(
-    compared: Population | SampleProfiles,
-    history: Population | SampleProfiles | None,
+    compared: Population | ComparedSamples,
+    history: Population | ComparedSamples | None,
     settings: RobustSettings,
     limits: ReportLimits,
 ) -> Result:

@@ -27,7 +27,7 @@ from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings
 from analyze.population import Population
-from analyze.profile.stored import SampleProfiles
+from analyze.profile.samples import ComparedSamples, samples_of
 from analyze.report.limits import ReportLimits
 from analyze.report.weighing import weigh
 from schemas.report.findings import Finding, FindingsSection
@@ -37,8 +37,8 @@ from schemas.windows import NS_PER_US
 
 
 def robust_result(
-    compared: Population | SampleProfiles,
-    history: Population | SampleProfiles | None,
+    compared: Population | ComparedSamples,
+    history: Population | ComparedSamples | None,
     settings: RobustSettings,
     limits: ReportLimits,
 ) -> Result:
@@ -63,9 +63,10 @@ def robust_result(
     warn(one_sum(accounts[0], findings, float(parts.rest.sum() + parts.mix.sum()) / NS_PER_US))
     section = account_section(run, accounts, limits)
     paths: tuple[Section, ...] = ()
-    if settings.paths and isinstance(compared, Population):
-        past = history if isinstance(history, Population) else None
-        paths = (paths_section(compared, past, PathSettings(), limits),)
+    if settings.paths and run.population.categories:
+        past = None if history is None else samples_of(history).population
+        past = past if past and past.categories else None
+        paths = (paths_section(run.population, past, PathSettings(), limits),)
     return Result(
         settings=settings,
         verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
@@ -76,7 +77,7 @@ def robust_result(
             *paths,
         ),
         tables=finding_tables(findings, accounts) | {"requests": requests_table(run.population, affected)},
-        headline=headline_of(verdict, accounts, findings),
+        headline=headline_of(verdict, accounts[0], looked.changed_shares(), findings),
         notes=cut_notes(affected),
         weighed=weigh(
             _with_effect(run, findings, parts.of_causes, settings),

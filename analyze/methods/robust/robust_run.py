@@ -23,7 +23,7 @@ from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile, joined
-from analyze.profile.stored import Profilable, SampleProfiles, beside, profilable
+from analyze.profile.samples import ComparedSamples, beside, samples_of
 from analyze.stats.histograms import bin_of, value_of
 
 
@@ -47,8 +47,8 @@ class RobustRun:
 
 
 def robust_run(
-    compared: Population | SampleProfiles,
-    history: Population | SampleProfiles | None,
+    compared: Population | ComparedSamples,
+    history: Population | ComparedSamples | None,
     settings: RobustSettings,
 ) -> RobustRun:
     """Profile the samples, test their sites, find the causes of what changed.
@@ -65,27 +65,26 @@ class Observing:
 
     comparison: Comparison
     """As confounders adjusted it."""
-    profiled: Profiled
+    plain: Comparison
     """As it is."""
     seen: SitesSeen
     threshold_ns: float
 
     @staticmethod
     def of(
-        compared: Population | SampleProfiles,
-        history: Population | SampleProfiles | None,
+        compared: Population | ComparedSamples,
+        history: Population | ComparedSamples | None,
         settings: RobustSettings,
     ) -> Observing:
         """Profile the samples and observe every measure."""
-        profiled, roles, threshold_ns = _profiled(profilable(compared), history, settings)
-        plain = Comparison(profilable(compared).population, profiled, roles, settings)
+        profiled, roles, threshold_ns = _profiled(samples_of(compared), history, settings)
+        plain = Comparison(samples_of(compared).population, profiled, roles, settings)
         return _observed(plain, threshold_ns)
 
     def anew(self, without: Collection[str]) -> Observing:
         """Observe again without some confounders."""
         settings = self.comparison.settings.model_copy(update={"without": tuple(without)})
-        plain = replace(self.comparison, profiled=self.profiled, settings=settings, noticed={})
-        return _observed(plain, self.threshold_ns)
+        return _observed(replace(self.plain, settings=settings), self.threshold_ns)
 
     def judged(self, without: Collection[str] = ()) -> Tested:
         """Judge what was observed, without some measures."""
@@ -106,7 +105,7 @@ def _observed(plain: Comparison, threshold_ns: float) -> Observing:
     measures = [measure for measure in MEASURES if measure.name not in plain.settings.without]
     names = comparison.profiled.profile.names
     seen = seen_at_sites(comparison.views(), names, plain.settings, measures)
-    return Observing(comparison, plain.profiled, seen, threshold_ns)
+    return Observing(comparison, plain, seen, threshold_ns)
 
 
 def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> RobustRun:
@@ -135,13 +134,13 @@ def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> Robu
 
 
 def _profiled(
-    compared: Profilable, history: Population | SampleProfiles | None, settings: RobustSettings
+    compared: ComparedSamples, history: Population | ComparedSamples | None, settings: RobustSettings
 ) -> tuple[Profiled, Roles, float]:
     """Profile samples and history: (profile, which slots play which part, limit of a slow response)."""
     for number, sample in enumerate(compared.samples):
         if not compared.has_requests(number):
             raise no_testable_request(sample.name)
-    past = None if history is None else profilable(history)
+    past = None if history is None else samples_of(history)
     slots, roles = slots_of(
         compared.samples,
         () if past is None else past.samples,

@@ -10,7 +10,6 @@ import pyarrow as pa
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.variance.markers import (
     LabelRules,
-    MarkedLabels,
     Marker,
     day_of,
     marked_labels,
@@ -20,6 +19,7 @@ from analyze.methods.variance.rows import (
     MARKER,
     SPREAD,
     Looked,
+    VarianceRun,
     category_rows,
     details_section,
     edge_rows,
@@ -30,13 +30,11 @@ from analyze.methods.variance.sections import VARIANCE, VARIANCE_CHANGE, VARIANC
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_change import change_section
 from analyze.methods.variance.variance_decomposition import (
-    NOWHERE,
-    SampleVariance,
     sample_variance,
     unmarked_edges,
 )
 from analyze.population import Population
-from analyze.profile.times import AllPathTimes, path_times
+from analyze.profile.times import path_times
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
@@ -71,28 +69,18 @@ _PARTS: Final = (
 
 
 def variance_tables(
-    population: Population,
-    times: AllPathTimes,
-    shown: SampleVariance,
-    labels: MarkedLabels,
-    sites: pa.Table,
-    categories: Sequence[VariableCategory],
-    looked: Sequence[Looked],
+    run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory], looked: Sequence[Looked]
 ) -> Mapping[str, pa.Table]:
     """Tables by name."""
     found = []
     for rank, one in enumerate(categories, start=1):
         low, high = (None, None) if (ends := one.c2_interval) is None else (ends.low, ends.high)
         found.append({"rank": rank, "c2_low": low, "c2_high": high, **one.model_dump(mode="json")})
-    parts = []
-    for look in looked:
-        alone = int(shown.groups.category[look.group])
-        key = None if alone == NOWHERE else population.categories[alone].graph.key
-        root = shown.groups.roots[shown.groups.root[look.group]]
-        parts += [
-            {"category": key, "root": root, **row.model_dump(mode="json")}
-            for row in edge_rows(population, times, shown, look, labels)
-        ]
+    parts = [
+        {"category": run.key_of(look.group), "root": run.root_of(look.group), **row.model_dump(mode="json")}
+        for look in looked
+        for row in edge_rows(run, look)
+    ]
     return {
         "variance_sites": sites,
         "variance_categories": pa.Table.from_pylist(found, schema=arrow_schema(_CATEGORIES)),
@@ -117,24 +105,20 @@ def variance_result(
     day = day_of(max(sample.end_ns for sample in population.samples))
     labels = marked_labels(population, times, LabelRules(tuple(markers), day, times.names))
     unmarked = unmarked_edges(population, times, labels.rules)
-    samples = [
+    samples = tuple(
         sample_variance(population, times, number, unmarked) for number in range(len(population.samples))
-    ]
-    shown = samples[-1]
-    sites = site_table(times, shown, labels)
-    categories = category_rows(population, shown, settings)
-    first = variance_section(population, times, samples, labels, sites, categories, limits)
-    second, looked = details_section(population, times, shown, labels, sites, settings, limits)
-    sections: tuple[Section, ...] = (first, second)
-    change = None
-    if len(samples) == 2:
-        change = change_section(population, times, samples, settings, limits)
-        sections = (change, *sections)
+    )
+    run = VarianceRun(population, times, labels, samples, settings, limits)
+    sites, categories = site_table(run), category_rows(run)
+    first = variance_section(run, sites, categories)
+    second, looked = details_section(run, sites)
+    change = change_section(run) if len(samples) == 2 else None
+    sections: tuple[Section, ...] = (first, second) if change is None else (change, first, second)
     return Result(
         settings=settings,
         verdict=_verdict(first, change),
         sections=sections,
-        tables=variance_tables(population, times, shown, labels, sites, categories, looked),
+        tables=variance_tables(run, sites, categories, looked),
         notes=_notes(first),
         weighed=[] if change is None else _weighed(change),
     )

@@ -29,13 +29,12 @@ from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
     WIDEST,
     Measured,
-    RequestGroups,
     SampleVariance,
     coefficient,
     deviation,
     log_coefficient,
 )
-from analyze.population import Population
+from analyze.population import Graph, Population
 from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
@@ -100,8 +99,42 @@ _SITES: Final = (
 )
 
 
-def site_table(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class VarianceRun:
+    """What a report of variance is made of."""
+
+    population: Population
+    times: AllPathTimes
+    labels: MarkedLabels
+    samples: tuple[SampleVariance, ...]
+    settings: VarianceSettings
+    limits: ReportLimits
+
+    @property
+    def shown(self) -> SampleVariance:
+        """The last sample: everything is about it but what became more variable."""
+        return self.samples[-1]
+
+    def graph_of(self, group: int) -> Graph | None:
+        """The category of a group; None of rare ones of a root type, which are looked at together."""
+        alone = int(self.shown.groups.category[group])
+        return None if alone == NOWHERE else self.population.categories[alone].graph
+
+    def key_of(self, group: int) -> str | None:
+        """Its key."""
+        graph = self.graph_of(group)
+        return None if graph is None else graph.key
+
+    def root_of(self, group: int) -> str:
+        """Its root type."""
+        groups = self.shown.groups
+        root: str = groups.roots[groups.root[group]]
+        return root
+
+
+def site_table(run: VarianceRun) -> pa.Table:
     """Make the table of call sites, the largest sources first."""
+    shown = run.shown
     whole = shown.whole
     sites, order, n = whole.sites, np.asarray(shown.site_order, np.int64), whole.sites.n
     sums = sites.touched.sum(axis=1)
@@ -131,14 +164,14 @@ def site_table(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels)
         "residual": _residual(shown),
     }
     listed = order.tolist()
-    names = times.names
+    names = run.times.names
     calls = [names.caller(s) if names.sites[s].kind == SiteKind.CALL else None for s in listed]
     return arrow_columns(
         _SITES,
         rank=np.arange(1, len(listed) + 1),
         label=[site_name(site, names).text for site in listed],
         caller=[None if caller is None else caller.text for caller in calls],
-        marker=[labels.of_site(site) for site in listed],
+        marker=[run.labels.of_site(site) for site in listed],
         **{name: values[order] for name, values in columns.items()},
     )
 
@@ -175,21 +208,15 @@ def _interval(low: float | None, high: float | None) -> Interval | None:
 
 
 def variance_section(
-    population: Population,
-    times: AllPathTimes,
-    samples: Sequence[SampleVariance],
-    labels: MarkedLabels,
-    sites: pa.Table,
-    categories: Sequence[VariableCategory],
-    limits: ReportLimits,
+    run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory]
 ) -> VarianceSection:
-    """The section about the last sample, whose rows are given; the curves are of all."""
-    shown = samples[-1]
+    """Fill the section about the last sample, whose rows are given; the curves are of all."""
+    shown = run.shown
     whole, residual = shown.whole, shown.residual
     total = whole.split.total
     sums = whole.by_group.n
     return VarianceSection(
-        sample=population.samples[shown.groups.sample].name,
+        sample=run.population.samples[shown.groups.sample].name,
         mean_us=whole.at.mean,
         sd_us=math.sqrt(total),
         c2=total / whole.at.mean**2 if whole.at.mean > 0 else 0.0,
@@ -202,14 +229,14 @@ def variance_section(
         sites=tuple(_site_rows(sites, MOST_SITES)),
         sites_total=sites.num_rows,
         categories=tuple(
-            row.model_copy(update={"canonical": canonical(row.canonical, limits)})
-            for row in categories[: limits.categories]
+            row.model_copy(update={"canonical": canonical(row.canonical, run.limits)})
+            for row in categories[: run.limits.categories]
         ),
         categories_total=len(categories),
-        curves=tuple(_curve(population, sample) for sample in samples),
+        curves=tuple(_curve(run.population, sample) for sample in run.samples),
         rare_requests=_over(sums[shown.groups.category == NOWHERE].sum(), sums.sum()),
-        markers=labels.rows,
-        watched=_watched(times, shown, labels),
+        markers=run.labels.rows,
+        watched=_watched(run),
     )
 
 
@@ -244,10 +271,9 @@ def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
     return Interval(low=math.exp(low), high=math.exp(high))
 
 
-def category_rows(
-    population: Population, shown: SampleVariance, settings: VarianceSettings
-) -> list[VariableCategory]:
+def category_rows(run: VarianceRun) -> list[VariableCategory]:
     """All groups in the order asked for."""
+    shown = run.shown
     groups, whole = shown.groups, shown.whole
     sums = whole.by_group.sums.sum(axis=1)
     c2, sd = coefficient(sums), deviation(sums)
@@ -255,15 +281,14 @@ def category_rows(
     left = None if shown.residual is None else shown.residual.by_group.c2
     rows = []
     for group in range(groups.n_groups):
-        alone = int(groups.category[group])
         n = int(whole.by_group.n[group])
         told = n > LARGE and math.isfinite(c2[group])
-        graph = None if alone == NOWHERE else population.categories[alone].graph
+        graph = run.graph_of(group)
         rows.append(
             VariableCategory(
                 category=None if graph is None else graph.key,
                 members=len(groups.members(group)),
-                root=groups.roots[groups.root[group]],
+                root=run.root_of(group),
                 canonical="" if graph is None else graph.canonical,
                 requests=n,
                 mean_us=_over(sums[group, 1], sums[group, 0]),
@@ -276,7 +301,7 @@ def category_rows(
                 impact=_over(whole.split.within[group], whole.split.total),
             )
         )
-    return sorted(rows, key=lambda row: _rank(row, settings))
+    return sorted(rows, key=lambda row: _rank(row, run.settings))
 
 
 def _rank(row: VariableCategory, settings: VarianceSettings) -> tuple[float, float, float, str, str]:
@@ -293,12 +318,13 @@ def _curve(population: Population, sample: SampleVariance) -> C2Curve:
     return c2_curve(population.samples[groups.sample].name, found.c2[large], found.n[large])
 
 
-def _watched(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> tuple[WatchedSource, ...]:
+def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
     """Sources marked inadvertent, those of high C² first, each by what it adds."""
+    shown = run.shown
     sums = shown.whole.sites.touched.sum(axis=1)
     c2 = coefficient(sums)
     found = []
-    for row, sites in labels.sites:
+    for row, sites in run.labels.sites:
         if row.kind is not MarkerKind.INADVERTENT or row.state != "holds":
             continue
         for site in sites:
@@ -308,7 +334,7 @@ def _watched(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -
             found.append(
                 WatchedSource(
                     marker=row,
-                    site=site_name(site, times.names).text,
+                    site=site_name(site, run.times.names).text,
                     c2=value,
                     within=shown.whole.part_within(site),
                     resolved=value is not None and value < HIGH,
@@ -333,20 +359,14 @@ class Looked:
     pairs: tuple[CorrelatedPair, ...]
 
 
-def _chosen_groups(
-    population: Population, groups: RequestGroups, order: Sequence[int], settings: VarianceSettings
-) -> list[int]:
+def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
     """Groups to look into. Raises ConfigError for a key that no large category begins with."""
+    settings = run.settings
     if not settings.category:
         return list(order[: settings.details])
     found = []
     for asked in settings.category:
-        mine = [
-            group
-            for group in order
-            if groups.category[group] != NOWHERE
-            and population.categories[int(groups.category[group])].graph.key.startswith(asked)
-        ]
+        mine = [group for group in order if (key := run.key_of(group)) is not None and key.startswith(asked)]
         if not mine:
             raise ConfigError(
                 f"--category {asked}: no category of more than 10 requests has a key that begins so.",
@@ -357,25 +377,14 @@ def _chosen_groups(
     return list(dict.fromkeys(found))
 
 
-def details_section(
-    population: Population,
-    times: AllPathTimes,
-    shown: SampleVariance,
-    labels: MarkedLabels,
-    sites: pa.Table,
-    settings: VarianceSettings,
-    limits: ReportLimits,
-) -> tuple[VarianceDetailsSection, list[Looked]]:
+def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsSection, list[Looked]]:
     """The section, and what it was made of."""
-    groups, split = shown.groups, shown.whole.split
-    order = [group for group in _impact_order(shown.whole) if split.within[group] > 0]
-    looked = [
-        _look(population, times, groups, group, labels, settings)
-        for group in _chosen_groups(population, groups, order, settings)
-    ]
+    split, settings = run.shown.whole.split, run.settings
+    order = [group for group in _impact_order(run.shown.whole) if split.within[group] > 0]
+    looked = [_look(run, group) for group in _chosen_groups(run, order)]
     impact = split.within / split.total if split.total > 0 else split.within
     advice = explained(
-        population,
+        run.population,
         [
             one
             for look in looked
@@ -391,25 +400,17 @@ def details_section(
         settings.explained,
     )
     section = VarianceDetailsSection(
-        details=tuple(
-            _detail(population, times, shown, look, labels, float(impact[look.group]), settings, limits)
-            for look in looked
-        ),
-        advice=tuple(_advice(population, groups, one) for one in advice),
-        suggestions=tuple(_suggestions(times, shown, sites)),
+        details=tuple(_detail(run, look, float(impact[look.group])) for look in looked),
+        advice=tuple(_advice(run, one) for one in advice),
+        suggestions=tuple(_suggestions(run, sites)),
     )
     return section, looked
 
 
-def _look(
-    population: Population,
-    times: AllPathTimes,
-    groups: RequestGroups,
-    group: int,
-    labels: MarkedLabels,
-    settings: VarianceSettings,
-) -> Looked:
-    parts = group_parts(population, times, groups, group, labels.rules, by_sites=settings.by == "sites")
+def _look(run: VarianceRun, group: int) -> Looked:
+    by_sites = run.settings.by == "sites"
+    groups, rules = run.shown.groups, run.labels.rules
+    parts = group_parts(run.population, run.times, groups, group, rules, by_sites=by_sites)
     shares = covariance_shares(parts.us, parts.weight)
     pairs = correlated_pairs(parts.us, parts.weight, shares.share)
     return Looked(group, parts, shares, pairs)
@@ -421,19 +422,9 @@ def _part_order(look: Looked) -> list[int]:
     return found
 
 
-def _detail(
-    population: Population,
-    times: AllPathTimes,
-    shown: SampleVariance,
-    look: Looked,
-    labels: MarkedLabels,
-    impact: float,
-    settings: VarianceSettings,
-    limits: ReportLimits,
-) -> VarianceDetail:
-    alone = int(shown.groups.category[look.group])
-    edges = edge_rows(population, times, shown, look, labels)
-    listed = edges[: limits.brief_edges]
+def _detail(run: VarianceRun, look: Looked, impact: float) -> VarianceDetail:
+    edges = edge_rows(run, look)
+    listed = edges[: run.limits.brief_edges]
     number = {part: place + 1 for place, part in enumerate(_part_order(look))}
     pairs = [
         EdgePair(
@@ -446,15 +437,16 @@ def _detail(
         for p in look.pairs
         if max(number[p.one], number[p.other]) <= len(listed)
     ]
-    c2 = float(shown.whole.by_group.c2[look.group])
+    c2 = float(run.shown.whole.by_group.c2[look.group])
+    key = run.key_of(look.group)
     first = _part_order(look)[:1]
     return VarianceDetail(
-        category=None if alone == NOWHERE else population.categories[alone].graph.key,
-        root=shown.groups.roots[shown.groups.root[look.group]],
+        category=key,
+        root=run.root_of(look.group),
         requests=len(look.parts.row),
         impact=impact,
         c2=c2 if math.isfinite(c2) and len(look.parts.row) > 10 else None,
-        by="edges" if alone != NOWHERE and settings.by == "edges" else "sites",
+        by="edges" if key is not None and run.settings.by == "edges" else "sites",
         sd_us=math.sqrt(look.shares.variance),
         kept=look.shares.kept,
         edges=tuple(listed),
@@ -468,21 +460,18 @@ def _detail(
             look.parts.names[first[0]].text,
             np.zeros(0),
             look.parts.us[first[0]][look.parts.us[first[0]] > 0],
-            limits.bins,
+            run.limits.bins,
         ),
     )
 
 
-def edge_rows(
-    population: Population, times: AllPathTimes, shown: SampleVariance, look: Looked, labels: MarkedLabels
-) -> list[VariableEdge]:
+def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
     """All parts of a group, by share."""
-    alone = int(shown.groups.category[look.group])
     parts, shares, order = look.parts, look.shares, _part_order(look)
     number = {part: place + 1 for place, part in enumerate(order)}
     hints = {}
-    if alone != NOWHERE and parts.names and parts.names[0].src >= 0:
-        graph = population.categories[alone].graph
+    graph = run.graph_of(look.group)
+    if graph is not None and parts.names and parts.names[0].src >= 0:
         hints = {hint.waiting: hint.serving for hint in queue_hints(graph, parts.names, look.pairs)}
     loudest = np.argsort(-shares.part_variance, kind="stable")[:_HIGHEST]
     p = parts.weight / parts.weight.sum()
@@ -490,12 +479,12 @@ def edge_rows(
     rows = []
     for part in order:
         name = parts.names[part]
-        marker = labels.rules.marker_of(name)
+        marker = run.labels.rules.marker_of(name)
         rows.append(
             VariableEdge(
                 number=number[part],
                 label=name.text,
-                site=name.text if name.site < 0 else site_name(name.site, times.names).text,
+                site=name.text if name.site < 0 else site_name(name.site, run.times.names).text,
                 mean_us=float(shares.mean[part]),
                 sd_us=math.sqrt(max(float(shares.part_variance[part]), 0.0)),
                 critical=min(float(critical[part]), 1.0),
@@ -509,10 +498,9 @@ def edge_rows(
     return rows
 
 
-def _advice(population: Population, groups: RequestGroups, one: Advice) -> EdgeAdvice:
-    alone = int(groups.category[one.group])
+def _advice(run: VarianceRun, one: Advice) -> EdgeAdvice:
     return EdgeAdvice(
-        category=None if alone == NOWHERE else population.categories[alone].graph.key,
+        category=run.key_of(one.group),
         categories=one.groups,
         label=one.name.text,
         worth=one.worth,
@@ -525,13 +513,13 @@ def _advice(population: Population, groups: RequestGroups, one: Advice) -> EdgeA
     )
 
 
-def _suggestions(times: AllPathTimes, shown: SampleVariance, sites: pa.Table) -> list[MarkerSuggestion]:
+def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:
     """Markers for what adds much and has none, by name."""
     found: dict[str, MarkerSuggestion] = {}
     within, unmarked = sites["within"].to_numpy(), sites["marker"].is_null().to_numpy()
-    order = shown.site_order
+    order = run.shown.site_order
     for place in np.flatnonzero((within >= _LEAST_SUGGESTED) & unmarked).tolist():
-        name = site_name(order[place], times.names)
+        name = site_name(order[place], run.times.names)
         if told := suggested(name):
             found.setdefault(
                 name.text,

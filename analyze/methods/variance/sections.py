@@ -70,12 +70,11 @@ MEANING: Final = {
     "paths": "between paths of a root type: unlike ways",
     "within": "within paths: same way, unlike time",
 }
-STYLE: Final = """
-.bar .roots, .key.roots { fill: var(--quiet); background: var(--quiet); }
-.bar .paths, .key.paths { fill: var(--before-bar); background: var(--before-bar); }
-.bar .within, .key.within { fill: var(--after); background: var(--after); }
-.key { display: inline-block; width: 12px; height: 12px; margin-right: 6px; vertical-align: -1px; }
-"""
+STYLE: Final = "\n".join(
+    f".bar .{part}, .swatch.{part} "
+    f"{{ fill: var({colour}); background: var({colour}); border-color: var({colour}); }}"
+    for part, colour in (("roots", "--quiet"), ("paths", "--before-bar"), ("within", "--after"))
+)
 
 _MARKERS: Final = (
     Column("label", "Label", "name"),
@@ -124,9 +123,7 @@ def variance_blocks(section: VarianceSection) -> Blocks:
 def _variance(s: VarianceSection) -> Iterator[Block]:
     whole: dict[str, float] = {part.kind: part.share for part in s.parts if part.root is None}
     yield Only("page", (Text(_parts(whole, "The variance of all response times")),))
-    yield Items(
-        [(Styled("", "swatch", f"key {k}"), strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()]
-    )
+    yield Items([(Styled("", "swatch", k), strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()])
     roots = root_parts(s, ROOTS)
     if len(roots) > 1:
         columns = (

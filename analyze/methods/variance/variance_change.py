@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.rows import MOST_SITES, c2_interval
-from analyze.methods.variance.settings import VarianceSettings
+from analyze.methods.variance.rows import MOST_SITES, VarianceRun, c2_interval
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
     GroupVariances,
     RequestGroups,
-    SampleVariance,
     SiteVariances,
     VarianceSplit,
     coefficient,
     deviation,
     log_coefficient,
 )
-from analyze.population import Population
 from analyze.profile.names import SiteKind, site_name
-from analyze.profile.times import AllPathTimes
-from analyze.report.limits import ReportLimits
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.moments import LARGE
 from analyze.stats.multiple import q_values
@@ -120,19 +114,13 @@ def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
     return of(after).minus(of(before))
 
 
-def change_section(
-    population: Population,
-    times: AllPathTimes,
-    samples: Sequence[SampleVariance],
-    settings: VarianceSettings,
-    limits: ReportLimits,
-) -> VarianceChangeSection:
-    """The second sample against the first."""
-    before, after = samples
+def change_section(run: VarianceRun) -> VarianceChangeSection:
+    """Compare the second sample with the first."""
+    population, (before, after) = run.population, run.samples
     total = _total_change(before.whole.split, after.whole.split)
     interval = c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None
-    sites, sites_tested = _sites(times, before, after, settings)
-    categories, categories_tested, ks_p = _categories(population, before, after)
+    sites, sites_tested = _sites(run)
+    categories, categories_tested, ks_p = _categories(run)
     return VarianceChangeSection(
         before=population.samples[before.groups.sample].name,
         after=population.samples[after.groups.sample].name,
@@ -144,7 +132,7 @@ def change_section(
         sites=tuple(sites[:MOST_SITES]),
         sites_total=len(sites),
         sites_tested=sites_tested,
-        categories=tuple(categories[: limits.categories]),
+        categories=tuple(categories[: run.limits.categories]),
         categories_total=len(categories),
         categories_tested=categories_tested,
         ks_p=ks_p,
@@ -159,13 +147,13 @@ def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | N
     return 1 - within / (after.total - before.total)
 
 
-def _sites(
-    times: AllPathTimes, before: SampleVariance, after: SampleVariance, settings: VarianceSettings
-) -> tuple[list[SiteChange], int]:
+def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
     """Sites whose variance changed by test and beyond the floor; by the change of all that they add.
 
     All: where times grow with the path (a loop of slow calls), what a place adds moves between paths.
     """
+    before, after = run.samples
+    names = run.times.names
     one, other = before.whole.sites, after.whole.sites
     found = _site_changes(one, other, LARGE + 1)
     total = before.whole.split.total or 1.0
@@ -173,16 +161,16 @@ def _sites(
     sums = [part.touched.sum(axis=1) for part in (one, other)]
     c2, sd = [coefficient(part) for part in sums], [deviation(part) for part in sums]
     rows = []
-    counts = (found.q <= _LEVEL) & (np.abs(found.log_ratio.value) >= math.log(settings.change_ratio))
+    counts = (found.q <= _LEVEL) & (np.abs(found.log_ratio.value) >= math.log(run.settings.change_ratio))
     ends = found.log_ratio.interval()
     for site in np.flatnonzero(counts).tolist():
-        caller = times.names.caller(site) if times.names.sites[site].kind == SiteKind.CALL else None
+        caller = names.caller(site) if names.sites[site].kind == SiteKind.CALL else None
         interval = c2_interval(ends, site)
         if interval is None:
             continue
         rows.append(
             SiteChange(
-                label=site_name(site, times.names).text,
+                label=site_name(site, names).text,
                 caller=None if caller is None else caller.text,
                 within0=float(one.within[site]) / total,
                 within1=float(other.within[site]) / total,
@@ -204,17 +192,16 @@ def _known(c2: float, n: int) -> float | None:
     return float(c2) if n > LARGE and math.isfinite(c2) else None
 
 
-def _categories(
-    population: Population, before: SampleVariance, after: SampleVariance
-) -> tuple[list[CategoryChange], int, float | None]:
+def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | None]:
     """Common large categories whose C² changed by test."""
+    before, after = run.samples
     found = _category_changes((before.groups, after.groups), (before.whole.by_group, after.whole.by_group))
     c2 = before.whole.by_group.c2, after.whole.by_group.c2
     rows = []
     ends = found.log_ratio.interval()
     for place in np.flatnonzero(np.isfinite(found.q) & (found.q <= _LEVEL)).tolist():
         g0, g1 = int(found.group0[place]), int(found.group1[place])
-        graph = population.categories[int(found.category[place])].graph
+        graph = run.population.categories[int(found.category[place])].graph
         interval = c2_interval(ends, place)
         if interval is None:
             continue

@@ -13,7 +13,7 @@ from enum import StrEnum
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.drawing.layout import Box, lay_out
+from analyze.report.drawing.layout import Box, Layout, lay_out
 from schemas.report.parts import GraphView, NodeName
 
 FOLD_LEAST = 3
@@ -246,20 +246,7 @@ def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
 def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
     steps = drawn.steps
     layout = lay_out([_box(step, marks) for step in steps], drawn.arrows)
-    width = layout.width + 2 * MARGIN + _label_room(drawn, marks)
-    height = layout.height + 2 * MARGIN
-    parts = [
-        Markup(
-            '<svg class="graph {c}" role="img" width="{w}" height="{h}" viewBox="{x} {x} {w} {h}">'
-            "<title>{title}</title>"
-        ).format(
-            c=next((name for limit, name in _WIDTH_CLASSES if width <= limit), "vast"),
-            w=_px(width),
-            h=_px(height),
-            x=-MARGIN,
-            title=title,
-        )
-    ]
+    parts = [opened("graph", layout, title, room=_label_room(drawn, marks))]
     for link, edge in drawn.arrows.items():
         a, b = link
         start = (layout.x[a], layout.y[a] + _box(steps[a], marks).height / 2)
@@ -271,6 +258,22 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
         parts.append(_step(step, marks, layout.x[i], layout.y[i]))
     parts.append(Markup("</svg>"))
     return Markup("").join(parts)
+
+
+def opened(kind: str, layout: Layout, title: str, room: float = 0.0) -> Markup:
+    """Begin the SVG of a layout; room: to the right of it."""
+    width, height = layout.width + 2 * MARGIN + room, layout.height + 2 * MARGIN
+    return Markup(
+        '<svg class="{kind} {c}" role="img" width="{w}" height="{h}" viewBox="{x} {x} {w} {h}">'
+        "<title>{title}</title>"
+    ).format(
+        kind=kind,
+        c=next((name for limit, name in _WIDTH_CLASSES if width <= limit), "vast"),
+        w=px(width),
+        h=px(height),
+        x=-MARGIN,
+        title=title,
+    )
 
 
 def _label_room(drawn: Steps, marks: Marks) -> float:
@@ -335,29 +338,29 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
         ).format(
             c=classes,
             t=_title(step),
-            x=_px(left),
-            y=_px(top),
-            w=_px(box.width),
-            h=_px(box.height),
+            x=px(left),
+            y=px(top),
+            w=px(box.width),
+            h=px(box.height),
             r=12 if step.kind is StepKind.FOLD else 5,
         )
     ]
     if step.kind is StepKind.FOLD:
         what = _fold_text(step, marks)
-        parts.append(_text(x, y + 4, what, "pill"))
+        parts.append(label(x, y + 4, what, "pill"))
     else:
         component, rest = _lines(step)
         line = top + 16
         if component:
-            parts.append(_text(x, line - 1, component, "where"))
+            parts.append(label(x, line - 1, component, "where"))
             line += 14
-        parts.append(_text(x, line, rest, "what"))
+        parts.append(label(x, line, rest, "what"))
         if row is not None:
-            parts.append(_text(x, line + 15, row.text, "latency"))
+            parts.append(label(x, line + 15, row.text, "latency"))
     if step.marked:
         parts.append(
-            Markup('<circle cx="{x}" cy="{y}" r="8"/>').format(x=_px(left), y=_px(top))
-            + _text(left, top + 4, marks.sign, "sign")
+            Markup('<circle cx="{x}" cy="{y}" r="8"/>').format(x=px(left), y=px(top))
+            + label(left, top + 4, marks.sign, "sign")
         )
     parts.append(Markup("</g>"))
     return Markup("").join(parts)
@@ -374,25 +377,32 @@ def _fold_text(step: Step, marks: Marks) -> str:
 
 def _arrow(points: list[tuple[float, float]], mark: EdgeMark | None) -> Markup:
     """A smooth line through `points`, an arrow head, and the latency beside its middle."""
-    path = f"M{_px(points[0][0])} {_px(points[0][1])}"
-    for (x0, y0), (x1, y1) in itertools.pairwise(points):
-        middle = _px((y0 + y1) / 2)
-        path += f"C{_px(x0)} {middle} {_px(x1)} {middle} {_px(x1)} {_px(y1)}"
     x, y = points[-1]
-    head = f"M{_px(x - 4)} {_px(y - 7)}L{_px(x)} {_px(y)}L{_px(x + 4)} {_px(y - 7)}"
+    head = f"M{px(x - 4)} {px(y - 7)}L{px(x)} {px(y)}L{px(x + 4)} {px(y - 7)}"
     drawn = Markup('<g class="arrow {c}"><path d="{p}"/><path class="head" d="{h}"/>').format(
-        c=_heat(mark), p=path, h=head
+        c=_heat(mark), p=curve(points), h=head
     )
     if mark is not None:
         k = len(points) // 2
         (xa, ya), (xb, yb) = points[k - 1], points[k]
-        drawn += _text((xa + xb) / 2 + 7, (ya + yb) / 2 + 4, mark.text, "latency")
+        drawn += label((xa + xb) / 2 + 7, (ya + yb) / 2 + 4, mark.text, "latency")
     return drawn + Markup("</g>")
 
 
-def _text(x: float, y: float, text: str, kind: str) -> Markup:
-    return Markup('<text class="{k}" x="{x}" y="{y}">{t}</text>').format(k=kind, x=_px(x), y=_px(y), t=text)
+def curve(points: Sequence[tuple[float, float]]) -> str:
+    """Give the path of a smooth line through points, downwards."""
+    path = f"M{px(points[0][0])} {px(points[0][1])}"
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        middle = px((y0 + y1) / 2)
+        path += f"C{px(x0)} {middle} {px(x1)} {middle} {px(x1)} {px(y1)}"
+    return path
 
 
-def _px(value: float) -> str:
+def label(x: float, y: float, text: str, kind: str) -> Markup:
+    """Write a text of a kind, escaped."""
+    return Markup('<text class="{k}" x="{x}" y="{y}">{t}</text>').format(k=kind, x=px(x), y=px(y), t=text)
+
+
+def px(value: float) -> str:
+    """Write a length in as few digits as are seen."""
     return f"{value:.1f}".rstrip("0").rstrip(".")

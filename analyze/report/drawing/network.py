@@ -5,7 +5,6 @@ Laid out by the report's one layout engine, top to bottom in the order of happen
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,12 +12,11 @@ from typing import Final
 from markupsafe import Markup
 
 from analyze.report import wording
+from analyze.report.drawing.graph import curve, label, opened, px
 from analyze.report.drawing.layout import Box, lay_out
 
 CHAR_PX: Final = 7.4
 LABEL_CHARS: Final = 30
-MARGIN: Final = 12
-_WIDTH_CLASSES: Final = ((560, "narrow"), (900, "medium"), (1400, "wide"))
 _THIN, _THICK = 1.2, 6.0
 _SHADES: Final = 5
 """Shades of divergence; the first is none."""
@@ -60,19 +58,7 @@ def draw_network(nodes: Sequence[NetworkNode], lines: Sequence[NetworkLine], tit
     """SVG of a network. `nodes` in the order of happening: every line is laid out downwards."""
     boxes = [_box(node) for node in nodes]
     layout = lay_out(boxes, {(min(line.src, line.dst), max(line.src, line.dst)) for line in lines}, gap_y=46)
-    width, height = layout.width + 2 * MARGIN, layout.height + 2 * MARGIN
-    parts = [
-        Markup(
-            '<svg class="graph network {c}" role="img" width="{w}" height="{h}" viewBox="{x} {x} {w} {h}">'
-            "<title>{title}</title>"
-        ).format(
-            c=next((name for limit, name in _WIDTH_CLASSES if width <= limit), "vast"),
-            w=_px(width),
-            h=_px(height),
-            x=-MARGIN,
-            title=title,
-        )
-    ]
+    parts = [opened("graph network", layout, title)]
     # Weak ones first, so that strong ones lie above them.
     for line in sorted(lines, key=lambda line: (line.in_chain, line.in_tree, line.weight)):
         top, bottom = min(line.src, line.dst), max(line.src, line.dst)
@@ -117,21 +103,17 @@ def _node(node: NetworkNode, box: Box, x: float, y: float) -> Markup:
             k=kind,
             c=" chained" if node.in_chain else "",
             t=f"{node.where}/{node.what}".strip("/") + f": {node.numbers}",
-            x=_px(left),
-            y=_px(top),
-            w=_px(box.width),
-            h=_px(box.height),
+            x=px(left),
+            y=px(top),
+            w=px(box.width),
+            h=px(box.height),
             r=14 if node.performance else 5,
         )
     ]
     line = top + 18
     for text, role in zip(_texts(node), ("where", "what", "latency"), strict=True):
         if text:
-            parts.append(
-                Markup('<text class="{r}" x="{x}" y="{y}">{t}</text>').format(
-                    r=role, x=_px(x), y=_px(line), t=text
-                )
-            )
+            parts.append(label(x, line, text, role))
             line += 15
     return Markup("").join([*parts, Markup("</g>")])
 
@@ -143,10 +125,6 @@ def _line(
     *,
     upwards: bool,
 ) -> Markup:
-    path = f"M{_px(points[0][0])} {_px(points[0][1])}"
-    for (x0, y0), (x1, y1) in itertools.pairwise(points):
-        middle = _px((y0 + y1) / 2)
-        path += f"C{_px(x0)} {middle} {_px(x1)} {middle} {_px(x1)} {_px(y1)}"
     kind = " ".join(
         word
         for word, wanted in (
@@ -162,16 +140,12 @@ def _line(
         k=kind,
         t=f"{between}: {wording.percent(line.weight)} of the instances"
         + (", not in the other class" if line.only_here else ""),
-        p=path,
-        w=_px(_THIN + (_THICK - _THIN) * line.weight),
+        p=curve(points),
+        w=px(_THIN + (_THICK - _THIN) * line.weight),
     )
     if line.directed:
         (x, y), sign = (points[0], 1) if upwards else (points[-1], -1)
         drawn += Markup('<path class="head" d="M{a} {b}L{x} {y}L{c} {b}Z"/>').format(
-            a=_px(x - 5), b=_px(y + sign * 9), x=_px(x), y=_px(y), c=_px(x + 5)
+            a=px(x - 5), b=px(y + sign * 9), x=px(x), y=px(y), c=px(x + 5)
         )
     return drawn + Markup("</g>")
-
-
-def _px(value: float) -> str:
-    return f"{value:.1f}".rstrip("0").rstrip(".")

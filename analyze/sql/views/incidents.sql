@@ -30,36 +30,7 @@
 -- problem_requests    VARCHAR[]  examples since
 -- note                VARCHAR    what a person said, or the deployment it goes with
 CREATE VIEW incidents AS
-SELECT
-    incident,
-    decided_at AS changed,
-    state,
-    severity,
-    direction,
-    lane,
-    kind,
-    component,
-    operation,
-    root,
-    host,
-    version,
-    began_from,
-    began_to,
-    opened,
-    resolved,
-    headline,
-    before,
-    after,
-    unit,
-    low,
-    high,
-    contribution_us,
-    share,
-    looks,
-    report,
-    reference_requests,
-    problem_requests,
-    note
+SELECT incident, decided_at AS changed, * EXCLUDE (event, incident, event_kind, decided_at, document)
 FROM incident_events
 QUALIFY row_number() OVER (PARTITION BY incident ORDER BY decided_at DESC, event_kind DESC) = 1
 ORDER BY opened;

@@ -30,10 +30,9 @@ from analyze.load import Loaded, load_population
 from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.population import Population
+from analyze.profile.samples import RequestsAtHand
 from analyze.refine.settings import RefineSettings
-from analyze.report.header import sample_summary
 from analyze.report.limits import ReportLimits
-from analyze.stats.moments import category_moments
 from flowdiff.samples import find_samples
 
 Mode = Literal["a", "b"]
@@ -91,8 +90,7 @@ def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Com
     population, history = loaded(asked)
     load_s = time.perf_counter() - began
     plain = moved(population)
-    moments = category_moments(population.categories, len(population.samples))
-    summaries = [sample_summary(population, moments, sample) for sample in (0, 1)]
+    summaries = RequestsAtHand(population).summaries()
     sizes = [summary.requests for summary in summaries]
     means = [None if summary.mean_us is None else summary.mean_us / 1e3 for summary in summaries]
     found = []

@@ -1,0 +1,310 @@
+"""The samples of a comparison: requests at hand, or statistics that were kept of them.
+
+Both say what they hold in numbers, and give a profile; whoever compares asks no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
+from analyze.profile.build import Profiled, profile_of
+from analyze.profile.gathering import Gathered
+from analyze.profile.profile import Profile, Slot, Watched
+from analyze.stats.histograms import value_of
+from analyze.stats.moments import category_moments, pooled
+from analyze.stats.silences import Traffic, population_silences
+from analyze.stats.sums import totals
+from schemas.arrays import F8
+from schemas.report.report import SampleSummary
+from schemas.windows import NS_PER_US
+
+OK: Final = "ok"
+"""Status of a root that did not fail."""
+
+
+class ComparedSamples(Protocol):
+    """What is compared: requests at hand, or statistics that were kept."""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of how they were made."""
+        ...
+
+    @property
+    def population(self) -> Population:
+        """The requests; none of samples that are statistics."""
+        ...
+
+    @property
+    def kept_slots(self) -> tuple[Slot, ...] | None:
+        """Slots that cannot be chosen any more; None: they may be, as requests are at hand."""
+        ...
+
+    @property
+    def gathered(self) -> Gathered | None:
+        """What was read, where names were numbered by a run."""
+        ...
+
+    def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None, /) -> Profiled:
+        """Give the profile, slot by slot."""
+        ...
+
+    def has_requests(self, sample: int) -> bool:
+        """Tell whether a sample has a request that tests may use."""
+        ...
+
+    def summaries(self) -> tuple[SampleSummary, ...]:
+        """Give counts and response times of every sample."""
+        ...
+
+    def load_ratio(self) -> float | None:
+        """Give the weighted requests a second of the second sample over the first's; None: not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampleProfiles:
+    """Profiles of some samples."""
+
+    samples: tuple[Sample, ...]
+    profile: Profile
+    """Slot.sample: index into `samples`."""
+    window_ns: int = DEFAULT_WINDOW_NS
+    """Length of the lake's windows."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of how it was made."""
+    gathered: Gathered | None = None
+    """What was read, where names were numbered by a run."""
+
+    @property
+    def kept_slots(self) -> tuple[Slot, ...] | None:
+        """Slots that cannot be chosen any more."""
+        return self.profile.slots
+
+    @property
+    def population(self) -> Population:
+        """A population of the samples that holds no request: for what looks for examples, and finds none."""
+        return Population(
+            categories=(),
+            excluded={},
+            notes=self.notes,
+            samples=self.samples,
+            window_ns=self.window_ns,
+            folded=self.profile.folded,
+        )
+
+    def summaries(self) -> tuple[SampleSummary, ...]:
+        """Give counts and response times of every sample; quantiles are read from bins, to about 1 %.
+
+        There is no number of categories: 0. What was left out of tests is not known either.
+        """
+        return tuple(self._summary(sample) for sample in range(len(self.samples)))
+
+    def _summary(self, sample: int) -> SampleSummary:
+        named, rows = self.samples[sample], self._rows(sample)
+        requests, weight = float(rows["n"].sum()), float(rows["w"].sum())
+        mean_us = float(rows["ns"].sum()) / weight / NS_PER_US if weight else None
+        return _summary(
+            named,
+            requests=round(requests),
+            weighted_requests=weight,
+            mean_us=mean_us,
+            median_us=_quantile(rows, 0.5),
+            p99_us=_quantile(rows, 0.99),
+            total_us=0.0 if mean_us is None else requests * mean_us,
+            failed=round(float(rows["failed_n"].sum())),
+            failed_share=float(rows["failed"].sum()) / weight if weight else None,
+            categories=0,
+            excluded={},
+        )
+
+    def load_ratio(self) -> float | None:
+        """Give the ratio over the windows of a recording."""
+        rates = []
+        for sample in (0, 1):
+            seconds = sum(slot.seconds for slot in self.profile.slots if slot.sample == sample)
+            rates.append(self._rows(sample)["w"].sum() / seconds if seconds else 0.0)
+        return float(rates[1] / rates[0]) if all(rates) else None
+
+    def _rows(self, sample: int) -> dict[str, F8]:
+        """Rows of `responses` of one sample."""
+        table = self.profile.responses
+        mine = np.array([slot.sample == sample for slot in self.profile.slots], dtype=np.bool_)
+        inside = mine[table["slot"].to_numpy()]
+        columns = ("bin", "n", "w", "ns", "failed", "failed_n")
+        return {name: table[name].to_numpy()[inside].astype(np.float64) for name in columns}
+
+    def profiled(self, _: Sequence[Slot], __: float | None = None) -> Profiled:
+        """Give the profile that was kept."""
+        return Profiled(self.profile, ())
+
+    def has_requests(self, sample: int) -> bool:
+        """Tell whether a sample has a request that tests may use."""
+        mine = np.array([slot.sample == sample for slot in self.profile.slots], dtype=np.bool_)
+        return bool(mine[self.profile.responses["slot"].to_numpy()].any())
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsAtHand:
+    """Samples whose requests are at hand."""
+
+    population: Population
+    kept_slots: tuple[Slot, ...] | None = None
+    """None: slots may be chosen."""
+    gathered: Gathered | None = None
+    """None: names were numbered by no run."""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples."""
+        return self.population.samples
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of how they were made."""
+        return self.population.notes
+
+    def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
+        """Make the profile of the samples, slot by slot."""
+        return profile_of(self.population, slots, threshold_ns)
+
+    def has_requests(self, sample: int) -> bool:
+        """Tell whether a sample has a request that tests may use."""
+        return self.population.has_requests(sample)
+
+    def summaries(self) -> tuple[SampleSummary, ...]:
+        """Give counts and response times of every sample, over all tested flows."""
+        population = self.population
+        moments = category_moments(population.categories, len(population.samples))
+        mean_us = pooled(moments, np.arange(len(population.categories))).mean_us[:, 0].tolist()
+        found = []
+        for sample, named in enumerate(population.samples):
+            responses = [c.response_ns[c.rows(sample)] for c in population.categories]
+            us = np.concatenate(responses) / NS_PER_US if responses else np.zeros(0)
+            requests = int(moments.count[sample].sum())
+            weighted = float(moments.weighted[sample].sum())
+            failed, failed_weight = _failed(population, sample)
+            excluded = {flag: n[sample] for flag, n in sorted(population.excluded.items()) if n[sample]}
+            found.append(
+                _summary(
+                    named,
+                    requests=requests,
+                    weighted_requests=weighted,
+                    mean_us=mean_us[sample] if requests else None,
+                    median_us=float(np.quantile(us, 0.5)) if requests else None,
+                    p99_us=float(np.quantile(us, 0.99)) if requests else None,
+                    total_us=float(moments.total_us[sample].sum()),
+                    failed=failed,
+                    failed_share=failed_weight / weighted if requests else None,
+                    categories=int((moments.count[sample] > 0).sum()),
+                    excluded=excluded,
+                )
+            )
+        return tuple(found)
+
+    def load_ratio(self) -> float | None:
+        """Give the ratio while requests were watched; None if they are not apart."""
+        before, after = (self._rate(sample) for sample in (0, 1))
+        return after / before if before is not None and after is not None else None
+
+    def _rate(self, sample: int) -> float | None:
+        length = watched_ns(self.population, sample)
+        requests = sum(float(c.weight[c.rows(sample)].sum()) for c in self.population.categories)
+        return requests / length if length > 0 else None
+
+
+def samples_of(given: Population | ComparedSamples) -> ComparedSamples:
+    """Give a population as samples; samples as they are."""
+    return RequestsAtHand(given) if isinstance(given, Population) else given
+
+
+def beside(one: ComparedSamples, other: ComparedSamples) -> Profile | None:
+    """The profile of two that were numbered by one run, `one` first; None where they were not."""
+    first, second = one.gathered, other.gathered
+    if first is None or second is None or first.run is not second.run:
+        return None
+    return first.beside(second).profile() if not (first.folded or second.folded) else None
+
+
+def _summary(named: Sample, **numbers: object) -> SampleSummary:
+    return SampleSummary.model_validate(
+        {
+            "name": named.name,
+            "text": named.text,
+            "start_ns": named.start_ns,
+            "end_ns": named.end_ns,
+            "where": named.where,
+            **numbers,
+        }
+    )
+
+
+def _failed(population: Population, sample: int) -> tuple[int, float]:
+    """Requests of a sample whose root did not end `ok`: how many, and their weight."""
+    if not population.statuses:
+        return 0, 0.0
+    ok = population.statuses.index(OK) if OK in population.statuses else -1
+    count, weight = 0, 0.0
+    for category in population.categories:
+        rows = category.rows(sample)
+        failed = category.status[rows] != ok
+        count += int(failed.sum())
+        weight += float(category.weight[rows][failed].sum())
+    return count, weight
+
+
+def watched_ns(population: Population, sample: int) -> float:
+    """Time between the first and the last start of each range of a sample: less than the period where a
+    recording began later, or ended sooner; with it, where it went on and nothing began (`silences`)."""
+    starts = np.concatenate([np.zeros(0), *(c.start_ns[c.rows(sample)] for c in population.categories)])
+    ranges = population.samples[sample].ranges or ((-np.inf, np.inf),)
+    parts = [starts[(starts >= start_ns) & (starts < end_ns)] for start_ns, end_ns in ranges]
+    silent = sum(one.end_ns - one.start_ns for one in population_silences(population)[sample] if one.at_edge)
+    return sum(float(part.max() - part.min()) for part in parts if len(part)) + silent
+
+
+def _quantile(rows: dict[str, F8], q: float) -> float | None:
+    """Of response times as recorded, µs; linear inside a bin. None without requests."""
+    total = rows["n"].sum()
+    if not total:
+        return None
+    order = np.argsort(rows["bin"], kind="stable")
+    n, bins = rows["n"][order], rows["bin"][order]
+    gone = np.cumsum(n)
+    at = min(int(np.searchsorted(gone, q * total)), len(n) - 1)
+    inside = (q * total - (gone[at] - n[at])) / n[at] if n[at] else 0.0
+    return float(value_of(bins[at] + min(max(inside, 0.0), 1.0))) / NS_PER_US
+
+
+def slot_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:
+    """Slots of a sample that hold a request, as stretches in which requests began. O(rows)."""
+    table = profile.responses
+    slot = table["slot"].to_numpy()
+    n, w = (totals(slot, table[column].to_numpy(), len(profile.slots)) for column in ("n", "w"))
+    windows = [
+        window
+        for at, one in enumerate(profile.slots)
+        if one.sample == sample
+        for window in one.watched or (Watched(one.start_ns, one.end_ns, float(n[at]), float(w[at])),)
+        if window.n > 0
+    ]
+    bounds = np.array(sorted(windows), dtype=np.float64).reshape(-1, 4)
+    starts, ends = np.array([window[:2] for window in sorted(windows)], dtype=np.int64).reshape(-1, 2).T
+    return Traffic(
+        starts,
+        ends,
+        float(bounds[:, 2].sum()),
+        float(bounds[:, 3].sum()),
+        named.ranges or ((named.start_ns, named.end_ns),),
+        named.recorded,
+    )
