@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import as_completed
+from concurrent.futures import Executor, as_completed
+from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 from oracles.traffic import write_native
 
+from analyze.profile import stored
 from flowdiff.__main__ import main
 from schemas.errors import InputError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
@@ -123,25 +126,45 @@ class Quiet:
     def stitched(self, flows: int) -> None: ...
 
 
-def test_statistics_made_by_two_are_those_of_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_statistics_made_by_two_are_those_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_native(tmp_path / "in.ndjson", 60, seconds=1000)
+    import_into(
+        tmp_path / "1",
+        [str(tmp_path / "in.ndjson")],
+        ImportSettings(),
+        owner="test",
+        created_by="test",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+    shutil.copytree(tmp_path / "1", tmp_path / "2")
+    monkeypatch.setattr(stored, "WINDOWS_A_WORKER", 1)
+    started: list[int] = []
+
+    def counted(n: int) -> AbstractContextManager[Executor]:
+        started.append(n)
+        return worker_processes(n)
+
+    monkeypatch.setattr(stored, "worker_processes", counted)
+
+    def summarize(workers: str) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["summarize", "--lake", str(tmp_path / workers), "--workers", workers])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
     found = []
     for workers in ("1", "2"):
-        lake = tmp_path / workers
-        import_into(
-            lake,
-            [str(tmp_path / "in.ndjson")],
-            ImportSettings(),
-            owner="test",
-            created_by="test",
-            stdin=BytesIO(),
-            progress=Quiet(),
-        )
-        with pytest.raises(SystemExit) as ended:
-            main(["summarize", "--lake", str(lake), "--workers", workers])
-        assert ended.value.code == 0
-        assert capsys.readouterr().out == "4 windows: 4 worked out, 0 there already\n"
-        stats = lake / "stats"
+        assert summarize(workers) == "4 windows: 4 worked out, 0 there already\n"
+        stats = tmp_path / workers / "stats"
         found.append({path.relative_to(stats): path.read_bytes() for path in stats.rglob("*.parquet")})
     assert len(found[0]) == 4
     assert found[0] == found[1]
+    assert started == [2]
+    first, *_ = (tmp_path / "2" / "stats").rglob("*.parquet")
+    first.write_bytes(b"damaged")
+    assert summarize("2") == "4 windows: 1 worked out, 3 there already\n"
+    assert started == [2]

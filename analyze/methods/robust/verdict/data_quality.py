@@ -24,6 +24,8 @@ from schemas.quality import MEANINGS, Quality
 from schemas.report.accounts import QualityRow
 from schemas.windows import NS_PER_SECOND
 
+THERE_BEFORE: Final = "there before"
+"""Words of every sentence that says so."""
 _LEAST_SPREAD: Final = 0.05
 """Standard deviation of the log of ordinary means is taken to be this at least."""
 _MOST_FOLDED: Final = 5
@@ -248,7 +250,7 @@ def history_rows(
 
 
 def _not_normal(why: str, alike: bool) -> QualityRow:
-    more = " The problem period is like it: what is wrong was there before." if alike else ""
+    more = f" The problem period is like it: what is wrong was {THERE_BEFORE}." if alike else ""
     return QualityRow(kind="history", severe=True, text=f"The reference is not normal: {why}.{more}")
 
 
