@@ -15,7 +15,7 @@ from analyze.methods.port import Chosen, Result
 from analyze.population import Population
 from analyze.profile.samples import ComparedSamples, samples_of
 from analyze.refine.settings import RefineSettings
-from analyze.report.header import excluded_notes, headline
+from analyze.report.header import excluded_notes, folded_notes, headline
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
@@ -68,6 +68,7 @@ def compare(
         samples=samples,
         notes=(
             *excluded_notes(samples, compared.population),
+            *folded_notes(compared.population.folded),
             *(note for result in results for note in result.notes),
             *(note for note in compared.notes if note not in told),
         ),

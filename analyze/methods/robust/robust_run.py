@@ -65,7 +65,7 @@ class Observing:
 
     comparison: Comparison
     """As confounders adjusted it."""
-    profiled: Profiled
+    plain: Comparison
     """As it is."""
     seen: SitesSeen
     threshold_ns: float
@@ -84,8 +84,7 @@ class Observing:
     def anew(self, without: Collection[str]) -> Observing:
         """Observe again without some confounders."""
         settings = self.comparison.settings.model_copy(update={"without": tuple(without)})
-        plain = replace(self.comparison, profiled=self.profiled, settings=settings, noticed={})
-        return _observed(plain, self.threshold_ns)
+        return _observed(replace(self.plain, settings=settings), self.threshold_ns)
 
     def judged(self, without: Collection[str] = ()) -> Tested:
         """Judge what was observed, without some measures."""
@@ -106,7 +105,7 @@ def _observed(plain: Comparison, threshold_ns: float) -> Observing:
     measures = [measure for measure in MEASURES if measure.name not in plain.settings.without]
     names = comparison.profiled.profile.names
     seen = seen_at_sites(comparison.views(), names, plain.settings, measures)
-    return Observing(comparison, plain.profiled, seen, threshold_ns)
+    return Observing(comparison, plain, seen, threshold_ns)
 
 
 def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> RobustRun:

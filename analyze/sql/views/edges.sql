@@ -21,26 +21,37 @@ SELECT
     f.request_id,
     f.kind::VARCHAR AS kind,
     f.category::VARCHAR AS category,
-    s.edge.src AS src,
-    s.edge.dst AS dst,
-    s.nodes[s.edge.src + 1].component AS src_component,
-    s.nodes[s.edge.dst + 1].component AS dst_component,
-    s.nodes[s.edge.src + 1].point AS src_operation,
-    s.nodes[s.edge.dst + 1].point AS dst_operation,
-    f.versions[s.starts[s.edge.src + 1] + 1] AS src_version,
-    f.versions[s.starts[s.edge.dst + 1] + 1] AS dst_version,
-    CASE s.nodes[s.edge.src + 1].side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS src_side,
-    CASE s.nodes[s.edge.dst + 1].side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS dst_side,
-    f.host[s.edge.src + 1]::VARCHAR AS src_host,
-    f.host[s.edge.dst + 1]::VARCHAR AS dst_host,
-    (f.offset_ns[s.edge.dst + 1] - f.offset_ns[s.edge.src + 1]) / 1e3 AS latency_us
+    s.src,
+    s.dst,
+    s.src_node.component AS src_component,
+    s.dst_node.component AS dst_component,
+    s.src_node.point AS src_operation,
+    s.dst_node.point AS dst_operation,
+    f.versions[s.src_start] AS src_version,
+    f.versions[s.dst_start] AS dst_version,
+    CASE s.src_node.side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS src_side,
+    CASE s.dst_node.side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS dst_side,
+    f.host[s.src + 1]::VARCHAR AS src_host,
+    f.host[s.dst + 1]::VARCHAR AS dst_host,
+    (f.offset_ns[s.dst + 1] - f.offset_ns[s.src + 1]) / 1e3 AS latency_us
 FROM (SELECT *, _versions(hash(request_id, kind::VARCHAR)) AS versions FROM _flows) AS f
 JOIN (
+    -- Two nodes an edge, not the list of all of them: a join that holds many structures would hold it for every edge.
     SELECT
         category,
-        nodes,
-        -- A span is named at its start.
-        list_transform(nodes, lambda node, i: CASE node.side WHEN 2 THEN node.mate ELSE i - 1 END)::INTEGER[] AS starts,
-        unnest(in_edges) AS edge
-    FROM _structures
+        edge.src AS src,
+        edge.dst AS dst,
+        nodes[edge.src + 1] AS src_node,
+        nodes[edge.dst + 1] AS dst_node,
+        starts[edge.src + 1] + 1 AS src_start,
+        starts[edge.dst + 1] + 1 AS dst_start
+    FROM (
+        SELECT
+            category,
+            nodes,
+            -- A span is named at its start.
+            list_transform(nodes, lambda node, i: CASE node.side WHEN 2 THEN node.mate ELSE i - 1 END)::INTEGER[] AS starts,
+            unnest(in_edges) AS edge
+        FROM _structures
+    )
 ) AS s ON s.category = f.category::VARCHAR;

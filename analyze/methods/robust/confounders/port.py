@@ -20,7 +20,7 @@ from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled
 
-Kind = Literal["quality", "skew", "load", "labels"]
+Kind = Literal["quality", "skew", "load", "labels", "history"]
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,7 @@ _ROOTS: Final = (
     Column("requests{}", "Requests", "count"),
     Column("rate{}", "A second", "number", far=1),
     Column("mean{}_us", "Mean response time", "us"),
-    Column("errors{}", "Failed", "share"),
+    Column("errors{}", "Failed at the root", "share"),
 )
 
 
@@ -327,9 +327,9 @@ def _waterfall(account: Account, most: int) -> Grid:
             "", "" if fall.start <= 0 else f"from {measures.value(account.unit, fall.start)} on", "bar", bar
         ),
         Column("", "Contribution", "figure", lambda line: worded(line, line.total)),
-        Column("", "more calls", "figure", lambda line: part(account, line.calls), far=1),
-        Column("", "other paths", "figure", lambda line: part(account, line.structure), far=1),
-        Column("", "slower", "figure", lambda line: part(account, line.slower), far=1),
+        Column("", "number of calls", "figure", lambda line: part(account, line.calls), far=1),
+        Column("", "paths", "figure", lambda line: part(account, line.structure), far=1),
+        Column("", "time a call", "figure", lambda line: part(account, line.slower), far=1),
         Column("", "Finding", "figure", _finding),
         *((Column("", "In requests of", "text", _root, far=2),) if several else ()),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.data_quality import (
+    THERE_BEFORE,
     history_rows,
     quality_rows,
     silence_reason,
@@ -32,10 +34,18 @@ from analyze.methods.robust.verdict.period_blocks import (
 )
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
-from analyze.methods.robust.verdict.whole import Noise, Whole, rate_tau, whole_change, window_tau
+from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from analyze.profile.samples import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
+
+
+class ChangedShare(NamedTuple):
+    """A share of requests that changed significantly."""
+
+    measure: Measure
+    before: float
+    after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,10 @@ class Judgement:
     """That nothing was recorded in a stretch of the problem period, a sentence; empty where nothing is."""
     n1: float
     """Effective requests of the problem."""
+    has_noise: bool
+    """A history, or a long reference, says how far ordinary periods differ."""
+    there_before: str
+    """That reference and problem both differ from the history, and not from each other, a sentence."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; of tails the first. None: too few requests.
@@ -67,6 +81,12 @@ class Judgement:
         low, high = (end if np.isfinite(end) else None for end in found.interval(self.settings.verdict.level))
         failed = self.whole.of("errors") if measure == "errors" else None
         return low, high, found.changed or (failed is not None and failed.changed)
+
+    def changed_shares(self) -> list[ChangedShare]:
+        """Give slow requests, and those with a failing call, where they changed as `interval` says."""
+        pairs: tuple[tuple[Measure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
+        found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
+        return [ChangedShare(measure, of.before, of.after) for measure, of in found if of is not None]
 
     def outcome(
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", torn: str = ""
@@ -82,11 +102,13 @@ class Judgement:
                 mix_changed=self.mix.changed,
                 largest=largest,
                 missing=missing,
+                has_noise=self.has_noise,
                 explained=explained,
                 external=self.external,
                 by_load=by_load,
                 torn=torn,
                 silent=self.silent,
+                there_before=self.there_before,
             ),
             self.settings,
         )
@@ -108,9 +130,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     places = run.tested.seen.places
     hidden = run.confounded.hidden_paths
     history = _history(run)
-    if history is not None and not any(
-        history_rows(before, after, history, verdict)
-    ):  # the reference is one of many windows: all of them say what a change would have shown against
+    abnormal = [row.text for row in history_rows(before, after, history, verdict)]
+    # Where the reference is one of many windows all of them say what a change would have shown against.
+    if history is not None and not abnormal:
         sizes, against = _against_all(run, after, noise, settings, places, hidden)
     else:
         sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
@@ -149,6 +171,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
         ),
         silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
         n1=float(after.whole().effective[0]),
+        has_noise=not roles.cold,
+        there_before=run.confounded.text("abnormal-reference")
+        or next((text for text in abnormal if THERE_BEFORE in text), ""),
     )
 
 
