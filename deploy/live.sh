@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Live ingestion, from a broker to a report, in about twelve minutes: a Kafka of its own, a service that is traced into
-# it in real time, breaks after four minutes and is repaired two minutes later, `flowdiff ingest`, and `flowdiff watch`, which is
-# told nothing and says what broke, where and when it is over. Every sealed window is shown as it comes, and where `flowdiff top`
+# it in real time, breaks after four minutes and is repaired two minutes later, `flowdiff ingest`, and `flowdiff watch`, which
+# finds by itself what broke, where and when it is over. Every sealed window is shown as it comes, and where `flowdiff top`
 # looks at both. Then a comparison of before and during.
 # Everything that is started here ends with it; what it leaves is in one folder.
 set -euo pipefail

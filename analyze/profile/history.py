@@ -211,7 +211,10 @@ def read_samples(
     """
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
-        told = "compared from the statistics of their windows: there are no examples and no explanations"
+        told = (
+            "compared from the statistics of their windows: there are no examples, no explanations, and no "
+            "breakdown of slow requests"
+        )
         run = RunNames()
         both = _statistics(compared, refine, watch, run, added=False)
         both = replace(both, notes=(*both.notes, f"The samples were {told}."))

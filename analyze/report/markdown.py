@@ -41,7 +41,7 @@ _PERIODS: Final = (
     Column("requests", "Requests", "count"),
     Column("mean_us", "Mean", "us"),
     Column("p99_us", "99th percentile", "us"),
-    Column("failed_share", "Failed", "share"),
+    Column("failed_share", "Failed at the root", "share"),
 )
 _MARKUP: Final = re.compile(r"[\\`*\[\]<&|~$#]|(?<!\w)_|_(?!\w)|(?i:(?<=www)\.|:(?=//))")
 _AT_START: Final = re.compile(r"^(\d+(?=[.)])|)([-+=>.)])")

@@ -61,6 +61,11 @@ def moved_duration(before: float | None, after: float | None) -> str:
     return " → ".join(durations(before, after))
 
 
+def sentence(text: str) -> str:
+    """With a full stop, unless it ends with one: names may (`Recv.`)."""
+    return text if text.endswith(".") else f"{text}."
+
+
 def change(us: float | None) -> str:
     """A duration with its sign: `+467 ms`, `−3 µs`."""
     if us is None:

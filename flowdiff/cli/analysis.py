@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
+from flowdiff.cli.options import (
+    OpenOption,
+    ReportHtmlOption,
+    ReportJsonOption,
+    ReportMarkdownOption,
+    SaveOption,
+    TraceUrlOption,
+)
 from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import STDOUT, is_stdout, open_output, refuse_unwritable
 from schemas.errors import ConfigError, InputError, LakeError
@@ -32,17 +40,17 @@ if TYPE_CHECKING:
 class Destinations:
     """Where a report goes besides the terminal."""
 
-    json_file: str | None = None
+    json_file: ReportJsonOption = None
     """`-`: standard output, instead of the text."""
-    html_file: Path | None = None
+    html_file: ReportHtmlOption = None
     """`-`: standard output, instead of the text."""
-    markdown_file: str | None = None
+    markdown_file: ReportMarkdownOption = None
     """`-`: standard output, instead of the text."""
-    save: bool = True
+    save: SaveOption = True
     """Into the lake."""
-    open_page: bool = False
+    open_page: OpenOption = False
     """Show it in a browser."""
-    trace_url: str | None = None
+    trace_url: TraceUrlOption = None
     """Address of a request's trace; None: the lake's."""
 
     def __post_init__(self) -> None:

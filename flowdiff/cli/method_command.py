@@ -24,23 +24,8 @@ import typer
 from analyze.methods.registry import settings_of
 from flowdiff.cli.analysis import Destinations, analysed, publish, refuse_sample_count
 from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import (
-    OpenOption,
-    PeriodsLakeOption,
-    PeriodsWhereOption,
-    ProblemOption,
-    ProblemWhereOption,
-    ReferenceOption,
-    ReferenceWhereOption,
-    ReportHtmlOption,
-    ReportJsonOption,
-    ReportMarkdownOption,
-    SaveOption,
-    TraceUrlOption,
-    own_filters,
-    warn_of_pending,
-)
-from flowdiff.cli.settings_options import Flags, Options, takes_settings
+from flowdiff.cli.options import ComparedPeriods, warn_of_pending
+from flowdiff.cli.settings_options import Flags, Options, Together, takes_settings
 from flowdiff.settings.keys import keys_of
 
 
@@ -61,19 +46,9 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
                 "Default: all, where no two periods are given.",
             ),
         ] = None,
-        reference: ReferenceOption = None,
-        problem: ProblemOption = None,
-        lake: PeriodsLakeOption = None,
-        where: PeriodsWhereOption = None,
-        reference_where: ReferenceWhereOption = None,
-        problem_where: ProblemWhereOption = None,
+        periods: Annotated[ComparedPeriods, Together()],
         settings: SetOption = None,
-        json_file: ReportJsonOption = None,
-        html_file: ReportHtmlOption = None,
-        markdown_file: ReportMarkdownOption = None,
-        save: SaveOption = True,
-        open_page: OpenOption = False,
-        trace_url: TraceUrlOption = None,
+        to: Annotated[Destinations, Together()],
         flags: Flags,
         help_all: bool = False,
     ) -> None:
@@ -83,16 +58,19 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
         chosen, refine = chosen_settings(
             [name], [*(f"{name}.{key}={value}" for key, value in flags.items()), *(settings or ())]
         )
-
-        to = Destinations(
-            json_file, html_file, markdown_file, save=save, open_page=open_page, trace_url=trace_url
-        )
-        own_where = own_filters(reference_where, problem_where)
-        asked = one_or_two(period or (), reference or (), problem or (), own_where)
+        two = periods.reference or (), periods.problem or ()
+        asked = one_or_two(period or (), *two, periods.own_where)
         refuse_sample_count(
             [one.method for one in chosen], [*asked], "Give --period, or --reference and --problem."
         )
-        found = find_samples(asked, (), now_ns=time.time_ns(), lake=lake, where=where, own_where=own_where)
+        found = find_samples(
+            asked,
+            (),
+            now_ns=time.time_ns(),
+            lake=periods.lake,
+            where=periods.where,
+            own_where=periods.own_where,
+        )
         warn_of_pending(found.periods)
         outcome = analysed(found, chosen, refine, "never")
         # Kept where what was looked at lies; --lake may be another one, of periods that name none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from shutil import rmtree
@@ -96,6 +97,24 @@ TraceUrlOption = Annotated[
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedPeriods:
+    """Two periods and their filters, as a command is given them."""
+
+    reference: ReferenceOption = None
+    problem: ProblemOption = None
+    lake: PeriodsLakeOption = None
+    where: PeriodsWhereOption = None
+    reference_where: ReferenceWhereOption = None
+    problem_where: ProblemWhereOption = None
+
+    @property
+    def own_where(self) -> dict[str, str]:
+        """Filters of single samples, by the sample's name."""
+        asked = (("reference", self.reference_where), ("problem", self.problem_where))
+        return {name: text for name, text in asked if text is not None}
+
+
 class TableFormat(StrEnum):
     """Forms of a query's result."""
 
@@ -133,12 +152,6 @@ def period_of(
     )
     warn_of_pending([found])
     return found
-
-
-def own_filters(reference_where: str | None, problem_where: str | None) -> dict[str, str]:
-    """Filters of single samples, by the sample's name."""
-    asked = (("reference", reference_where), ("problem", problem_where))
-    return {name: text for name, text in asked if text is not None}
 
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:

@@ -12,6 +12,8 @@ A command takes a model as a parameter and says so; every key of it (`flowdiff.s
 A new field of the model is a new option with the field's docstring as help. What is not typed is not there,
 so that the model's default counts, or a file and the environment: a parameter of type `Flags` gets what was
 typed by the names of keys. A value that the model refuses is a ConfigError, one line that names the option.
+Options that several commands share are the fields of a dataclass, typed as options: the parameter
+`Annotated[<dataclass>, Together()]` gets one of what was typed.
 Two fields that want one option, and fields that cannot be one, are a TypeError when the command is imported.
 """
 
@@ -21,7 +23,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
@@ -51,6 +53,11 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """Mark a parameter that is a dataclass of options."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Option:
     """A key as a parameter of the command's function."""
 
@@ -60,17 +67,22 @@ class _Option:
 
 
 def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with each parameter `Annotated[<model>, Options(...)]` replaced by its options."""
+    """Replace each parameter that is marked by `Options` or `Together` by its options."""
     hints = get_type_hints(command, include_extras=True)
     taken: dict[str, tuple[Any, list[_Option]]] = {}
+    together: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
         hint = hints[parameter.name]
-        how = next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Options)), None)
-        if how is None:
+        marks = [part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Options | Together)]
+        if not marks:
             parameters.append(parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        model = get_args(hint)[0]
+        model, (how,) = get_args(hint)[0], marks
+        if isinstance(how, Together):
+            together[parameter.name] = model, _fields_of(model)
+            parameters += together[parameter.name][1]
+            continue
         options = _options_of(parameter.name, model, how)
         taken[parameter.name] = (model, options)
         parameters += [option.parameter for option in options]
@@ -79,11 +91,24 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_settings(**given: Any) -> Any:
         built = {name: _built(model, options, given) for name, (model, options) in taken.items()}
+        for name, (class_, own) in together.items():
+            built[name] = class_(**{each.name: given.pop(each.name) for each in own})
         return command(**given, **built)
 
     with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_settings.__annotations__ = {p.name: p.annotation for p in parameters}
     return with_settings
+
+
+def _fields_of(class_: Any) -> list[inspect.Parameter]:
+    """Make parameters of a dataclass's fields, which all have defaults."""
+    hints = get_type_hints(class_, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
+        )
+        for each in fields(class_)
+    ]
 
 
 def _options_of(parameter: str, model: Any, how: Options) -> list[_Option]:

@@ -14,24 +14,8 @@ import typer
 from analyze.methods.registry import method_names
 from flowdiff.cli.analysis import Destinations, analysed, publish, refuse_sample_count
 from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import (
-    OpenOption,
-    PeriodsLakeOption,
-    PeriodsWhereOption,
-    ProblemOption,
-    ProblemWhereOption,
-    ReferenceOption,
-    ReferenceWhereOption,
-    ReportHtmlOption,
-    ReportJsonOption,
-    ReportMarkdownOption,
-    SaveOption,
-    TraceUrlOption,
-    UnsealedOption,
-    own_filters,
-    provisional_folder,
-    warn_of_pending,
-)
+from flowdiff.cli.options import ComparedPeriods, UnsealedOption, provisional_folder, warn_of_pending
+from flowdiff.cli.settings_options import Together, takes_settings
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,10 +30,10 @@ class OnlyWorse(StrEnum):
     WORSE = "worse"
 
 
+@takes_settings
 def command(
     *,
-    reference: ReferenceOption = None,
-    problem: ProblemOption = None,
+    periods: Annotated[ComparedPeriods, Together()],
     sample: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,17 +49,8 @@ def command(
             help="Baseline, for methods that use one; written the same way. It may include the periods.",
         ),
     ] = None,
-    lake: PeriodsLakeOption = None,
-    where: PeriodsWhereOption = None,
-    reference_where: ReferenceWhereOption = None,
-    problem_where: ProblemWhereOption = None,
-    json_file: ReportJsonOption = None,
-    html_file: ReportHtmlOption = None,
-    markdown_file: ReportMarkdownOption = None,
-    save: SaveOption = True,
+    to: Annotated[Destinations, Together()],
     unsealed: UnsealedOption = False,
-    open_page: OpenOption = False,
-    trace_url: TraceUrlOption = None,
     statistics: Annotated[
         str,
         typer.Option(
@@ -132,18 +107,15 @@ def command(
     )
     counts = parse_fail_on((*(fail_on or (ANY,)), *((only.value,) if only else ())), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
-    to = Destinations(
-        json_file, html_file, markdown_file, save=save, open_page=open_page, trace_url=trace_url
-    )
-    asked = asked_samples(reference or (), problem or (), sample or ())
+    asked = asked_samples(periods.reference or (), periods.problem or (), sample or ())
     refuse_sample_count([one.method for one in chosen], [*asked], "Give each as --sample NAME=PERIOD.")
     found = find_samples(
         asked,
         history or (),
         now_ns=time.time_ns(),
-        lake=lake,
-        where=where,
-        own_where=own_filters(reference_where, problem_where),
+        lake=periods.lake,
+        where=periods.where,
+        own_where=periods.own_where,
         provisional=provisional_folder() if unsealed else None,
     )
     warn_of_pending(found.periods)
@@ -153,7 +125,7 @@ def command(
     # Kept where the problem lies; --lake may be another one, of periods that name none.
     place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.
-    kept = kept_heads(open_place(place)) if save and html_file is None else ()
+    kept = kept_heads(open_place(place)) if to.save and to.html_file is None else ()
     there = [name for name in method_names() if installed(name)]
     outcome = with_views(outcome, compared_of(found.compared), there, kept)
     outcome = shown_only(outcome, "" if only is None else "worse")

@@ -221,10 +221,17 @@ class Finding(Frozen):
 
     @property
     def is_better(self) -> bool:
-        """Whether it is for the better: by its kind, or by what it takes off the mean where nothing fails."""
+        """Whether it is for the better: by its kind, or by what it takes off the mean.
+
+        Of paths and calls: nothing fails, no request is cut short after a call, and it takes more off than
+        what got slower among it adds.
+        """
         if self.kind in _BETTER or self.kind in _WORSE:
             return self.kind in _BETTER
-        return self.contribution_us < 0 and all(e.kind not in _WORSE for e in self.evidence)
+        if self.suspect or any(e.kind is ChangeKind.ERRORS for e in self.evidence):
+            return False
+        added = sum(max(e.contribution_us, 0.0) for e in self.evidence if e.kind in _WORSE)
+        return self.contribution_us < -added
 
 
 class FindingsSection(Section):

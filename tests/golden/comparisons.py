@@ -75,6 +75,7 @@ CASES = (
     # The published faults (8.2-8.7), further ones (F5-F15) and periods in which nothing happened.
     simulated("8.2-mds-config", "postmark-large", 1),
     simulated("8.2-statistics", "postmark-large", 1, *STATISTICS),
+    compare("simulated-8.2-repaired", "postmark-large", run(1), run(0), "--only", "worse"),
     simulated("8.2-paper", "postmark-large", 1, *PAPER),
     simulated("8.3-small-io", "iozone", 1),
     simulated("8.4-prefetch", "linux-build", 1),

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from itertools import islice
@@ -94,27 +95,56 @@ def test_every_golden_has_its_comparison(expected_folder: Path) -> None:
     }
 
 
-AGREE = (
-    "8.3-small-io",
-    "8.6-spin",
-    "boutique-delay",
-    "shop-exception",
-    "shop-payment-delay",
-)
-"""Comparisons of which statistics say what requests say; the path of most others leads through a loop."""
+LOOPS = "which step of a loop comes first is not kept, nor which requests show two changes"
+WINDOWS = "a period of one or two windows shows no scatter of its own: its mean is less sure"
+CUT = "after which call the others are missing is not kept, so nobody is named"
+ONE_REQUEST = "what single requests record (the instance, a call without a span) is not kept"
+SAME_REQUESTS = "of known paths that the same requests take, which is the nearest is told by the requests"
+UNLIKE = {
+    "simulated-8.2-repaired": SAME_REQUESTS,
+    "simulated-8.2-mds-config": LOOPS,
+    "simulated-8.4-prefetch": LOOPS,
+    "simulated-F13-error-burst": LOOPS,
+    "simulated-F15-two-faults": LOOPS,
+    "simulated-8.6-spin-history": WINDOWS,
+    "boutique-better": WINDOWS,
+    "shop-quiet": WINDOWS,
+    "shop-catalog-return": CUT,
+    "shop-catalog-return-alone": CUT,
+    "simulated-N5-span-loss": "which records are missing is told from requests that lack a step",
+    "made-zipkin-unrecorded-orders-db-fails-in-35": ONE_REQUEST,
+    "made-canary-the-canary-is-slower": ONE_REQUEST,
+}
+"""Comparisons of which statistics cannot say what requests say, and why."""
+
+
+def _answer(report: dict[str, Any]) -> tuple[int, str, list[tuple[object, ...]]]:
+    """Exit code, outcome, and the findings in their order: at which site, of which kind, whom they name."""
+    if "error" in report:
+        return report["exit_code"], "", []
+    sections = {section["section"]: section for section in report["sections"]}
+    findings = [
+        (f["site"]["component"], f["site"]["operation"], f["kind"], f.get("suspect", ""))
+        for f in sections["findings"].get("findings", ())
+    ]
+    return report["exit_code"], sections["verdict"]["outcome"], findings
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in CASES if c.name.removeprefix("simulated-") in AGREE], ids=lambda case: case.name
+    "case",
+    [c for c in CASES if c.arguments[0] == "compare" and not {"--statistics", "paper"} & {*c.arguments}],
+    ids=lambda case: case.name,
 )
-def test_statistics_find_what_requests_find(case: Case, lake: Callable[[str], Path], tmp_path: Path) -> None:
-    """Same outcome, exit code, and findings in their order: at which site, of which kind."""
-    found = []
-    for use in ("never", "all"):
-        more = ("--statistics", use, "--set", "robust.explained=0", "--json", tmp_path / f"{use}.json")
-        code, _ = flowdiff(*case.arguments, *more, "--lake", lake(case.lake), "--no-save")
-        sections = {s["section"]: s for s in json.loads((tmp_path / f"{use}.json").read_bytes())["sections"]}
-        findings = [(f["site"], f["kind"], f["suspect"]) for f in sections["findings"]["findings"]]
-        found.append((code, sections["verdict"]["outcome"], findings))
-    assert found[0][2]
-    assert found[0] == found[1]
+def test_statistics_find_what_requests_find(
+    case: Case, lake: Callable[[str], Path], tmp_path: Path, expected_folder: Path
+) -> None:
+    """Of all comparisons but those named above; what these find first stands in statistics, too."""
+    known = _answer(json.loads((expected_folder / "comparisons" / f"{case.name}.json").read_bytes()))
+    arguments = (*case.arguments, "--statistics", "all", "--set", "robust.explained=0")
+    found = _answer(report(replace(case, arguments=arguments), lake(case.lake), tmp_path / "report.json"))
+    if case.name not in UNLIKE:
+        assert found == known
+        return
+    assert found != known, "it agrees by now: its row goes"
+    if UNLIKE[case.name] == LOOPS:
+        assert known[2][0] in found[2]

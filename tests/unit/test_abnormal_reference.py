@@ -1,4 +1,4 @@
-"""A history is for noise and for what is usual, never for the value before."""
+"""A history is for noise and for what is usual: never for the value before, nor for one incident in it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,19 @@ def pages(us: float, failing: int = 0) -> list[Call]:
     ]
 
 
-def run(reference: Sequence[Call], problem: Sequence[Call], without: tuple[str, ...] = ()) -> RobustRun:
-    """With a history of eight minutes in which a read takes a millisecond, more or less."""
-    periods = (reference, problem, *(pages(1_000 + 10 * n) for n in range(8)))
+def ordinary(minutes: int) -> list[list[Call]]:
+    """Minutes in which a read takes a millisecond, more or less."""
+    return [pages(1_000 + 10 * n) for n in range(minutes)]
+
+
+def run(
+    reference: Sequence[Call],
+    problem: Sequence[Call],
+    without: tuple[str, ...] = (),
+    history: Sequence[Sequence[Call]] | None = None,
+) -> RobustRun:
+    """With a history of eight ordinary minutes, or another."""
+    periods = (reference, problem, *(ordinary(8) if history is None else history))
     batches = [
         table(
             [
@@ -77,3 +87,34 @@ def test_what_got_worse_than_an_abnormal_reference_is_found_with_its_value() -> 
 def test_of_an_ordinary_reference_all_ordinary_times_say_what_was_before() -> None:
     (slower,) = [c for c in run(pages(1_020), pages(3_000)).confounded.kept if c.kind is ChangeKind.SLOWER]
     assert slower.n0 == REQUESTS * 9
+
+
+CONTAMINATED = ("outlying-windows",)
+
+
+@pytest.mark.parametrize(
+    ("problem", "history", "windows"),
+    [
+        pytest.param(pages(1_000, 36), [*ordinary(7), pages(1_000, 40)], 1, id="failures"),
+        pytest.param(pages(3_000), [*ordinary(7), pages(20_000)], 1, id="slower-yet"),
+        pytest.param(pages(3_000), [*ordinary(7), pages(3_500)], 1, id="as-slow"),
+        pytest.param(pages(3_000), [*ordinary(8), pages(3_400), pages(3_410)], 2, id="two-of-ten"),
+    ],
+)
+def test_an_incident_in_the_history_hides_nothing_and_is_listed(
+    problem: list[Call], history: list[list[Call]], windows: int
+) -> None:
+    found = run(pages(1_000), problem, history=history)
+    assert found.causes
+    text = found.confounded.text("outlying-windows")
+    assert text.startswith(f"{windows} of {len(history)} windows of the history")
+    assert text.count("others ") == windows
+    assert not run(pages(1_000), problem, CONTAMINATED, history).causes, "the rule pays its rent"
+
+
+def test_what_happens_again_and_again_is_ordinary() -> None:
+    bursts = [pages(1_000 + 10 * n, 40 * (n % 2)) for n in range(8)]
+    found = run(pages(1_000), pages(1_000, 36), history=bursts)
+    assert not found.causes
+    assert not found.confounded.text("outlying-windows")
+    assert not run(pages(1_000), pages(1_010)).confounded.text("outlying-windows")

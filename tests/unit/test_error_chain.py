@@ -106,3 +106,21 @@ def test_of_few_failures_the_account_says_who_failed() -> None:
     found = findings(fine, few)
     assert found[0].kind is ChangeKind.ERRORS
     assert "store" in (found[0].site.component, found[0].suspect)
+
+
+@pytest.mark.parametrize("share", [25, 60])
+def test_a_call_that_times_out_fails_before_it_is_slow_and_before_others_are_called_less(share: int) -> None:
+    """The slow requests are those that fail, and the cart is asked once, not three times, where they do."""
+
+    def page(at: int, failing: bool) -> Call:
+        took, status = (20_000 + at % 7, "timeout") if failing else (400 + at % 7, "ok")
+        now = 20 + took
+        asked = [(now + 310 * n, now + 310 * n + 300 + (at + n) % 9) for n in range(1 if failing else 3)]
+        carts = [call("cart/get", start, end) for start, end in asked]
+        return call("web/page", 0, now + 1_000, call("auth/check", 10, 10 + took, status=status), *carts)
+
+    fine = [page(at, failing=False) for at in range(N)]
+    broken = [page(at, failing=at * 7 % 100 < share) for at in range(N)]
+    (finding,) = findings(fine, broken)
+    assert (finding.kind, finding.site.text) == (ChangeKind.ERRORS, "auth/check")
+    assert {e.kind for e in finding.evidence} & {ChangeKind.TAIL, ChangeKind.SLOWER}

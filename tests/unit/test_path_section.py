@@ -45,8 +45,8 @@ def said(before: Graph, after: Graph) -> str:
             "m/w sn2/put sn2/log m/r",
             "put and 1 more step now go to sn2 instead of sn1",
         ),
-        ("m/w m/r", "m/w c/ask m/r", "Also c/ask after m/w"),
-        ("m/w c/ask c/x m/r", "m/w m/r", "No longer c/ask, c/x after m/w"),
+        ("m/w m/r", "m/w c/ask m/r", "m/w is now followed by c/ask"),
+        ("m/w c/ask c/x m/r", "m/w m/r", "m/w is no longer followed by c/ask, c/x"),
         (
             "m/w c/ask m/r",
             "m/w d/get d/x d/y m/r",

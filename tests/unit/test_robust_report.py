@@ -352,6 +352,19 @@ def test_calls_that_go_away_as_something_fails_are_not_for_the_better():
     assert not finding.is_better
 
 
+def test_what_a_better_path_makes_slower_must_be_less_than_it_saves() -> None:
+    """A service that got faster passes a gate: one longer tail among a change that saves more does not fail
+    it; requests that are cut short after a call that fails save time, too, and are worse."""
+    slower = slow_recommendations().evidence[0].model_copy(update={"contribution_us": 3.0})
+    finding = slow_recommendations().model_copy(
+        update={"kind": ChangeKind.PATH, "contribution_us": -5.0, "evidence": (slower,), "suspect": ""}
+    )
+    assert slower.kind is ChangeKind.SLOWER
+    assert finding.is_better
+    assert not finding.model_copy(update={"contribution_us": -2.0}).is_better
+    assert not finding.model_copy(update={"suspect": "catalogue"}).is_better
+
+
 def test_request_ids_are_links_where_an_address_is_known(outcome: Outcome):
     request = findings_section().findings[0].examples[0].request_id
     odd = "a/b?c=<1>"

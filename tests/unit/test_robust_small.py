@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.refined import Call, call, population
+from oracles.robust_report import account_section
 from oracles.span_events import T0
 
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
+from analyze.methods.robust.sections.verdict import likely_place
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from schemas.events import EventKind
@@ -178,3 +180,44 @@ def test_calls_that_fail_inside_of_requests_that_succeed_are_not_unchanged() -> 
     assert [account.measure for account in accounts.accounts if account.changed] == ["errors"]
     assert verdict.outcome == "not-explained"
     assert "The share of requests with a failing call changed significantly" in verdict.reasons[0]
+
+
+def test_a_component_that_waits_for_everybody_is_named_and_no_callee() -> None:
+    """Each of its three calls takes longer, and who is called answers as before."""
+
+    def pages(wait_us: float, seed: int) -> list[Call]:
+        rng, found = np.random.default_rng(seed), []
+        for _ in range(200):
+            at, calls = 20.0, []
+            for took, name in zip(
+                rng.lognormal(np.log((400, 300, 500)), 0.2), ("cat", "cart", "ads"), strict=True
+            ):
+                end = at + took + wait_us * rng.lognormal(0, 0.2)
+                calls.append(call(f"web/{name}Get", at, end, call(f"{name}/get", at + 10, at + 10 + took)))
+                at = end + 10
+            found.append(call("web/page", 0, at + 40, *calls))
+        return found
+
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 200 * SECOND_NS)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    found = replace(population(pages(20, 1), pages(1_500, 2)), samples=samples)
+    findings = compare(found, [Chosen(METHOD, RobustSettings(paths=False))]).report.section(FindingsSection)
+    assert findings is not None
+    (finding,) = findings.findings
+    assert finding.title.startswith("web waits longer for all that it calls: web/")
+    assert finding.title.endswith("; the same at 2 other calls of web")
+    assert not finding.suspect
+
+
+def test_where_no_call_site_is_significant_the_component_with_most_of_the_change_is_named() -> None:
+    mean = account_section().accounts[0]
+    place = mean.rows[0].model_copy(update={"total": 0.8 * (mean.after - mean.before)})
+    (text,) = likely_place("not-explained", mean.model_copy(update={"rows": (place,)}), 0.7)
+    assert text.startswith(
+        f"Likely at {place.site.operation.partition(' -> ')[2] or place.site.component}: 80"
+    )
+    less = place.model_copy(update={"total": 0.6 * (mean.after - mean.before)})
+    assert not [*likely_place("not-explained", mean.model_copy(update={"rows": (less,)}), 0.7)]
+    assert not [*likely_place("changed", mean.model_copy(update={"rows": (place,)}), 0.7)]

@@ -9,6 +9,7 @@ from analyze.methods.robust.changes import Change
 from analyze.methods.robust.headline import headline_of
 from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import one_sum, unsupported
+from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, SiteKind, SiteName
 from analyze.report.wording import NBSP
 from schemas.report.findings import ChangeKind, Interval
@@ -57,20 +58,23 @@ def test_a_path_is_named_by_operations_in_plain_words(lead: Change, other: Chang
 
 def test_the_title_of_a_report_is_what_a_test_supports() -> None:
     verdict, found = verdict_section(), findings_section().findings
-    mean, tail, errors = account_section().accounts
-    assert (mean.changed, errors.changed) == (True, True)
-    told = headline_of(verdict, (mean, tail, errors), found)
+    mean = account_section().accounts[0]
+    assert mean.changed
+    slow, failing, fewer = (
+        ChangedShare("tail", 0.05, 0.2),
+        ChangedShare("errors", 0.0, 0.1),
+        ChangedShare("errors", 0.1, 0.0),
+    )
+    told = headline_of(verdict, mean, (slow, failing), found)
     assert told.startswith("Requests with a failing call rose from")
     assert "; mean response time rose from" in told
-    fewer = errors.model_copy(update={"before": errors.after, "after": errors.before})
-    assert headline_of(verdict, (mean, tail, fewer), found).startswith("Mean response time rose from")
+    assert headline_of(verdict, mean, (slow, fewer), found).startswith("Mean response time rose from")
     still = mean.model_copy(update={"changed": False})
-    assert headline_of(verdict, (still, tail, errors), found) == f"{found[0].title}; and 2 more findings."
-    assert headline_of(verdict, (still, tail, errors), ()).startswith("Requests with a failing call rose")
-    quiet = errors.model_copy(update={"changed": False})
-    calm = tail.model_copy(update={"changed": False})
+    told = headline_of(verdict, still, (slow, failing), found)
+    assert told.startswith(f"{found[0].title}; and 2 more findings; the mean response time did not change")
+    assert headline_of(verdict, still, (failing,), ()).startswith("Requests with a failing call rose")
     unchanged = verdict.model_copy(update={"outcome": "unchanged"})
-    told = headline_of(unchanged, (still, calm, quiet), ())
+    told = headline_of(unchanged, still, (), ())
     assert told.startswith("Nothing changed significantly: mean response time")
     assert "rose" not in told
 

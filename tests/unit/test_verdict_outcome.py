@@ -69,7 +69,7 @@ def decide(settings: RobustSettings = SETTINGS, **fields: object) -> VerdictReac
 def test_nothing_found_and_nothing_possible_is_unchanged() -> None:
     found = decide()
     assert (found.outcome, found.missing_requests, found.external) == ("unchanged", None, False)
-    assert "no change that matters (times by 100" in found.reasons[0]
+    assert "no change that matters (times twice as long, 10 points of requests)" in found.reasons[0]
     assert found.reasons[-1].startswith("At most this went unseen: the mean by 30")
 
 
@@ -112,19 +112,20 @@ def test_findings_explain_all_or_part(part: float, word: str) -> None:
         (
             11_500.0,
             10_400.0,
-            "1 finding explains all of the change of the mean (+11.5 ms, where +8.4 ms to +12.4 ms are "
-            "possible).",
+            "1 finding explains all of the change of the mean (+11.5 ms of +10.4 ms): the rest took 1.1 ms "
+            "away.",
         ),
         (
             15_000.0,
             10_400.0,
-            "1 finding explains more than the change of the mean (+15 ms of +10.4 ms): the rest took time "
-            "away.",
+            "1 finding explains more than the change of the mean (+15 ms of +10.4 ms): the rest took "
+            "4.6 ms away.",
         ),
         (
             -15_000.0,
             -10_400.0,
-            "1 finding explains more than the change of the mean (−15 ms of −10.4 ms): the rest added time.",
+            "1 finding explains more than the change of the mean (−15 ms of −10.4 ms): the rest added "
+            "4.6 ms.",
         ),
     ],
 )
@@ -335,3 +336,11 @@ def test_what_the_verdict_says_of_an_interval_and_of_missing_requests_is_asserte
     assert not list(contradictions(section("cannot-tell", "about 5 would tell", missing=5), []))
     assert list(contradictions(section("cannot-tell", "5 would tell", "6 would tell", missing=5), []))
     assert list(contradictions(section("cannot-tell", missing=5), []))
+
+
+def test_what_changed_at_one_limit_of_slow_requests_is_not_said_to_be_insignificant_at_another() -> None:
+    slow, very_slow = measure("tail", share(20, 120, 1_000)), measure("tail", share(10, 40, 1_000))
+    reasons = decide(measures=(*QUIET, slow, very_slow)).reasons
+    assert slow.changed
+    assert not very_slow.changed
+    assert sum("share of slow requests" in reason for reason in reasons) == 1

@@ -140,6 +140,7 @@ def test_size_of_the_p_values_without_floors() -> None:
         (1_000, {"failing": 0.01}, {"failing": 0.05}, "errors"),
         (14, {}, {"failing": 0.9}, "errors"),
         (1_000, {}, {"sigma": 0.8}, "tail"),
+        (1_000, {"sigma": 0.8}, {}, "tail"),
     ],
 )
 def test_power(n: int, before: dict, after: dict, name: str) -> None:

@@ -18,9 +18,10 @@ def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Cha
     """Requests of reference and problem with the shape, a failing call, or a mean own time beyond the middle
     of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide.
 
-    Of several changes (one on several hosts) that of most requests: which have two of them is not kept.
+    Of several changes (one on several hosts) that of most requests: which have two of them is not kept. Of
+    none none.
     """
-    return max((_affected(profile, roles, change) for change in changes), key=sum)
+    return max((_affected(profile, roles, change) for change in changes), key=sum, default=(0, 0))
 
 
 def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:

@@ -24,8 +24,8 @@ from analyze.methods.robust.instances import InstanceTests, failing_instances, s
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
-from analyze.stats.histograms import BINS_PER_OCTAVE, Histograms, value_of
+from analyze.stats.estimate import AFTER, BEFORE, Estimate
+from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
@@ -126,6 +126,39 @@ def _own_time(view: View, share: float) -> Observed:
     matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
     seen = _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
     return replace(seen, reference=view.own_time_change[1])
+
+
+def pooled_own_time(view: View) -> Observed | None:
+    """Observe the own time of an operation whatever its caller, where too few requests of each caller tell:
+    its calls relative to their caller's median before. It is shown at the caller with most of them."""
+    alone, of = view.own_time, np.array([site.operation for site in view.names.sites])
+    there = np.minimum(alone.n0, alone.n1)
+    enough = np.bincount(of, there >= view.settings.min_requests, of.max(initial=0) + 1) > 0
+    several = np.bincount(of, there > 0, len(enough)) > 1
+    mine = np.flatnonzero((several & ~enough)[of] & (there > 0))
+    if not len(mine):
+        return None
+    order = mine[np.lexsort((mine, -(alone.n0 + alone.n1)[mine], of[mine]))]
+    lead = np.arange(view.n_sites)
+    lead[order] = order[np.searchsorted(of[order], of[order])]
+    shift = np.zeros(view.n_sites, dtype=np.int64)
+    shift[mine] = np.rint((alone.before[lead[mine]] - alone.before[mine]) / BIN_LOG)
+    calls = view.own_times.where(np.isin(view.own_times.place, mine))
+    found, against = view.level(
+        Histograms.of(lead[calls.place], calls.column, calls.bin + shift[calls.place], calls.n)
+    )
+
+    def pooled(value: F8) -> F8:
+        return totals(lead[mine], value[mine], view.n_sites)
+
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        w = pooled(view.after.w)
+        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * pooled(view.after.calls) / w
+        least = view.settings.time_share * pooled(view.after.response_ns) / w
+        slower_ns = pooled(view.slower_ns)
+        felt = slower_ns * view.after.requests / w * np.sign(found.change) > least / 2
+    seen = _at_sites(view, found, np.log1p(view.settings.time_floor), (moved_ns > least) & felt, slower_ns)
+    return replace(seen, reference=against)
 
 
 def slow_calls(view: View) -> Observed:
@@ -378,38 +411,6 @@ def called_child(view: View) -> Observed:
     )
 
 
-def unseen_patterns(view: View) -> Observed:
-    """Observe the share of a site's requests of patterns that were not there before.
-
-    New patterns come by themselves where there are many. How often, those tell that one request alone had
-    before (Good and Turing): their share is what is expected.
-    """
-    patterns = _Patterns.of(view)
-    before, after = patterns.requests[:, BEFORE], patterns.requests[:, AFTER]
-    unseen = np.flatnonzero((before < 0.5) & (after > 0.5))
-    single = np.flatnonzero((before > 0.5) & (before < 1.5))
-    new, requests = patterns.added(patterns.site[unseen], unseen, view.n_sites)
-    alone, _ = patterns.added(patterns.site[single], single, view.n_sites)
-    votes = np.concatenate([alone[:, :1], new[:, 1:2], alone[:, FIRST_BLOCK:]], axis=1)
-    found = _shares(view, np.arange(view.n_sites), votes, requests)
-    several = np.bincount(patterns.site[unseen], minlength=view.n_sites) > 1
-
-    def mine(site: int) -> I8:
-        found: I8 = unseen[patterns.site[unseen] == site]
-        return found
-
-    first = np.full(view.n_sites, -1, dtype=np.int64)
-    for site in np.flatnonzero(several).tolist():
-        first[site] = patterns.pattern[mine(site)[np.argmax(after[mine(site)])]]
-    return replace(
-        found,
-        tested=found.tested & several,
-        reference=None,
-        pattern=first,
-        patterns=lambda site: tuple(sorted(patterns.pattern[mine(site)].tolist())),
-    )
-
-
 def failing_calls(view: View) -> Observed:
     """Observe the share of a request's calls here that fail."""
     failing, requests = view.visits("failing"), view.visits("failing_n")
@@ -540,6 +541,17 @@ MEASURES: Final = (
         unless="own-time",
     ),
     Measure(
+        "pooled-own-time",
+        "A call takes longer by itself whoever makes it, where few requests come of each caller.",
+        "tests/unit/test_few_requests.py: three callers",
+        pooled_own_time,
+        (ChangeKind.SLOWER, ChangeKind.FASTER),
+        "us",
+        1e-3,
+        apart="callers",
+        unless="own-time",
+    ),
+    Measure(
         "slow-calls",
         "Few calls take very long: medians do not see them.",
         "F9, F14",
@@ -637,20 +649,10 @@ MEASURES: Final = (
     Measure(
         "called-child",
         "A child is called, or not, in many patterns of which none moves by enough.",
-        "systems: cache",
+        "tests/unit/test_rare_paths.py: a child in many shapes",
         called_child,
         (ChangeKind.PATH, ChangeKind.PATH),
         "share",
-        only_where_silent=True,
-    ),
-    Measure(
-        "unseen-patterns",
-        "Many patterns come that were never there, each in few requests.",
-        "systems: one tenant",
-        unseen_patterns,
-        (ChangeKind.NEW_PATH, ChangeKind.NEW_PATH),
-        "share",
-        only_more=True,
         only_where_silent=True,
     ),
 )

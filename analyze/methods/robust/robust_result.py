@@ -77,7 +77,7 @@ def robust_result(
             *paths,
         ),
         tables=finding_tables(findings, accounts) | {"requests": requests_table(run.population, affected)},
-        headline=headline_of(verdict, accounts, findings),
+        headline=headline_of(verdict, accounts[0], looked.changed_shares(), findings),
         notes=cut_notes(affected),
         weighed=weigh(
             _with_effect(run, findings, parts.of_causes, settings),

@@ -25,6 +25,7 @@ from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile, joined
 from analyze.profile.samples import ComparedSamples, beside, samples_of
 from analyze.stats.histograms import bin_of, value_of
+from analyze.stats.silences import ComparedTraffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class RobustRun:
     """Of reference, problem and history; the first slots are those of the population's samples."""
     patterns: Profiled
     roles: Roles
+    traffic: ComparedTraffic
     tested: Tested
     confounded: Confounded
     """What of it findings are made of."""
@@ -65,7 +67,7 @@ class Observing:
 
     comparison: Comparison
     """As confounders adjusted it."""
-    profiled: Profiled
+    plain: Comparison
     """As it is."""
     seen: SitesSeen
     threshold_ns: float
@@ -77,15 +79,15 @@ class Observing:
         settings: RobustSettings,
     ) -> Observing:
         """Profile the samples and observe every measure."""
-        profiled, roles, threshold_ns = _profiled(samples_of(compared), history, settings)
-        plain = Comparison(samples_of(compared).population, profiled, roles, settings)
+        samples = samples_of(compared)
+        profiled, roles, threshold_ns = _profiled(samples, history, settings)
+        plain = Comparison(samples.population, profiled, roles, settings, samples.traffic)
         return _observed(plain, threshold_ns)
 
     def anew(self, without: Collection[str]) -> Observing:
         """Observe again without some confounders."""
         settings = self.comparison.settings.model_copy(update={"without": tuple(without)})
-        plain = replace(self.comparison, profiled=self.profiled, settings=settings, noticed={})
-        return _observed(plain, self.threshold_ns)
+        return _observed(replace(self.plain, settings=settings), self.threshold_ns)
 
     def judged(self, without: Collection[str] = ()) -> Tested:
         """Judge what was observed, without some measures."""
@@ -106,7 +108,7 @@ def _observed(plain: Comparison, threshold_ns: float) -> Observing:
     measures = [measure for measure in MEASURES if measure.name not in plain.settings.without]
     names = comparison.profiled.profile.names
     seen = seen_at_sites(comparison.views(), names, plain.settings, measures)
-    return Observing(comparison, plain.profiled, seen, threshold_ns)
+    return Observing(comparison, plain, seen, threshold_ns)
 
 
 def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> RobustRun:
@@ -114,7 +116,9 @@ def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> Robu
     patterns, profile = comparison.profiled, comparison.profiled.profile
     sift = confounded(tested.changes, comparison)
     begun = failures_begun(profile, roles)
-    unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())
+    unrecorded = unrecorded_callees(
+        population, patterns.patterns, profile.names, sift.kept, settings.causes, begun.more()
+    )
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         patterns = patterns._replace(profile=profile)
@@ -126,6 +130,7 @@ def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> Robu
         profile=profile,
         patterns=patterns,
         roles=roles,
+        traffic=comparison.traffic,
         tested=tested,
         confounded=sift,
         context=context,

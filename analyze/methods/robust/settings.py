@@ -152,6 +152,16 @@ class RobustSettings(Config):
     """What chance may make of it by rank alone: three of three in one of two periods, 1.4 times as long."""
     far_time: float = Field(default=0.2, ge=0, le=1)
     """Part of the response time of all that touch the site that such calls must take."""
+    outlying_z: float = Field(default=4.0, gt=0, le=30)
+    """A window of ordinary times is left out of them that differs from all others by so many standard errors
+    (as unlikely as that many of a normal law)."""
+    outlying_most: float = Field(default=0.2, ge=0, le=0.5)
+    """Part of the windows that may be left out: what happens in more is ordinary."""
+    outlying_requests: int = Field(default=20, ge=2)
+    """Fewest requests of such a window: fewer are too easily all of a kind."""
+    outlying_share_tau: float = Field(default=0.03, ge=0, le=1)
+    """Noise of a share between windows that is assumed until they tell, as an angle: 0.03 is 3 points of half
+    the requests, and 0.6 of 1 in 100."""
     matters_time: float = Field(default=1.0, gt=0, le=1_000)
     """No change is told where times of requests may have changed by this part at most (1: twice as long)."""
     matters_share: float = Field(default=0.10, gt=0, le=1)

@@ -126,11 +126,11 @@ def _judged(
             for other in (*before, *rows):
                 if other.measure.name == measure.unless:
                     passes &= ~other.counts
-        outside = e.outside()
         abnormal, shows = _against_reference(found, settings)
-        rows.append(
-            _Row(measure, found, level, passes & outside, passes & ~outside, abnormal, abnormal & ~shows)
-        )
+        there_before = abnormal & ~shows
+        # The reference is one of the blocks, so that what it has itself is inside of them.
+        counts = passes & (e.outside() | there_before)
+        rows.append(_Row(measure, found, level, counts, passes & ~counts, abnormal, there_before))
     return rows
 
 
@@ -174,7 +174,9 @@ def _change(row: _Row, at: int) -> Change:
         low, high = first * expm1(change - reach), first * expm1(change + reach)
         before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
     else:
-        low, high = change - reach, change + reach
+        # A share after is between none and all, whatever the error of the one before.
+        least, most = (0.0 - before, 1.0 - before) if measure.unit == "share" else (-np.inf, np.inf)
+        low, high = max(change - reach, least), min(change + reach, most)
     return Change(
         kind=kind,
         site=int(seen.site[at]),
@@ -256,6 +258,7 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
         id(change)
         for change in changes
         if change.kind in CALL_KINDS
+        and factors[change.site]  # 0: it differs from the history alone, and was there before
         and any(
             factors.get(caller, 0.0) / factors[change.site] > most_of_it and not is_below(caller, change.site)
             for caller in callers.get(change.site, set()) - {change.site}

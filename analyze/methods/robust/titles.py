@@ -8,7 +8,7 @@ from typing import Final
 from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.causes.hosts import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, difference
-from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, Change
+from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.instances import HOST
 from analyze.profile.names import Names, OperationName, Shape, SiteKind
 from analyze.report import wording
@@ -17,6 +17,33 @@ from schemas.report.findings import ChangeKind
 _MOST_NAMED = 2
 GONE: Final = 0.0005
 """A share of requests below this is called none."""
+
+
+def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
+    """What a finding says in one sentence: what happened, where else, on which hosts."""
+    said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
+    waiting = _waiting_calls(cause, names)
+    own = names.operation(cause.lead.site).component
+    asked = {at for at, name in enumerate(names.operations) if name.component == own and name.callee}
+    if len(waiting) > 1 and waiting == asked:
+        return f"{own} waits {'longer' if cause.lead.ups else 'less'} for all that it calls: {said}"
+    return said
+
+
+def _waiting_calls(cause: Cause, names: Names) -> set[int]:
+    """Operations by which the component that is to look at waits for others, where these waits changed alike:
+    it is not one callee that is slow."""
+    own = names.operation(cause.lead.site).component
+    return {
+        names.sites[change.site].operation
+        for change in cause.changes
+        if cause.component == own
+        and cause.lead.kind in TIME_KINDS
+        and change.kind in TIME_KINDS
+        and change.ups == cause.lead.ups
+        and names.operation(change.site).component == own
+        and names.callee(names.sites[change.site].operation)
+    }
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
@@ -81,6 +108,8 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
             for component in [names.operations[operation].component]
         }
         told += [f"{len(callers) - 1} other caller{'s' * (len(callers) > 2)}"] if len(callers) > 1 else []
+    calls = len(_waiting_calls(cause, names) - {lead})
+    told += [f"{calls} other call{'s' * (calls > 1)} of {own.component}"] if calls else []
     return f"; the same at {' and '.join(told)}" if told else ""
 
 
@@ -91,8 +120,6 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     if change.child >= 0:
         called = wording.after(said, _called(names.operations[change.child]))
         return f"calls {called}", f"calling {called}"
-    if change.shapes:
-        return "takes paths that were never seen", "taking paths"
     other = counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:
@@ -104,7 +131,7 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     if more:
         return f"also calls {added}", f"also calling {added}"
     if fewer:
-        does_not = "stopped calling" if change.before < GONE else "does not call"
+        does_not = "stopped calling" if change.before < GONE else "leaves out"
         return f"{does_not} {left_out}", f"leaving out {left_out}"
     return _waiting(shape, names.shapes[other.shape], names, said) or _calls(shape, names, said)
 

@@ -56,7 +56,7 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
-        self.has_history = bool((roles.ordinary != roles.reference).any())
+        self.has_history = bool((roles.ordinary & ~roles.reference).any())
         """Ordinary times are more than the reference."""
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
@@ -118,7 +118,7 @@ class View:
     @cached_property
     def _own_blocks(self) -> tuple[I8, I8]:
         """Blocks of ordinary times that are the reference's, and the history's."""
-        own = np.unique(self.roles.noise[self.roles.reference])
+        own = np.unique(self.roles.noise[self.roles.reference & (self.roles.noise >= 0)])
         return own, np.setdiff1d(np.arange(self.n_blocks), own)
 
     # -- levels: per-request values

@@ -20,13 +20,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
+from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.population import Graph, GraphNode, Population
 from analyze.report.gate import FailOn, Floor, gate_code
 from analyze.report.outcome import Outcome
 from schemas.report.accounts import AccountSection, VerdictSection
-from schemas.report.findings import FindingsSection, Site
+from schemas.report.findings import Finding, FindingsSection, Site
 from schemas.report.parts import Section
 from schemas.report.report import Report
 from stitch.graph.placed import END, START
@@ -50,6 +52,8 @@ class Named:
     names: frozenset[str]
     at: frozenset[str]
     """Components whose service it counts for; holds `names`."""
+    factor: float = 1.0
+    """By how many times it changed, either way; infinite of what is new or gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class Told:
     """Measures (mean, tail, errors) that its own account says changed by test."""
     external: bool = False
     """The service answered as before and its clients sent something else."""
+    there_before: bool = False
+    """It says that what is wrong was there before the problem period."""
 
 
 def told_by(outcome: Outcome, population: Population) -> Told:
@@ -75,7 +81,7 @@ def told_by(outcome: Outcome, population: Population) -> Told:
         return _mutations(outcome, population)
     callees = callees_of(population)
     results = tuple(
-        Named(finding.title, names, names | callee(callees, finding.site))
+        Named(finding.title, names, names | callee(callees, finding.site), factor(finding))
         for finding in findings.findings
         for names in [frozenset({finding.site.component, finding.suspect} - {""})]
     )
@@ -84,7 +90,16 @@ def told_by(outcome: Outcome, population: Population) -> Told:
     word = outcome.report.verdict.outcome if verdict is None else verdict.outcome
     external = verdict is not None and verdict.external
     tested = () if account is None else tuple(a.measure for a in account.accounts if a.changed)
-    return Told(results, findings.findings_total, word, _exit_code(outcome), tested, external)
+    before = THERE_BEFORE in outcome.report.headline.sentence or (
+        verdict is not None and any(THERE_BEFORE in text for text in verdict.reasons)
+    )
+    return Told(results, findings.findings_total, word, _exit_code(outcome), tested, external, before)
+
+
+def factor(finding: Finding) -> float:
+    """By how many times the value of a finding changed, up or down."""
+    low, high = sorted((abs(finding.before), abs(finding.after)))
+    return high / low if low else inf
 
 
 def _exit_code(outcome: Outcome) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from evaluation.recordings.comparing import Asked, Mode, perform
+from evaluation.recordings.halves import figures, halves
 from evaluation.recordings.kept_lakes import lake_of
 from evaluation.recordings.labelled import Recording, bounds, read_recordings, share
 from evaluation.recordings.verdicts import Row, fault_row, passed_unseen, quiet_row
@@ -66,6 +67,14 @@ def test_a_visible_fault_is_in_the_first_finding(
     assert row["results"] <= 3
     assert row["exit_code"] == 1
     assert not passed_unseen(row)
+
+
+def test_the_same_incident_on_both_sides_is_no_finding_and_named_as_such(
+    repository: Path, recordings: dict[str, Recording]
+) -> None:
+    shop = recordings["online-boutique"]
+    found = figures(list(halves(shop, lake_of(shop, repository), "15:12-")))
+    assert (found["pairs"], found["findings"], found["there_before"]) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(

@@ -155,10 +155,17 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what takes longer above a call that fails in most of its requests: error pages, back-offs."""
-    if not (u.timed and u.lead.ups and v.fails and context.below(v, u)):
+    """Relate what takes longer above, or at, a call that fails in most of its slow requests: error pages,
+    back-offs, time-outs."""
+    if not (u.timed and u.lead.ups and v.fails):
         return None
-    enough = context.failing[u] >= max(context.settings.slow_with_failing * u.n_requests, 1)
+    part = context.settings.slow_with_failing
+    if u.operation == v.operation and u.instance == v.instance:
+        if u.lead.kind is ChangeKind.TAIL:  # a median needs half of the requests, a tail as many as are in it
+            part = context.settings.same_requests * (u.lead.after - u.lead.before)
+        enough = u.common(v, related=True) >= max(part * u.n_requests, 1)
+    else:
+        enough = context.below(v, u) and context.failing[u] >= max(part * u.n_requests, 1)
     return (v.score,) if enough else None
 
 

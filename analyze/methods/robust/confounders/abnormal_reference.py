@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 
 
 class AbnormalReference(Unadjusted):
@@ -22,11 +23,13 @@ class AbnormalReference(Unadjusted):
             return None
         names = comparison.profiled.profile.names
         first = names.operation(max(found, key=lambda change: abs(change.z)).site)
-        them = "it was" if len(found) == 1 else "they were"
+        where = f"{first.component}/{first.point}"
+        one = len(found) == 1
         return Explained(
             "quality",
-            f"The reference is not normal: {counted_changes(found)} (first {first.component}/{first.point}) "
-            f"differ from the history and not from the reference, so {them} there before the problem period.",
+            f"The reference is not normal: {counted_changes(found)} ({where if one else f'first {where}'}) "
+            f"{'differs' if one else 'differ'} from the history and not from the reference, so "
+            f"{'it was' if one else 'they were'} {THERE_BEFORE} the problem period.",
             found,
             severe=True,
         )

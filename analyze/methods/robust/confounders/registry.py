@@ -12,11 +12,13 @@ from analyze.methods.robust.confounders.load import Load
 from analyze.methods.robust.confounders.lost_instrumentation import LostInstrumentation
 from analyze.methods.robust.confounders.lost_records import LostRecords
 from analyze.methods.robust.confounders.moved_clocks import MovedClocks
+from analyze.methods.robust.confounders.outlying_windows import OutlyingWindows
 from analyze.methods.robust.confounders.port import Comparison, Confounder, Explained
 from analyze.methods.robust.confounders.renamed_operations import RenamedOperations
 from analyze.methods.robust.confounders.root_mix import RootMix
 
 CONFOUNDERS: Final[tuple[Confounder, ...]] = (
+    OutlyingWindows(),
     RenamedOperations(),
     LostInstrumentation(),
     LostRecords(),

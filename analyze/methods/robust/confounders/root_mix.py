@@ -34,7 +34,7 @@ class RootMix(Unadjusted):
         first = names.operation(max(found, key=lambda change: abs(change.z)).site)
         return Explained(
             "load",
-            f"Other types of requests came: they explain {counted_changes(found)} (first "
+            f"The mix of request types differs: it explains {counted_changes(found)} (first "
             f"{first.component}/{first.point}), whose paths requests of each type take as before.",
             tuple(found),
         )

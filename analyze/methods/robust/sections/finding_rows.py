@@ -21,7 +21,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected, values_of
-from analyze.methods.robust.titles import elsewhere, shape_words, title, where
+from analyze.methods.robust.titles import finding_title, shape_words, title
 from analyze.paths.critical_path import attribute
 from analyze.population import Population
 from analyze.profile.names import Names
@@ -143,14 +143,13 @@ def _finding(
     site = site_of(lead.site, names).model_copy(
         update={"callers": max(len(callers), 1), "depth": run.context.order.depth[cause.operation]}
     )
+    members = _members(run, at)
     suspect = cause.suspect or (cause.component if cause.component != site.component else "")
     return Finding(
         rank=rank,
         kind=lead.kind,
         site=site,
-        title=title(lead, cause.changes, names)
-        + elsewhere(cause, names, run.context.hosts.host_of)
-        + where(cause),
+        title=finding_title(cause, names, run.context.hosts.host_of),
         suspect=suspect,
         unit=lead.unit,
         before=lead.before,
@@ -170,8 +169,8 @@ def _finding(
         chain=tuple(_chain(ordered, cause, names)),
         factors=factors_of(run, _with_spared(run, cause, at), lead) if explained else (),
         examples=tuple(_examples(run, at, drawn=rank <= limits.drawn)),
-        members=tuple(_members(run, at)[: limits.members]),
-        members_total=len({found.category for found in at}),
+        members=tuple(members[: limits.members]),
+        members_total=len(members),
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, cause),
         explanation=explanation_of(run, at, lead, settings) if explained else None,
@@ -285,6 +284,7 @@ def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
             requests1=both[1],
         )
         for category, both in counts.items()
+        if any(both)
     ]
     return sorted(rows, key=lambda row: (-row.requests1, -row.requests0, row.category))
 

@@ -294,7 +294,7 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         ("Before → after", moved_duration(whole.before_us, whole.after_us)),
         ("Other root types arrive", change(whole.mix_us)),
         ("Requests took another path", change(whole.structure_us)),
-        ("The same path took another time", change(whole.timing_us)),
+        ("The same path took longer, or less time", change(whole.timing_us)),
         ("Not significant path by path", change(whole.rest_us)),
     )
     yield Grid("Breakdown over whole paths", _BREAKDOWN, rows)
@@ -313,8 +313,8 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
     if s.rare:
         yield Part("Rare paths together", (Items([_rare(row) for row in s.rare]),))
     if s.times:
-        table = Grid("Paths that took another time", _TIMES, s.times[:TIMES_SHOWN], s.times_total)
-        yield Part("Paths that took another time", (table,))
+        table = Grid("Paths that took longer, or less time", _TIMES, s.times[:TIMES_SHOWN], s.times_total)
+        yield Part("Paths that took longer, or less time", (table,))
 
 
 def _group(group: PathGroupRow) -> Part:
@@ -402,9 +402,11 @@ def move_title(
     if kind == "other-steps":
         return f"{_list(inserted)} instead of {_list(removed)}{after}{against}"
     if kind == "inserted":
-        return f"Also {_list(inserted)}{after}{against}"
+        also = f"{anchor.text} is now followed by " if anchor is not None else "Also "
+        return f"{also}{_list(inserted)}{against}"
     if kind == "removed":
-        return f"No longer {_list(removed)}{after}{against}"
+        gone = f"{anchor.text} is no longer followed by " if anchor is not None else "No longer "
+        return f"{gone}{_list(removed)}{against}"
     if kind == "repeats":
         named = f" of {_list(inserted)}" if inserted else ""
         return f"The same steps, other numbers{named}{against}"
@@ -431,15 +433,16 @@ def one_line(section: PathsSection) -> str:
         )
     if section.times_total:
         parts.append(
-            f"{wording.counted(section.times_total, 'path')} took another time "
-            f"({wording.change(section.account.timing_us)})"
+            f"{wording.counted(section.times_total, 'unchanged path')} took "
+            f"{'longer' if section.account.timing_us > 0 else 'less time'} "
+            f"({wording.change(section.account.timing_us)} on the mean)"
         )
     if section.repeats_total:
         parts.append(f"{wording.counted(section.repeats_total, 'loop')} ran more or less often")
     if not parts:
         return ""
     first = f"; most: {section.groups[0].title}" if section.groups else ""
-    return f"{'; '.join(parts)}{first}."
+    return wording.sentence(f"{'; '.join(parts)}{first}")
 
 
 def _list(names: Sequence[NodeName]) -> str:

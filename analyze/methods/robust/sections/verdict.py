@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import ExplainedShare
-from analyze.report import measures
+from analyze.report import measures, wording
 from analyze.report.blocks import (
     Blocks,
     Column,
@@ -61,7 +62,7 @@ def verdict_section(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
-        reasons=found.reasons,
+        reasons=(*found.reasons, *likely_place(found.outcome, mean, looked.settings.verdict.explained)),
         quality=looked.quality,
         visible=looked.visible,
         untested_requests=_untested(run),
@@ -71,6 +72,24 @@ def verdict_section(
         calibration="",
     )
     return checked(section, accounts, findings)
+
+
+def likely_place(outcome: str, mean: Account, least: float) -> Iterator[str]:
+    """Name the component at which most of a significant change of the mean lies that no finding explains: its
+    own time, and what others wait for it. A short reference shows no place by itself."""
+    change = mean.after - mean.before
+    if outcome != "not-explained" or not mean.changed or not change:
+        return
+    parts: dict[str, float] = defaultdict(float)
+    for row in mean.rows:
+        parts[row.site.operation.partition(" -> ")[2] or row.site.component] += row.total
+    name, part = max(parts.items(), key=lambda item: item[1] / change, default=("", 0.0))
+    if part / change >= least:
+        amounts = f"{wording.change(part)} of {wording.change(change)}"
+        yield (
+            f"Likely at {name}: {percent(min(part / change, 1.0))} of the change of the mean lies there "
+            f"({amounts}), though no call site changed significantly by itself."
+        )
 
 
 def _held_back(run: RobustRun) -> HeldBack | None:
@@ -154,14 +173,14 @@ def verdict_blocks(section: VerdictSection) -> Blocks:
     is_open = section.outcome in _OPEN
     reasons: list[Words] = [*section.reasons, *map(dim, gaps(section))]
     same = equivalent(section)
-    told = (equivalent(section), visible_sentence(section), what_helps(section)) if is_open else ()
+    told = (equivalent(section), visible_sentence(section)) if is_open else ()
     title = Styled(outcome(section), "strong", f"outcome {section.outcome}")
     return (
         Part(
             title,
             (
                 Items(reasons),
-                *(Only("page", (Text(text, "dim"),)) for text in (same, what_helps(section)) if text),
+                *(Only("page", (Text(text, "dim"),)) for text in (same,) if text),
                 Only("terminal", tuple(Text(text, "dim") for text in (*told, section.calibration) if text)),
                 Details(
                     "How sure: the data, and the smallest change that would have been seen",
@@ -198,7 +217,7 @@ def meaning(section: VerdictSection) -> str:
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
     """What a reader must know before the headline."""
-    severe = tuple(row.text for row in section.quality if row.severe)
+    severe = tuple(row.text for row in section.quality if row.severe and row.text not in section.reasons)
     return (*severe, held_back(section)) if _matters(section) else severe
 
 
@@ -241,19 +260,11 @@ def held_back(section: VerdictSection) -> str:
 
 
 def equivalent(section: VerdictSection) -> str:
-    """What is shown to be the same; empty where little is."""
-    if section.equivalent_share is None or section.equivalent_share < WORTH:
+    """What is shown to be the same; empty where little is, or where it is not enough to tell."""
+    known = section.equivalent_share
+    if known is None or known < WORTH or section.outcome == "cannot-tell":
         return ""
-    return (
-        f"Root types with {percent(section.equivalent_share)} of the time are shown to be as fast as before."
-    )
-
-
-def what_helps(section: VerdictSection) -> str:
-    """What to do where it cannot be told; empty elsewhere."""
-    if section.outcome != "cannot-tell":
-        return ""
-    return "What helps: longer periods, and ordinary times as --history."
+    return f"Root types with {percent(known)} of the time are shown to be as fast as before."
 
 
 def visible_sentence(section: VerdictSection) -> str:

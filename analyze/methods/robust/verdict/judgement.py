@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.data_quality import (
+    THERE_BEFORE,
     history_rows,
     quality_rows,
     silence_reason,
@@ -21,6 +23,7 @@ from analyze.methods.robust.verdict.load import (
     least_clients,
     mean_gap_us,
     mix_change,
+    rate_changes,
     requests_of,
 )
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
@@ -32,10 +35,16 @@ from analyze.methods.robust.verdict.period_blocks import (
 )
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
-from analyze.methods.robust.verdict.whole import Noise, Whole, rate_tau, whole_change, window_tau
-from analyze.profile.samples import slot_traffic
-from analyze.stats.silences import Silence, population_silences, silences
+from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
+
+
+class ChangedShare(NamedTuple):
+    """A share of requests that changed significantly."""
+
+    measure: Measure
+    before: float
+    after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,10 @@ class Judgement:
     """That nothing was recorded in a stretch of the problem period, a sentence; empty where nothing is."""
     n1: float
     """Effective requests of the problem."""
+    has_noise: bool
+    """A history, or a long reference, says how far ordinary periods differ."""
+    there_before: str
+    """That reference and problem both differ from the history, and not from each other, a sentence."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; of tails the first. None: too few requests.
@@ -67,6 +80,12 @@ class Judgement:
         low, high = (end if np.isfinite(end) else None for end in found.interval(self.settings.verdict.level))
         failed = self.whole.of("errors") if measure == "errors" else None
         return low, high, found.changed or (failed is not None and failed.changed)
+
+    def changed_shares(self) -> list[ChangedShare]:
+        """Give slow requests, and those with a failing call, where they changed as `interval` says."""
+        pairs: tuple[tuple[Measure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
+        found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
+        return [ChangedShare(measure, of.before, of.after) for measure, of in found if of is not None]
 
     def outcome(
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", torn: str = ""
@@ -82,11 +101,13 @@ class Judgement:
                 mix_changed=self.mix.changed,
                 largest=largest,
                 missing=missing,
+                has_noise=self.has_noise,
                 explained=explained,
                 external=self.external,
                 by_load=by_load,
                 torn=torn,
                 silent=self.silent,
+                there_before=self.there_before,
             ),
             self.settings,
         )
@@ -108,16 +129,19 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     places = run.tested.seen.places
     hidden = run.confounded.hidden_paths
     history = _history(run)
-    if history is not None and not any(
-        history_rows(before, after, history, verdict)
-    ):  # the reference is one of many windows: all of them say what a change would have shown against
+    abnormal = [row.text for row in history_rows(before, after, history, verdict)]
+    # Where the reference is one of many windows all of them say what a change would have shown against.
+    if history is not None and not abnormal:
         sizes, against = _against_all(run, after, noise, settings, places, hidden)
     else:
         sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
     mean = whole.of("mean")
     requests = [requests_of(run.population, sample) for sample in (REFERENCE, PROBLEM)]
-    tau_of_rates = rate_tau(ordinary)
-    silent = _silences(run)
+    timed = [
+        side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
+    ]
+    rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
+    silent = run.traffic.silences
     return Judgement(
         settings=settings,
         whole=whole,
@@ -127,8 +151,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             against, after, profile.names.roots, noise.tau2, settings, before.requests.sum(axis=0)
         ),
         external=clients_sent_less(
-            before,
-            after,
+            timed[0],
+            timed[1],
+            rates[0],
             verdict,
             # Steady places, no more slow requests: a mean that hits and misses blur is the same, too.
             as_fast=whole.equivalent_share >= verdict.nearly_all
@@ -138,17 +163,17 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             largest_rise=np.inf
             if mean is None
             else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
-            tau_rate=tau_of_rates,
         ),
         quality=_quality(
             run,
-            quality_rows(
-                run.population, before, after, profile.names.roots, verdict, mix, history, tau_of_rates
-            ),
+            quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history),
             tuple(silence_rows(silent, run.population.samples)),
         ),
         silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
         n1=float(after.whole().effective[0]),
+        has_noise=not roles.cold,
+        there_before=run.confounded.text("abnormal-reference")
+        or next((text for text in abnormal if THERE_BEFORE in text), ""),
     )
 
 
@@ -185,14 +210,6 @@ def _against_all(
     known = Noise(noise.tau, noise.freedom, noise.phi, (n, noise.windows[1]))
     whole = whole_change(windows, problem, windows, known, verdict)
     return Sizes(whole, places, paths_of(windows, problem, hidden), settings, n), windows
-
-
-def _silences(run: RobustRun) -> tuple[tuple[Silence, ...], ...]:
-    """Of requests where they are at hand; else of slots, to the width of a window."""
-    if run.patterns.patterns:
-        return population_silences(run.population)
-    samples = run.population.samples
-    return silences([slot_traffic(run.profile, sample, samples[sample]) for sample in (REFERENCE, PROBLEM)])
 
 
 def _quality(

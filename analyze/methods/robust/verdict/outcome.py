@@ -21,7 +21,7 @@ Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "can
 NAMES: Final = {
     "mean": "mean response time",
     "tail": "share of slow requests",
-    "errors": "share of failed requests",
+    "errors": "share of requests that fail at the root",
     "failing": "share of requests with a failing call",
 }
 
@@ -70,12 +70,11 @@ class ExplainedShare:
             goes = "goes" if one else "go"
             return f"{said} {goes} the other way than the mean {amounts}: what moved it is not explained."
         more = self.found_us / self.change_us > 1 and change(self.found_us) != change(self.change_us)
-        if more and low <= self.found_us <= high:
-            within = f"{change(self.found_us)}, where {change(low)} to {change(high)} are possible"
-            return f"{said} {verb} all of the change of the mean ({within})."
         if more:
-            other = "took time away" if self.change_us > 0 else "added time"
-            return f"{said} {verb} more than the change of the mean {amounts}: the rest {other}."
+            how_much = "all of" if low <= self.found_us <= high else "more than"
+            rest = self.found_us - self.change_us
+            other = f"took {duration(rest)} away" if rest > 0 else f"added {duration(-rest)}"
+            return f"{said} {verb} {how_much} the change of the mean {amounts}: the rest {other}."
         return f"{said} {verb} {percent(self.share)} of the change of the mean {amounts}."
 
 
@@ -90,6 +89,8 @@ class VerdictBasis:
     largest: LargestChange
     missing: int | None
     """Problem requests that lack where it cannot be told."""
+    has_noise: bool = False
+    """A history, or a long reference, says how far ordinary periods differ."""
     explained: ExplainedShare | None = None
     """What findings explain of the change of the mean; None where the mean did not change by test."""
     external: str = ""
@@ -98,6 +99,8 @@ class VerdictBasis:
     """What the load explains."""
     torn: str = ""
     """What is missing of a period's events."""
+    there_before: str = ""
+    """That reference and problem differ from the history, not from each other."""
     silent: str = ""
     """That nothing was recorded where requests were expected: what happened meanwhile is a change."""
 
@@ -105,10 +108,17 @@ class VerdictBasis:
 def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     """Decide."""
     found = _decided(evidence, settings)
+    first = evidence.there_before if found.outcome in ("unchanged", "cannot-tell") else ""
+    helps = ""
+    if found.outcome == "cannot-tell":
+        more = "" if evidence.has_noise else ", and ordinary times as --history"
+        helps = f"What helps: longer periods{more}."
     size = evidence.largest.text() if found.outcome in ("unchanged", "cannot-tell") or evidence.silent else ""
     return VerdictReached(
         found.outcome,
-        tuple(filter(None, (*found.reasons, *_insignificant(evidence.measures, settings), size))),
+        tuple(
+            filter(None, (first, *found.reasons, *_insignificant(evidence.measures, settings), size, helps))
+        ),
         found.external,
         found.missing_requests,
         found.by_load,
@@ -138,7 +148,7 @@ def _decided(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached
             missing_requests=evidence.missing,
         )
     why = (
-        f"Nothing was found, and no change that matters (times by {percent(settings.matters_time)}, "
+        f"Nothing was found, and no change that matters ({_longer(settings.matters_time)}, "
         f"{100 * settings.matters_share:g} points of requests) is possible."
     )
     if evidence.silent:
@@ -177,9 +187,10 @@ def _changed_text(test: PeriodMeasure) -> str:
 def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[str]:
     """Why a change whose interval excludes 0 is not significant."""
     said = []
+    changed = {test.name for test in measures if test.changed}
     for test in measures:
         low, high = test.interval(settings.verdict.level)
-        if test.changed or low <= 0 <= high:
+        if test.name in changed or low <= 0 <= high:
             continue
         chance, asked = (f"once in {round(1 / max(p, 1e-9)):,} times" for p in (test.p, test.alpha))
         why = f"chance alone does as much {chance}, and {asked} is asked for"
@@ -202,7 +213,7 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
             ("the mean response time", largest.mean, times),
             ("requests that pass one place", largest.place, times),
             ("the share of slow requests", largest.slow or 0.0, share),
-            ("the share of failing requests", largest.errors, share),
+            ("the share of requests with a failing call", largest.errors, share),
             ("the share of a path", largest.path, share),
         )
         if size > most
@@ -212,6 +223,10 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
         about = "what was measured differs by more than ordinary periods do"
     more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
     return f"Too few requests to tell a change from chance: {about}{more}."
+
+
+def _longer(part: float) -> str:
+    return "times twice as long" if part == 1 else f"times by {percent(part)}"
 
 
 def _value(test: PeriodMeasure, value: float) -> str:

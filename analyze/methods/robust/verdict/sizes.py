@@ -20,7 +20,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.whole import Whole
-from analyze.report.wording import counted, percent
+from analyze.report.wording import counted, factor, percent
 from analyze.stats.estimate import Estimate
 from analyze.stats.proportions import smallest_new_share
 from analyze.stats.time_blocks import mean_change
@@ -31,6 +31,8 @@ MOST_ROWS: Final = 100
 """Root types that are shown."""
 _MOST_FACTOR: Final = 1e6
 """Times as many requests from which no number would tell."""
+_MOST_PERCENT: Final = 3.0
+"""A relative change from here on is told as a factor."""
 _STEPS: Final = 20
 
 
@@ -103,7 +105,7 @@ class LargestChange:
     def text(self) -> str:
         """One sentence; empty where any change is possible."""
         shown = [
-            f"{what} by {percent(size)}"
+            f"{what} by {percent(size)}" if size < _MOST_PERCENT else f"{what} {factor(1 + size)}"
             for what, size in (("the mean", self.mean), ("the time at a call site", self.place))
             if np.isfinite(size)
         ]

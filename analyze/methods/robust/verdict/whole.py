@@ -138,10 +138,13 @@ class PeriodMeasure:
         return bool(self.estimate.within().equivalent(self.margin)[0]) and not self.changed
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Give the interval of after less before, µs or a share; infinite where nothing is known."""
+        """Give the interval of after less before, µs or a share; infinite where nothing is known.
+
+        A share after is between none and all, whatever the error of the one before.
+        """
         low, high = (float(end[0]) for end in self.estimate.interval(level))
         if self.estimate.unit == "share":
-            return low, high
+            return max(low, 0.0 - self.before), min(high, 1.0 - self.before)
         return self.before * float(np.expm1(low)), self.before * float(np.expm1(min(high, 700.0)))
 
     def largest(self, level: float, estimate: Estimate | None = None) -> float:
@@ -230,7 +233,8 @@ def _shares(
             name,
             found.take(np.array([at])),
             alpha,
-            float(np.clip(found.before[at], *floors)),
+            # A share that doubles counts, and one that is halved: the same, the other way round.
+            float(np.clip(min(found.before[at], found.after[at]), *floors)),
             floors[1],
             threshold,
         )

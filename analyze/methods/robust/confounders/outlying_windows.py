@@ -1,0 +1,143 @@
+"""Leave windows of ordinary times out in which something happened that happens in no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, profile_blocks
+from analyze.profile.profile import Slot
+from analyze.report.wording import counted, duration, percent
+from analyze.stats.noise import (
+    LEAST_FOR_ENVELOPE,
+    SHRINKAGE_WEIGHT,
+    LogMedians,
+    enough_errors,
+    window_noise,
+)
+from schemas.arrays import B1, F8
+from schemas.periods import Period
+
+_MOST_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """Outlying windows of one comparison."""
+
+    texts: tuple[str, ...]
+    """When, and what is unlike the others, one each."""
+    of: int
+    where: str
+
+
+class OutlyingWindows:
+    """Takes windows with an incident out of the history, or out of what a long reference tells of noise."""
+
+    name = "outlying-windows"
+    doc = "One window of the history with an incident must not hide the same as ordinary."
+    case = "tests/unit/test_abnormal_reference.py: an incident in the history"
+
+    def adjust(self, comparison: Comparison) -> Comparison:
+        """Take outlying blocks out of ordinary times; the reference itself stays the value before."""
+        roles = comparison.roles
+        own = np.unique(roles.noise[roles.reference])
+        candidate = np.ones(roles.n_noise, dtype=np.bool_)
+        has_history = bool((roles.ordinary & ~roles.reference).any())
+        if has_history:
+            candidate[own[own >= 0]] = False
+        if roles.cold or not candidate.any():
+            return comparison
+        blocks = profile_blocks(comparison.profiled.profile, roles.noise)
+        candidate &= blocks.requests.sum(axis=1) >= comparison.settings.outlying_requests
+        found = _outlying(blocks, candidate, comparison)
+        if not found.any():
+            return comparison
+        slots = comparison.profiled.profile.slots
+        texts = tuple(
+            f"{_when([slot for slot, of in zip(slots, roles.noise.tolist(), strict=True) if of == block])} "
+            f"({_why(blocks, block, candidate & ~found)})"
+            for block in np.flatnonzero(found).tolist()
+        )
+        left_out = _LeftOut(texts, int(candidate.sum()), "history" if has_history else "reference")
+        gone = (roles.noise >= 0) & found[roles.noise]
+        number = np.cumsum(~found) - 1
+        noise = np.where(gone | (roles.noise < 0), -1, number[roles.noise])
+        return replace(
+            comparison,
+            roles=replace(roles, ordinary=roles.ordinary & ~gone, noise=noise),
+            noticed={**comparison.noticed, self.name: left_out},
+        )
+
+    def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """List the windows; they explain no change."""
+        found = comparison.noticed.get(self.name)
+        if not isinstance(found, _LeftOut):
+            return None
+        shown = ", ".join(found.texts[:_MOST_SHOWN])
+        rest = len(found.texts) - _MOST_SHOWN
+        return Explained(
+            "history",
+            f"{len(found.texts)} of {counted(found.of, 'window')} of the {found.where} "
+            f"{'is' if len(found.texts) == 1 else 'are'} unlike all others, and left out of the baseline: "
+            f"{shown}{f' and {rest} more' if rest > 0 else ''}.",
+        )
+
+
+def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1:
+    """Tell which candidates differ from the others by mean response time or by failures: [blocks].
+
+    Few of them, and enough others: what happens more often is ordinary.
+    """
+    settings, found = comparison.settings, np.zeros(len(candidate), dtype=np.bool_)
+    verdict = settings.verdict
+    for value, variance, assumed in _levels(blocks, verdict.cold_tau, settings.outlying_share_tau):
+        there = LogMedians(np.where(candidate, value, np.nan)[None], variance[None])
+        noise = window_noise(there, floor=verdict.min_tau, prior_tau2=np.array([assumed**2]))
+        errors = enough_errors(settings.outlying_z, SHRINKAGE_WEIGHT + float(noise.windows[0]) - 1)
+        with np.errstate(invalid="ignore"):
+            far = np.abs(value - noise.centre[0]) > errors * np.sqrt(noise.tau2[0] + variance)
+        found |= far & candidate
+    few = found.sum() <= settings.outlying_most * candidate.sum()
+    enough = len(found) - found.sum() >= LEAST_FOR_ENVELOPE
+    return found if few and enough else np.zeros_like(found)
+
+
+def _levels(blocks: PeriodBlocks, time_tau: float, share_tau: float) -> Iterator[tuple[F8, F8, float]]:
+    """Give ([blocks] value, [blocks] variance by chance, assumed noise) of each measure of a window.
+
+    Times as logarithms of means, shares as angles (arcsine of the root), whose variance is 1 / 4n.
+    """
+    times = blocks.response_times()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        n = blocks.effective
+        mean = times.total[0] / times.weight[0]
+        yield np.log(mean), (times.square[0] / times.weight[0] / mean**2 - 1) / np.maximum(n - 1, 1), time_tau
+        for failed in (blocks.failed, blocks.failing):
+            share = failed.sum(axis=1) / blocks.weight.sum(axis=1)
+            yield np.arcsin(np.sqrt(np.clip(share, 0.0, 1.0))), 1 / (4 * n), share_tau
+
+
+def _when(slots: Sequence[Slot]) -> str:
+    return Period(None, min(slot.start_ns for slot in slots), max(slot.end_ns for slot in slots)).text
+
+
+def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
+    """`mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a failing call, others at most 1 %`."""
+    weight = np.maximum(blocks.weight.sum(axis=1), 1e-300)
+    mean, failing = blocks.time_us.sum(axis=1) / weight, blocks.failing.sum(axis=1) / weight
+    said = []
+    usual = others & (blocks.weight.sum(axis=1) > 0)
+    low, high = float(mean[usual].min()), float(mean[usual].max())
+    if not low <= mean[block] <= high:
+        said.append(f"mean {duration(float(mean[block]))}, others {duration(low)} to {duration(high)}")
+    least, most = float(failing[usual].min()), float(failing[usual].max())
+    if not least <= failing[block] <= most:
+        bound = f"at most {percent(most)}" if failing[block] > most else f"at least {percent(least)}"
+        said.append(f"{percent(float(failing[block]))} of its requests with a failing call, others {bound}")
+    return "; ".join(said)
