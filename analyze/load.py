@@ -109,10 +109,13 @@ def load_population(
         raise PeriodError("The history holds no request.", remedy="Give --history other times.")
     stored, keys = structures.settled()
     flows = pa.concat_tables(tables).unify_dictionaries()
+    del tables  # their dictionaries name every structure
+    folding = Folding()
     if keys is not None:
         at = flows.column_names.index("category")
         flows = flows.set_column(at, "category", keys.recoded(flows["category"]))
-    folding = Folding() if keys is None else keys.folding
+        folding = keys.folding
+        del keys
     refined = refine(
         flows,
         pa.concat_tables([unnested(table) for table in stored]),

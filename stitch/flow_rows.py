@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
-from stitch.columnar.runs import ranges, whole
+from stitch.columnar.runs import ranges, sorted_words, whole
 from stitch.graph.placed import END, NodeLabels, PlacedFlows
 from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
@@ -51,11 +51,10 @@ def categorise(placed: PlacedFlows, labels: NodeLabels, memo: StructureMemo) -> 
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
     distinct, sample, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     rows = memo.rows(distinct.tolist(), lambda unknown: structures_of(placed, labels, sample[unknown]))
-    names = list(zip(rows["root"].to_pylist(), rows["category"].to_pylist(), strict=True))
-    order = sorted(range(len(names)), key=names.__getitem__)
+    order = pc.sort_indices(rows, sort_keys=[("root", "ascending"), ("category", "ascending")])
     rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return Categorised(rows.take(pa.array(order, pa.int64())), rank[inverse])
+    rank[order.to_numpy()] = np.arange(len(order))
+    return Categorised(rows.take(order), rank[inverse])
 
 
 def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
@@ -100,13 +99,13 @@ def flows_table(
     columns = {
         "request_id": _request_ids(placed, flow),
         "kind": _flow_kinds(placed, flow),
-        "root": _canonical_words(category, categorised.structures["root"].to_pylist()),
+        "root": _canonical_words(category, whole(categorised.structures["root"])),
         "start_ns": pa.array(start[flow]),
         "response_ns": pa.array(_response_ns(placed, start)[flow]),
-        "category": _canonical_words(category, categorised.structures["category"].to_pylist()),
+        "category": _canonical_words(category, whole(categorised.structures["category"])),
         "offset_ns": pa.ListArray.from_arrays(list_offsets, pa.array(offset)),
         "host": pa.ListArray.from_arrays(
-            list_offsets, _canonical_words(host_of_node[order.node], hosts.dictionary.to_pylist())
+            list_offsets, _canonical_words(host_of_node[order.node], hosts.dictionary)
         ),
         "weight": pa.array(weight[flow]),
         "weight_known": pa.array(known[flow]),
@@ -121,22 +120,12 @@ def flows_table(
     return pa.table([columns[f.name].cast(f.type) for f in FLOWS_SCHEMA], schema=FLOWS_SCHEMA)
 
 
-def _canonical_words(codes: npt.NDArray[np.integer], words: list[str]) -> pa.DictionaryArray:
-    """[rows] dictionary array of `words[codes]`, -1 for null, whose dictionary is the sorted used words.
-
-    So the bytes of a table do not depend on the order in which words came in. `words` may repeat.
-    """
-    used = np.flatnonzero(np.bincount(codes + 1, minlength=len(words) + 1)[1:])
-    spelled = [words[i] for i in used.tolist()]
-    dictionary = sorted(set(spelled))
-    place = {word: i for i, word in enumerate(dictionary)}
-    table = np.full(len(words) + 1, -1, dtype=np.int32)  # the last entry serves code -1
-    table[used] = [place[word] for word in spelled]
-    indices = table[codes]
-    missing = indices < 0
-    return pa.DictionaryArray.from_arrays(
-        pa.array(indices, mask=missing if missing.any() else None), pa.array(dictionary, pa.string())
-    )
+def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.StringArray) -> pa.DictionaryArray:
+    """[rows] `sorted_words` of `words[codes]`, -1 for null; `words` may repeat."""
+    named = pa.array(words, pa.string()) if isinstance(words, list) else words
+    missing = codes < 0
+    indices = pa.array(codes.astype(np.int32), mask=missing if missing.any() else None)
+    return sorted_words(pa.DictionaryArray.from_arrays(indices, named))
 
 
 def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:

@@ -18,6 +18,8 @@ from stitch.graph.template import name_bytes, structure_key
 
 _MAX_CHUNKS = 64
 """Each batch with new structures adds a chunk; past this many they are copied into one."""
+_DESCRIBED_AT_ONCE = 4_096
+"""Structures whose names and bytes are objects of Python at once: about 1 KB each."""
 
 
 class StructureMemo:
@@ -25,7 +27,8 @@ class StructureMemo:
 
     Threads may share one: describing holds the interpreter lock anyway, so they take turns at no loss, and no
     structure is described twice. Bounded: when it would hold more than `capacity` structures it forgets all
-    of them and starts again. A structure of 48 spans takes about 4 KB, so the default bound is some 70 MB.
+    of them and starts again, and of a batch that has more by itself it remembers none. A structure of 48
+    spans takes about 4 KB, so the default bound is some 70 MB.
     """
 
     def __init__(self, capacity: int = 16_384) -> None:
@@ -47,15 +50,22 @@ class StructureMemo:
                 self._row.clear()
                 self._table = STRUCTURES_SCHEMA.empty_table()
                 unknown = list(range(len(fingerprints)))
+            if len(unknown) > self._capacity:
+                return _described(describe, unknown).combine_chunks()
             if unknown:
                 n_known = self._table.num_rows
-                self._table = pa.concat_tables([self._table, describe(unknown)])
+                self._table = pa.concat_tables([self._table, _described(describe, unknown)])
                 self._row.update((fingerprints[i], n_known + place) for place, i in enumerate(unknown))
                 if self._table["category"].num_chunks > _MAX_CHUNKS:
                     self._table = self._table.combine_chunks()
             return self._table.take(
                 pa.array([self._row[key] for key in fingerprints], pa.int64())
             ).combine_chunks()
+
+
+def _described(describe: Callable[[list[int]], pa.Table], places: list[int]) -> pa.Table:
+    cuts = range(0, len(places), _DESCRIBED_AT_ONCE)
+    return pa.concat_tables([describe(places[at : at + _DESCRIBED_AT_ONCE]) for at in cuts])
 
 
 @dataclass(frozen=True, slots=True)

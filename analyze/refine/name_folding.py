@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from analyze.population import FoldedNames
 from schemas.arrays import I8
+from schemas.errors import LakeError
 from stitch.columnar.hashing import hash_rows
 from stitch.columnar.runs import whole
 
@@ -50,6 +51,10 @@ LEADING_WORD: Final = len(PARTS) + 1
 NOTHING: Final = LEADING_WORD + 1
 """Level at which all names are one."""
 _LEADING: Final = re.compile(r"[^\W\d_]*")
+
+
+_ROWS_AT_ONCE: Final = 16_384
+"""Structures whose names are objects of Python at once."""
 
 
 class FoldableName(NamedTuple):
@@ -208,7 +213,11 @@ class FoldedStructures:
         """[rows of a file] row of its table."""
 
     def add(self, stored: pa.Table) -> None:
-        """Take rows of STORED_STRUCTURES_SCHEMA. O(nodes)."""
+        """Take rows of STORED_STRUCTURES_SCHEMA. O(nodes), and the names of some rows at a time."""
+        for at in range(0, stored.num_rows, _ROWS_AT_ONCE):
+            self._add(stored.slice(at, _ROWS_AT_ONCE))
+
+    def _add(self, stored: pa.Table) -> None:
         self._folder.add(_names_of(whole(stored["nodes"]).flatten()).distinct)
         folding = self._folder.folding()
         keys = whole(stored["category"])
@@ -218,15 +227,17 @@ class FoldedStructures:
         self._became.append(became)
 
     def settled(self) -> tuple[list[pa.Table], StoredKeys | None]:
-        """The structures, and where names were folded what became of their keys."""
+        """The structures, and where names were folded what became of their keys. Ends the adding."""
         folding = self._folder.folding()
+        tables, self._tables = self._tables, []
         if not folding.folds:
-            return self._tables, None
-        first = np.cumsum([0, *(table.num_rows for table in self._tables)])
-        table, became = fold_structures(pa.concat_tables(self._tables), folding)
-        rows = np.concatenate([began + here for began, here in zip(first, self._became, strict=False)])
+            return tables, None
+        first = np.cumsum([0, *(table.num_rows for table in tables)])
+        table, became = fold_structures(pa.concat_tables(tables), folding)
+        rows = [became[began + here] for began, here in zip(first, self._became, strict=False)]
+        keys, self._keys, self._became = self._keys, [], []
         return [table], StoredKeys(
-            folding, pa.concat_arrays(self._keys), whole(table["category"]).take(pa.array(became[rows]))
+            folding, pa.chunked_array(keys), np.concatenate(rows), whole(table["category"])
         )
 
 
@@ -234,17 +245,20 @@ class StoredKeys(NamedTuple):
     """What became of the keys of structures whose names were folded."""
 
     folding: Folding
-    key: pa.StringArray
-    became: pa.StringArray
+    key: pa.ChunkedArray
+    became: I8
+    """[keys] index into `left`."""
+    left: pa.StringArray
     """The least of the keys of equal structures."""
 
-    def recoded(self, category: pa.ChunkedArray) -> pa.ChunkedArray:
-        """A column of keys, dictionary-encoded. Keys that are not known stay."""
+    def recoded(self, category: pa.ChunkedArray) -> pa.DictionaryArray:
+        """A column of keys, dictionary-encoded. Raises LakeError for a key that is of no structure."""
         one = whole(category.unify_dictionaries())
         at = pc.index_in(one.dictionary, value_set=self.key)
-        words = pc.coalesce(self.became.take(at), one.dictionary).dictionary_encode()
-        codes = words.indices.take(one.indices)
-        return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, words.dictionary)])
+        if at.null_count:
+            raise LakeError("Flows of a category without a structure.", remedy="Run flowdiff fsck.")
+        codes = self.became.astype(np.int32)[at.to_numpy()][one.indices.to_numpy()]
+        return pa.DictionaryArray.from_arrays(pa.array(codes), self.left)
 
 
 def fold_structures(stored: pa.Table, folding: Folding) -> tuple[pa.Table, I8]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from analyze.population import Population
+from collections.abc import Sequence
+from typing import Final
+
+from analyze.population import FoldedNames, Population
+from analyze.refine.name_folding import LEADING_WORD, MARK, NOTHING, PARTS
 from analyze.report import wording
 from schemas.report.report import Headline, PeriodChange, SampleSummary
+
+_MOST_FOLDED: Final = 5
+"""Components whose folded names are listed."""
 
 
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
@@ -51,4 +58,25 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
             # A sample that has no name of its own is called a period.
             end = "" if samples[-1].name == "period" else " period"
             notes.append(f"Left out of every test as {flag}: {', '.join(words)}{end}.")
+    return tuple(notes)
+
+
+def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
+    """Sentences on names that were too many to compare one by one, the coarsest folding first."""
+    notes = []
+    for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
+        whose = "Components" if fold.component is None else f"Operations of {fold.component}"
+        how = (
+            "all are compared as one"
+            if fold.level >= NOTHING
+            else "they are compared by their first word"
+            if fold.level == LEADING_WORD
+            else f"{' and '.join(part.what for part in PARTS[: fold.level])} in them are read as {MARK}"
+        )
+        notes.append(
+            f"{whose} have more names than can be compared one by one: {how} ({fold.example[0]} as "
+            f"{fold.example[1]}), which leaves {fold.left:,}."
+        )
+    if len(folded) > _MOST_FOLDED:
+        notes.append(f"Operations of {len(folded) - _MOST_FOLDED:,} more components were folded like these.")
     return tuple(notes)

@@ -20,6 +20,7 @@ from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, takes_settings
 from flowdiff.cli.version import version
+from flowdiff.live.memory import share_one_heap
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError, InputError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
@@ -87,6 +88,8 @@ def command(
 
     The same file twice changes nothing. An import that was interrupted is completed by running it again.
     """
+    share_one_heap()
+
     import pyarrow as pa
 
     from stitch.drivers.batch import import_into

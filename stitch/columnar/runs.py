@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U8
 
@@ -127,3 +128,20 @@ def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.St
 def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
     """Values as lists of given lengths."""
     return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
+
+
+def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same words, whose dictionary is the used ones in order, each once. O(rows + words log words).
+
+    So the bytes of a table do not depend on the order in which words came in.
+    """
+    n_words = len(words.dictionary)
+    codes = words.indices.fill_null(n_words).to_numpy(zero_copy_only=False)
+    used = np.flatnonzero(np.bincount(codes, minlength=n_words + 1)[:n_words])
+    spelled = words.dictionary.take(pa.array(used))
+    kept = pc.unique(spelled)
+    kept = kept.take(pc.sort_indices(kept))
+    table = np.zeros(n_words + 1, dtype=np.int32)
+    table[used] = pc.index_in(spelled, value_set=kept).to_numpy()
+    indices = pa.array(table[codes], mask=codes == n_words if words.indices.null_count else None)
+    return pa.DictionaryArray.from_arrays(indices, kept)

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +22,7 @@ from schemas.errors import LakeError
 from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import LAYOUT_VERSION, STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA, TABLES
 from schemas.rejects import REJECT_SCHEMA
+from stitch.columnar.runs import sorted_words
 from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
@@ -248,22 +248,11 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _sorted_words(array: pa.Array) -> pa.Array:
-    """O(rows + words log words)."""
     if pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type):
         starts = array.offsets.to_numpy()
-        words = _sorted_words(array.flatten())
+        words = sorted_words(array.flatten())
         return pa.ListArray.from_arrays(pa.array(starts - starts[0]), words, type=array.type)
-    if not pa.types.is_dictionary(array.type):
-        return array
-    words = array.dictionary.to_pylist()
-    codes = array.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
-    used = np.zeros(len(words) + 1, dtype=np.bool_)
-    used[codes] = True
-    kept = sorted({word for word, keep in zip(words, used[:-1], strict=True) if keep})
-    place = {word: code for code, word in enumerate(kept)}
-    table = np.array([place.get(word, 0) for word in words] + [0], dtype=np.int32)
-    indices = pa.array(table[codes], mask=codes == len(words))
-    return pa.DictionaryArray.from_arrays(indices, pa.array(kept, array.type.value_type))
+    return sorted_words(array) if pa.types.is_dictionary(array.type) else array
 
 
 def _rows_per_group(table: pa.Table) -> int:

@@ -1,7 +1,8 @@
-"""What a year of windows costs who reads a day of it: 100,000 windows in 10,000 commits, beside two days.
+"""What a year of windows, or 2,000 lanes, cost who reads a day: 100,000 windows in 10,000 commits.
 
-Run: `python tests/bench/bench_year.py [FOLDER]`. Both lakes hold the same two days of traffic; the large one
-has a window of one request every five minutes before them. Each command runs in a process of its own: figures
+Run: `python tests/bench/bench_year.py [FOLDER [year|lanes …]]`. All lakes hold the same two days of traffic;
+`year` has a window of one request every five minutes before them, `lanes` a commit of one request by each of
+2,000 live lanes, all in the last day before them. Each command runs in a process of its own: figures
 are its CPU seconds (user and system), the smallest of three, and its peak of memory. Lakes that are in FOLDER
 already are measured as they are.
 """
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,7 +24,7 @@ from bench_lane import PARAMS, WINDOW_NS, NoSync
 from oracles.lake_script import flows_table, structures_table
 from oracles.traffic import START_NS, write_native
 
-from schemas.commits import CommitBody, Counters
+from schemas.commits import CommitBody, Counters, Standing
 from schemas.windows import NS_PER_DAY, Window
 from stitch.lake import staging
 from stitch.lake.encoding import encode
@@ -32,6 +34,7 @@ from stitch.lake.store import LocalStore
 
 WINDOWS = 100_000
 COMMITS = 10_000
+LANES = 2_000
 DAY_NS = START_NS - START_NS % NS_PER_DAY
 REQUESTS = 288 * 10
 """Of each of the two days."""
@@ -44,37 +47,47 @@ COMMANDS = (
 )
 
 
-def build(folder: Path, n_windows: int) -> Path:
-    """A lake of so many windows, and of two days of traffic behind them."""
+def build(folder: Path, before: str = "") -> Path:
+    """A lake of two days of traffic, and of what is `before` them: `year`, `lanes` or nothing."""
     if folder.exists():
         return folder
-    if n_windows:
-        _fill(folder, n_windows)
+    if before:
+        folder.mkdir()
+        _fill(LocalStore(NoSync(folder)), before)
     traffic = folder.with_suffix(".ndjson")
     write_native(traffic, 2 * REQUESTS, seconds=2 * NS_PER_DAY // 10**9)
     _run(["import", str(traffic), "--lake", str(folder), "--any-time"])
     return folder
 
 
-def _fill(folder: Path, n_windows: int) -> None:
+def _fill(store: LocalStore, before: str) -> None:
     """Files are encoded once for all: they are not what is measured."""
-    folder.mkdir()
-    store = LocalStore(NoSync(folder))
-    lane = Lane(store, ensure_lake(store, WINDOW_NS, WINDOW_NS, "bench"), owner="bench", created_by="bench")
+    open_lane = partial(
+        Lane, store, ensure_lake(store, WINDOW_NS, WINDOW_NS, "bench"), owner="bench", created_by="bench"
+    )
     flows, structures = flows_table(["r"], [0]), structures_table()
     tables = {"flows": flows, "structures": structures, "params": PARAMS}
     made = {name: encode(name, table, None) for name, table in tables.items()}
-    each = n_windows // COMMITS
+
+    def commit(lane: Lane, windows: range, body: CommitBody) -> None:
+        with lane.stage() as coming:
+            for place in windows:
+                window = Window(DAY_NS - (place + 1) * WINDOW_NS, WINDOW_NS)
+                for name, table in tables.items():
+                    coming.add_window(name, window, 0, table)
+            counted = Counters(events_read=len(windows), events_published=len(windows), flows=len(windows))
+            lane.commit(coming, body.model_copy(update={"counters": counted}))
+
     with patch.object(staging, "encode", lambda table_name, _table, _window: made[table_name]):
-        for n in range(COMMITS):
-            with lane.stage() as coming:
-                for place in range(n * each, (n + 1) * each):
-                    window = Window(DAY_NS - (n_windows - place) * WINDOW_NS, WINDOW_NS)
-                    coming.add_window("flows", window, 0, flows)
-                    coming.add_window("structures", window, 0, structures)
-                    coming.add_window("params", window, 0, PARAMS)
-                counters = Counters(events_read=each, events_published=each, flows=each)
-                lane.commit(coming, CommitBody(kind="import", counters=counters))
+        if before == "year":
+            lane, each = open_lane(), WINDOWS // COMMITS
+            for n in range(WINDOWS, 0, -each):
+                commit(lane, range(n - each, n), CommitBody(kind="import"))
+        else:
+            live = CommitBody(kind="live", standing=Standing(sealed_to_ns=DAY_NS + 2 * NS_PER_DAY))
+            for number in range(1, LANES + 1):
+                place = number % (NS_PER_DAY // WINDOW_NS)
+                commit(open_lane(lane=number), range(place, place + 1), live)
 
 
 def _run(arguments: Sequence[str]) -> tuple[float, float]:
@@ -87,22 +100,21 @@ def _run(arguments: Sequence[str]) -> tuple[float, float]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, large: Sequence[str] = ("year", "lanes")) -> None:
     """Build, run, print."""
-    days, year = build(folder / "days", 0), build(folder / "year", WINDOWS)
+    lakes = {name: build(folder / (name or "days"), name) for name in ("", *large)}
     for command in COMMANDS:
-        cost = []
-        for lake in (days, year):
+        told = []
+        for name, lake in lakes.items():
             runs = [_run([*command, "--lake", str(lake)]) for _ in range(3)]
-            cost.append((min(cpu for cpu, _ in runs), max(peak for _, peak in runs)))
-        (cpu, peak), (cpu_year, peak_year) = cost
-        told = f"{cpu:.2f} s, {peak:.0f} MB; in a year {cpu_year:.2f} s, {peak_year:.0f} MB"
-        print(f"{' '.join(command):<80}{told}", flush=True)
+            cost = f"{min(cpu for cpu, _ in runs):.2f} s, {max(peak for _, peak in runs):.0f} MB"
+            told.append(f"{name} {cost}".strip())
+        print(f"{' '.join(command):<80}{'; '.join(told)}", flush=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
+        main(Path(sys.argv[1]), sys.argv[2:] or ("year", "lanes"))
     else:
         with tempfile.TemporaryDirectory() as name:
             main(Path(name))

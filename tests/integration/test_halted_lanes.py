@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, ingesting, records
+from fixtures.ingest_process import NS_PER_SECOND, ingesting, records
 from fixtures.kafka_bench import KafkaBench, numbered, wait_until
 from fixtures.kafka_broker import cut_log, started
 from kafka import TopicPartition
@@ -29,7 +29,8 @@ from stitch.lake.store import LocalStore
 
 pytestmark = pytest.mark.slow
 
-RESTARTS = 10
+RESTARTS, PASSES = 10, 3
+"""Of a process alone, and of two together."""
 READ, LOST = 90, 30
 """Messages: read before the log lost its end, and how many of them it lost."""
 
@@ -50,31 +51,23 @@ def requests_of(lake: Path) -> set[str]:
     }
 
 
-def read_to(lake: Path) -> int:
-    """Position of lane 1 by its last commit."""
-    return [*read_chain(LocalStore.at(lake), 1)][-1].record.standing.positions[0].end
+def read_to(lake: Path, lane: int = 1) -> int:
+    """Position of a lane by its last commit."""
+    return [*read_chain(LocalStore.at(lake), lane)][-1].record.standing.positions[0].end
 
 
-def first_halt(*processes: IngestProcess) -> str:
-    """Why the first lane of any of them halted."""
-    found: list[str] = []
-
-    def is_told() -> bool:
-        found.extend(
-            told["why"] for run in processes for told in run.events() if told["event"] == "lane halted"
-        )
-        return bool(found)
-
-    wait_until(is_told)
-    return found[0]
+CUT = "was cut back to 60, and was read to 90"
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path: Path, members: int) -> None:
-    topic, lake = mortal.topic(members), tmp_path / "lake"
+def cut_back(
+    mortal: KafkaBench, tmp_path: Path, partitions: int
+) -> tuple[str, Path, int, tuple[object, ...]]:
+    """A topic, its lake, when its messages begin, and options: all was read, then its end was lost."""
+    topic, lake = mortal.topic(partitions), tmp_path / "lake"
     # A window's beginning: what comes a minute later falls into no window that the first end has sealed.
     began = (time.time_ns() // (60 * NS_PER_SECOND) - 60) * 60 * NS_PER_SECOND
-    mortal.fill(topic, records(READ // 3, began), batch=3)
+    for partition in range(partitions):
+        mortal.fill(topic, records(READ // 3, began, name=f"p{partition}-"), partition, batch=3)
     options = (
         *("--bootstrap", ",".join(mortal.broker.bootstrap), "--topics", topic, "--lake", lake),
         *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
@@ -85,22 +78,13 @@ def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path
     mortal.broker.stop()
     cut_log(mortal.broker, topic, READ - LOST)
     mortal.broker.up()
-    written = 0
-    for restart in range(RESTARTS):
-        with contextlib.ExitStack() as stack:  # in a group of its own: nobody waits for who was killed
-            runs = [
-                stack.enter_context(ingesting(tmp_path, *options, "--group", f"{topic}-{restart}"))
-                for _ in range(members)
-            ]
-            assert "was cut back to 60, and was read to 90" in first_halt(*runs)
-            if members == 1:
-                assert runs[0].ended() == HaltedError.exit_code, runs[0].text
-                assert "Traceback" not in runs[0].text
-        assert read_to(lake) == READ
-        mortal.fill(topic, records(5, began + (60 + restart) * NS_PER_SECOND, name=f"new{restart}-"))
-        written += 5
-    assert mortal.end(StreamId(topic, 0)) == READ - LOST + 3 * written > READ
+    return topic, lake, began, options
 
+
+def accept_the_gap(
+    tmp_path: Path, options: tuple[object, ...], lake: Path, topic: str, requests: int
+) -> None:
+    """A person does: the ledger has the gap, the lake all that was read and all that came."""
     with ingesting(tmp_path, *options, "--accept-gaps", "--until-end") as run:
         assert run.ended() == 0, run.text
         assert run.wait_for("gap")["messages"] == LOST
@@ -108,9 +92,79 @@ def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path
     assert check(store) == []
     gaps = [gap for link in read_chain(store, 1) for gap in link.record.gaps]
     assert [(gap.topic, gap.start, gap.end) for gap in gaps] == [(topic, READ - LOST, READ)]
-    assert len(requests_of(lake)) == READ // 3 + written
+    assert len(requests_of(lake)) == requests
     with ingesting(tmp_path, *options, "--until-end") as run:  # the order was for once
         assert run.ended() == 0, run.text
+
+
+def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path: Path) -> None:
+    topic, lake, began, options = cut_back(mortal, tmp_path, 1)
+    for restart in range(RESTARTS):
+        with ingesting(tmp_path, *options) as run:
+            assert run.ended() == HaltedError.exit_code, run.text
+            assert CUT in run.wait_for("lane halted")["why"]
+            assert "Traceback" not in run.text
+        assert read_to(lake) == READ
+        mortal.fill(topic, records(5, began + (60 + restart) * NS_PER_SECOND, name=f"new{restart}-"))
+    assert mortal.end(StreamId(topic, 0)) == READ - LOST + 15 * RESTARTS > READ
+    accept_the_gap(tmp_path, options, lake, topic, READ // 3 + 5 * RESTARTS)
+
+
+def test_a_halted_lane_halts_whichever_member_of_the_group_gets_it(
+    mortal: KafkaBench, tmp_path: Path
+) -> None:
+    """Who has no other lane ends; the one that is left gets it, halts it, and goes on with its own."""
+    topic, lake, began, options = cut_back(mortal, tmp_path, 2)
+    for restart in range(PASSES):
+        with ingesting(tmp_path, *options) as one, ingesting(tmp_path, *options) as other:
+            wait_until(lambda: one.process.poll() is not None or other.process.poll() is not None)
+            ended, left = (one, other) if one.process.poll() is not None else (other, one)
+            assert ended.ended() == HaltedError.exit_code, ended.text
+            for run in (ended, left):
+                assert CUT in run.wait_for("lane halted")["why"]
+            beside = read_to(lake, 2) + 15
+            mortal.fill(topic, records(5, time.time_ns(), name=f"beside{restart}-"), 1)
+            wait_until(lambda beside=beside: read_to(lake, 2) == beside)
+            left.signal(signal.SIGTERM)
+            assert left.ended() == 0, left.text
+        assert read_to(lake) == READ
+        mortal.fill(topic, records(5, began + (60 + restart) * NS_PER_SECOND, name=f"new{restart}-"))
+    assert mortal.end(StreamId(topic, 0)) > READ
+    accept_the_gap(tmp_path, options, lake, topic, 2 * READ // 3 + 2 * 5 * PASSES)
+
+
+def test_an_unclean_election_among_three_brokers_waits_for_a_person(tmp_path: Path) -> None:
+    """Both followers die, more is written, the leader dies, a follower is elected that never had it."""
+    began = (time.time_ns() // (60 * NS_PER_SECOND) - 60) * 60 * NS_PER_SECOND
+    first, last = records(20, began), records(10, began + 2 * NS_PER_SECOND, name="lost")
+    with started(tmp_path / "kafka", nodes=3) as broker, KafkaBench(broker) as bench:
+        topic, lake = bench.topic(replicas=3, unclean_leader_election_enable="true"), tmp_path / "lake"
+        options = (
+            *("--bootstrap", ",".join(broker.bootstrap), "--topics", topic, "--lake", lake, "--until-end"),
+            *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
+        )
+        bench.fill(topic, first)
+        leader, replicas = bench.replicas(topic)
+        heir, other = (node for node in replicas if node != leader)
+        broker.kill(heir)
+        broker.kill(other)
+        wait_until(lambda: bench.replicas(topic) == (leader, [leader]))
+        bench.fill(topic, last)
+        with ingesting(tmp_path, *options) as run:
+            assert run.ended() == 0, run.text
+        broker.kill(leader)
+        broker.up(heir)
+        wait_until(lambda: bench.replicas(topic) == (heir, [heir]))
+        broker.up(leader)  # it follows the heir now, and cuts its own log
+        broker.up(other)
+        wait_until(lambda: bench.replicas(topic) == (heir, replicas))
+        for restart in range(2):
+            with ingesting(tmp_path, *options) as run:
+                assert run.ended() == HaltedError.exit_code, run.text
+                assert CUT in run.wait_for("lane halted")["why"]
+            bench.fill(topic, records(20, began + 60 * NS_PER_SECOND, name=f"new{restart}-"))
+        assert bench.end(StreamId(topic, 0)) > READ
+        accept_the_gap(tmp_path, options, lake, topic, READ // 3 + 2 * 20)
 
 
 def test_a_segment_that_is_gone_is_read_again(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schemas.windows import NS_PER_MINUTE
-from stitch.drivers.live.closed_memory import KeySet
+from stitch.drivers.live.closed_memory import MEMORY_SHARE, ClosedMemory, KeySet
 
 RNG = np.random.default_rng(7)
 
@@ -55,3 +55,14 @@ def test_what_is_forgotten_is_gone_and_the_rest_is_found() -> None:
     assert not known.has(old).any()
     assert known.has(new).all()
     assert known.bytes == 12 * 300
+
+
+def test_lanes_share_a_quarter_of_the_budget() -> None:
+    lanes, budget = 4, 4000 * MEMORY_SHARE
+    memories = [ClosedMemory() for _ in range(lanes)]
+    for number in range(lanes):  # each that comes takes of those that are there
+        for memory in memories[: number + 1]:
+            memory.share(budget, number + 1)
+            for known in (memory.requests, memory.words, memory.events):
+                known.add(keys(10_000), ends(10_000, 5))
+    assert budget // 5 < sum(memory.bytes for memory in memories) <= budget // 4

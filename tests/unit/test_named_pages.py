@@ -56,9 +56,27 @@ def test_a_page_that_a_message_names_is_there_and_says_it(where: str) -> None:
             assert all(word in said for word in command.split()), f"{named[0]} does not tell of {command}"
 
 
-def test_what_a_damaged_segment_says_is_on_its_page() -> None:
-    text = (REPOSITORY / "stitch" / "lake" / "staging.py").read_text()
-    said = sections("runbook.md")["a-damaged-segment"]
-    for what in ("is missing", "is not what was committed", "events of open requests are in it"):
-        assert what in text
-        assert what in said
+SAID = {
+    ("stitch/lake/staging.py", "a-damaged-segment"): (
+        "is missing",
+        "is not what was committed",
+        "events of open requests are in it",
+    ),
+    ("stitch/drivers/live/topic_format.py", "flowdifflanehalted"): ("is read as", "and its messages are"),
+    ("stitch/drivers/live/live_lane.py", "flowdifflanehalted"): ("s ahead of the clock of this host",),
+    ("stitch/drivers/live/live_run.py", "a-lane-that-is-set-otherwise"): ("until now", "from now on"),
+    ("stitch/lake/lane.py", "a-lane-that-is-set-otherwise"): ("until now", "from now on"),
+    ("flowdiff/commands/import_.py", "a-lane-that-is-set-otherwise"): (
+        "other options than the lake's requests were made with",
+    ),
+}
+"""Module that says something, and the section of the runbook that explains it: words of both."""
+
+
+@pytest.mark.parametrize(("module", "section"), SAID)
+def test_what_a_person_is_told_is_in_the_runbook(module: str, section: str) -> None:
+    text = (REPOSITORY / module).read_text()
+    page = " ".join(sections("runbook.md")[section].split())
+    for words in SAID[module, section]:
+        assert words in text
+        assert words in page

@@ -23,6 +23,10 @@ REQUESTS: Final = 24_000_000
 WORDS: Final = 8_000_000
 EVENTS: Final = 8_000_000
 """Events remembered, to distinguish a copy from a late event: those of the last windows."""
+MEMORY_SHARE: Final = 192
+"""Bytes of the budget for every request, word and event that lanes remember: a quarter in all, at 12 each."""
+LEAST: Final = 1_000
+"""Events that a lane remembers, however many lanes there are."""
 _GROWTH: Final = 3
 """A sorted run is merged into the one before unless that is so many times as long."""
 _SPARE: Final = 8
@@ -33,7 +37,8 @@ class KeySet:
     """Hashes, each kept until its window is forgotten. 12 bytes a hash, 24 for a moment while runs merge."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
+        """Where there are more at an addition, some are forgotten."""
         self._runs: list[tuple[U8, I4]] = []
         """Sorted hashes, and the minute in which the window of each ends; the longest run first."""
         self._first_minute = np.iinfo(np.int32).max
@@ -56,8 +61,8 @@ class KeySet:
         self._runs.append((keys[order], minutes[order]))
         while len(self._runs) > 1 and len(self._runs[-2][0]) < _GROWTH * len(self._runs[-1][0]):
             self._runs[-2:] = [_merged(self._runs[-2], self._runs[-1])]
-        if len(self) > self._capacity:
-            self._drop_oldest(self._capacity - self._capacity // _SPARE)
+        if len(self) > self.capacity:
+            self._drop_oldest(self.capacity - self.capacity // _SPARE)
 
     def has(self, keys: U8) -> B1:
         """[keys] whether each is remembered; fastest where `keys` are sorted."""
@@ -108,6 +113,11 @@ class ClosedMemory:
         """Breadcrumbs and ids of their records: what records without a request id would be known by."""
         self.events = KeySet(events)
         """By `event_prints.print_events`: what a repeated event is known by."""
+
+    def share(self, memory_bytes: int, lanes: int) -> None:
+        """From now on hold no more than one of so many lanes may of a budget."""
+        events = max(LEAST, memory_bytes // MEMORY_SHARE // lanes)
+        self.requests.capacity, self.words.capacity, self.events.capacity = 2 * events, events, events
 
     @property
     def bytes(self) -> int:

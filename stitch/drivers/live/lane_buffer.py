@@ -59,6 +59,11 @@ COMMIT_BYTES: Final = 8
 """A commit is worth its while once new events take one in so many of the memory budget."""
 
 
+def structure_memo(settings: LiveSettings) -> StructureMemo:
+    """What all lanes of a process know of structures, within the budget."""
+    return StructureMemo(min(MOST_REMEMBERED, settings.memory_bytes // MEMO_SHARE))
+
+
 class LaneBuffer:
     """One lane between commits. Used by one thread."""
 
@@ -69,13 +74,17 @@ class LaneBuffer:
         lane: int,
         memory: ClosedMemory,
         sealed_to_ns: int | None,
+        memo: StructureMemo | None = None,
     ) -> None:
-        """`memory` knows the requests that the lane published before; it is the buffer's from now on."""
+        """`memory` knows the requests that the lane published before; it is the buffer's from now on.
+
+        memo: shared with other lanes.
+        """
         self._settings = settings
         self._length_ns = window_length_ns
         self._lane = lane
         self._memory = memory
-        self._memo = StructureMemo(min(MOST_REMEMBERED, settings.memory_bytes // MEMO_SHARE))
+        self._memo = structure_memo(settings) if memo is None else memo
         self._open = OpenEvents()
         part_nodes = min(VALUES_PER_GROUP, settings.memory_bytes // PART_SHARE)
         self._pending = PendingWindows(window_length_ns, settings.params_share, part_nodes)
@@ -117,6 +126,10 @@ class LaneBuffer:
     def pending_flows(self) -> int:
         """Flows that wait for their window."""
         return self._pending.n_flows
+
+    def share(self, lanes: int) -> None:
+        """Be one of so many lanes that share the budget of what is remembered of closed requests."""
+        self._memory.share(self._settings.memory_bytes, lanes)
 
     @property
     def oldest_open_ns(self) -> int | None:

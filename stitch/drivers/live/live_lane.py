@@ -34,6 +34,7 @@ from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
 from stitch.lake.staging import KeptSegments
 from stitch.lake.store import Store
+from stitch.structures import StructureMemo
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20
 """Dead letters held for one commit; more are counted only."""
@@ -57,9 +58,11 @@ class LiveLane:
         created_by: str,
         cluster_id: str | None,
         sealed_to_ns: int | None = None,
+        lanes: int = 1,
+        memo: StructureMemo | None = None,
     ) -> None:
         """`sealed_to_ns` is how far the lake's other lanes are: where a new lane begins, so that what readers
-        took for whole stays so.
+        took for whole stays so. lanes, memo: see `share`, and `LaneBuffer`.
         """
         self._store = store
         self._length_ns = info.window_length_ns
@@ -68,7 +71,9 @@ class LiveLane:
         self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=lane, fence=True)
         standing = self._lane.standing
         self._refuse_other_cluster(standing)
-        self._buffer: LaneBuffer = taken_over(store, lane, settings, standing, sealed_to_ns)
+        self._buffer: LaneBuffer = taken_over(
+            store, lane, settings, standing, sealed_to_ns, lanes=lanes, memo=memo
+        )
         verify_open(self._buffer, lane, self._lane.events_open)
         self._segments = standing.segments
         self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
@@ -122,6 +127,10 @@ class LiveLane:
     def bytes(self) -> int:
         """Of what the lane holds."""
         return self._buffer.bytes
+
+    def share(self, lanes: int) -> None:
+        """See `LaneBuffer.share`. May be called while the lane is at work."""
+        self._buffer.share(lanes)
 
     def read_to(self, stream: StreamId) -> int:
         """Position of the next message of one of our streams."""

@@ -28,6 +28,7 @@ from ingest.source import (
 )
 from schemas.errors import FlowdiffError, InputError, LakeError
 from stitch.drivers.live.decoders import Decoders
+from stitch.drivers.live.lane_buffer import structure_memo
 from stitch.drivers.live.lane_work import (
     LANES_AT_ONCE,
     Commit,
@@ -47,6 +48,7 @@ from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
 from stitch.lake.manifest import sealed_to_ns
 from stitch.lake.store import Store, UncertainError
+from stitch.structures import StructureMemo
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ def open_lane(
     settings: LiveSettings,
     identity: LiveIdentity,
     cluster_id: str | None,
+    lanes: int,
+    memo: StructureMemo,
 ) -> LiveLane:
     """Take a lane over. Raises as LiveLane."""
     return LiveLane(
@@ -75,6 +79,8 @@ def open_lane(
         created_by=identity.created_by,
         cluster_id=cluster_id,
         sealed_to_ns=sealed_to_ns(store),
+        lanes=lanes,
+        memo=memo,
     )
 
 
@@ -126,6 +132,7 @@ class LiveRun:
         """Lanes that are ours and are to be taken over at another time, and why not now."""
         self._by_name: dict[str, StreamId] = {}
         self._retries = RetryStates(lambda: clock().now_ns)
+        self._memo = structure_memo(settings)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
         self._work = LaneWork(clock, lanes_at_once)
         self._reported: set[tuple[int, str]] = set()
@@ -208,6 +215,12 @@ class LiveRun:
             self._ours.gain(number, streams)
             self._halted.pop(number, None)
             self._gain(number)
+        self._share(len(self._lanes))
+
+    def _share(self, lanes: int) -> None:
+        """What is remembered of closed requests is one budget, of all lanes that there are."""
+        for lane in self._lanes.values():
+            lane.share(lanes)
 
     def _forgo(self, number: int, streams: Iterable[StreamId]) -> None:
         """Streams are no longer ours. Of a lane of which none is left, nothing is waited for."""
@@ -232,8 +245,16 @@ class LiveRun:
             if number not in self._lanes:
                 # What was read of it before is not what its last commit goes on with.
                 self._take(drain=True)
+                self._share(len(self._lanes) + 1)
                 self._lanes[number] = open_lane(
-                    self._store, self._info, number, self._settings, self._identity, self._source.cluster_id
+                    self._store,
+                    self._info,
+                    number,
+                    self._settings,
+                    self._identity,
+                    self._source.cluster_id,
+                    len(self._lanes) + 1,
+                    self._memo,
                 )
                 self._watch.lane(number, "gained", "")
                 if changed := self._lanes[number].changed_settings:

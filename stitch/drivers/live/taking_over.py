@@ -19,9 +19,8 @@ from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.staging import read_segment
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
+from stitch.structures import StructureMemo
 
-MEMORY_SHARE: Final = 192
-"""Bytes of the budget for every request, word and event remembered: a quarter of it in all, at 12 each."""
 _REMEMBERED: Final = ["request_id", "kind", "start_ns", "response_ns", "lane"]
 
 
@@ -31,24 +30,27 @@ def taken_over(
     settings: LiveSettings,
     standing: Standing,
     sealed_to_ns: int | None,
+    *,
+    lanes: int = 1,
+    memo: StructureMemo | None = None,
 ) -> LaneBuffer:
     """A buffer that stands where the lane's last commit left it.
 
-    `sealed_to_ns` is where a lane begins that sealed nothing yet. Raises LakeError where a segment is missing
-    or damaged.
+    `sealed_to_ns` is where a lane begins that sealed nothing yet. lanes: so many share the budget; memo: what
+    they know of structures. Raises LakeError where a segment is missing or damaged.
     """
     manifest = open_manifest(store)
     reached = standing.sealed_to_ns if standing.sealed_to_ns is not None else sealed_to_ns
     if manifest.retired_to_ns is not None:  # a backlog older than what was retired would be hidden
         reached = max(manifest.retired_to_ns, manifest.retired_to_ns if reached is None else reached)
     segments = [read_segment(store, segment) for segment in standing.segments]
-    share = max(1_000, settings.memory_bytes // MEMORY_SHARE)
-    memory = ClosedMemory(requests=2 * share, words=share, events=share)
+    memory = ClosedMemory()
+    memory.share(settings.memory_bytes, lanes)
     horizon = None if reached is None else reached - settings.stitch.max_age_ns
     remember_flows(manifest, lane, horizon, memory)
     for late in late_of(manifest, lane, horizon):  # of requests that went on after that
         memory.remember_late(late, manifest.info.window_length_ns)
-    buffer = LaneBuffer(settings, manifest.info.window_length_ns, lane, memory, reached)
+    buffer = LaneBuffer(settings, manifest.info.window_length_ns, lane, memory, reached, memo)
     buffer.load(segments)
     return buffer
 

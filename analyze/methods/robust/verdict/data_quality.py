@@ -9,11 +9,10 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.verdict.label_hygiene import Hygiene, label_hygiene
-from analyze.methods.robust.verdict.load import MixChange, RateChange, rate_changes
+from analyze.methods.robust.verdict.load import MixChange, RateChange
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.verdict.settings import VerdictSettings
-from analyze.population import FoldedNames, Population, Sample
-from analyze.refine.name_folding import LEADING_WORD, MARK, NOTHING, PARTS
+from analyze.population import Population, Sample
 from analyze.report.wording import counted, duration, percent
 from analyze.stats.estimate import share_change
 from analyze.stats.noise import LEAST_FOR_ENVELOPE, LogMedians, window_noise
@@ -28,8 +27,6 @@ THERE_BEFORE: Final = "there before"
 """Words of every sentence that says so."""
 _LEAST_SPREAD: Final = 0.05
 """Standard deviation of the log of ordinary means is taken to be this at least."""
-_MOST_FOLDED: Final = 5
-"""Components whose folded names are told."""
 _MOST_ROOTS: Final = 3
 """Root types that a sentence names."""
 
@@ -41,18 +38,17 @@ def quality_rows(
     roots: Sequence[str],
     settings: VerdictSettings,
     mix: MixChange,
+    rates: Sequence[RateChange],
     history: PeriodBlocks | None = None,
-    tau_rate: float = 0.0,
 ) -> tuple[QualityRow, ...]:
-    """Give all rows. history: ordinary windows, a block each; tau_rate: see `rate_changes`."""
+    """Give all rows. rates: of all requests, then by root; history: ordinary windows, a block each."""
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     rows = [
         *label_rows(population),
-        *folded_rows(population.folded),
         *sampling_rows(weights[0], weights[1], population.weight_known, settings),
         *excluded_rows(population.excluded, kept, settings),
-        *load_rows(rate_changes(before, after, roots, settings, tau=tau_rate), settings),
+        *load_rows(rates, settings),
         *mix_rows(mix, roots, settings),
         *history_rows(before, after, history, settings),
         *(QualityRow(kind="skew", severe=False, text=note) for note in population.skew_notes),
@@ -84,31 +80,6 @@ def _label_text(noun: str, found: Hygiene) -> str:
         f"{text} Without {parts} {cleaning.after:,} would be left ({cleaning.example[0]} as "
         f"{cleaning.example[1]}); clean them before the import, for example by {cleaning.rule}"
     )
-
-
-def folded_rows(folded: Sequence[FoldedNames]) -> Iterator[QualityRow]:
-    """Names that were too many and were folded before anything was compared, the coarsest first."""
-    for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
-        whose = "Components" if fold.component is None else f"Operations of {fold.component}"
-        how = (
-            "all are compared as one"
-            if fold.level >= NOTHING
-            else "they are compared by their first word"
-            if fold.level == LEADING_WORD
-            else f"{' and '.join(part.what for part in PARTS[: fold.level])} in them are read as {MARK}"
-        )
-        yield QualityRow(
-            kind="labels",
-            severe=fold.level >= LEADING_WORD,
-            text=f"{whose} have more names than can be compared one by one: {how} ({fold.example[0]} as "
-            f"{fold.example[1]}), which leaves {fold.left:,}.",
-        )
-    if len(folded) > _MOST_FOLDED:
-        yield QualityRow(
-            kind="labels",
-            severe=False,
-            text=f"Operations of {len(folded) - _MOST_FOLDED:,} more components were folded like these.",
-        )
 
 
 def sampling_rows(
