@@ -156,7 +156,7 @@ def test_places_are_equivalent_as_often_as_they_should_be() -> None:
 
 
 def compared(found: RobustRun, profile: Profile) -> Comparison:
-    return Comparison(found.population, Profiled(profile, ()), found.roles, SETTINGS)
+    return Comparison(found.population, Profiled(profile, ()), found.roles, SETTINGS, found.traffic)
 
 
 @pytest.mark.parametrize(("times", "aside"), [(1.2, False), (3.0, False)])
