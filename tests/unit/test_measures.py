@@ -96,3 +96,17 @@ def test_a_burst_is_one_event() -> None:
     assert said(before, slow_reads(2, range(120, 149))) == []
     (text,) = said(before, slow_reads(2, range(0, N, 10)))
     assert text.startswith("db/read takes very long")
+
+
+def test_where_ordinary_times_went_is_no_change() -> None:
+    """An eighth of the reference took longer than the whole problem period does."""
+
+    def reads(seed: int, long: range, us: float = 30_000) -> list[Call]:
+        rng = np.random.default_rng(seed)
+        own = [(us if at in long else 10_000) * rng.lognormal(0, 0.1) for at in range(N)]
+        return [call("web/get", 0, 5_000 + one, call("db/read", 100, 100 + one)) for one in own]
+
+    slow = reads(2, range(N), 27_000)
+    assert said(reads(1, range(112, 151)), slow) == []
+    (text,) = said(reads(1, range(0)), slow)
+    assert text.startswith("db/read: its own time is")

@@ -339,6 +339,13 @@ def test_a_service_that_slows_down_is_none() -> None:
     assert not decided(before, after)
 
 
+def test_a_service_that_holds_as_many_requests_as_before_is_none() -> None:
+    """Half of the requests, each there for twice the time: that clients sent less explains no such queue."""
+    rng = np.random.default_rng(10)
+    before, after = one_client(rng, 100_000, 20_000), one_client(rng, 100_000, 2_000, work_us=40_000)
+    assert not said(before, after, as_fast=True, gaps_us=(None, None))
+
+
 def test_neither_is_more_load_nor_nothing() -> None:
     rng = np.random.default_rng(9)
     quiet, busy = one_client(rng, 100_000, 50_000), one_client(rng, 100_000, 20_000)
