@@ -20,7 +20,7 @@ from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from stitch.drivers import batch
 from stitch.drivers.batch import import_into
-from stitch.drivers.import_settings import ImportSettings, ImportSummary
+from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings, ImportSummary
 from stitch.drivers.sharded import engines, tasks
 from stitch.drivers.sharded.tasks import Job
 from stitch.drivers.spill import Group
@@ -258,3 +258,12 @@ def test_the_command_takes_workers(native: list[Path], tmp_path: Path, workers: 
     with pytest.raises(SystemExit) as ended:
         main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), "--workers", workers])
     assert ended.value.code == code
+
+
+@pytest.mark.parametrize(("workers", "budgets"), [(1, 1.0), (2, 1.0), (4, 2.0), (16, 8.0)])
+def test_workers_keep_the_budget_together(workers: int, budgets: float) -> None:
+    given = ImportSettings()
+    shared = given.shared_among(workers).memory_bytes
+    assert shared * budgets == given.memory_bytes
+    least = ImportSettings(memory_bytes=LEAST_MEMORY_BYTES)
+    assert least.shared_among(workers) == least, "less is no budget"
