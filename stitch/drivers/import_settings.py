@@ -39,7 +39,7 @@ class ImportSettings(Config):
     stitch: StitchConfig = StitchConfig()
 
     def shared_among(self, workers: int) -> ImportSettings:
-        """Return the settings of each of so many workers, who stitch a group each: together they keep the budget."""
+        """Return the settings of each of so many workers: together they keep the budget."""
         if workers <= STITCHED_AT_ONCE:
             return self
         budget = max(self.memory_bytes * STITCHED_AT_ONCE // workers, LEAST_MEMORY_BYTES)
