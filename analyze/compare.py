@@ -7,13 +7,13 @@ was found is each method's; nothing here knows which methods there are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from analyze.methods.port import Chosen, Result
 from analyze.population import Population
-from analyze.profile.samples import ComparedSamples, samples_of
+from analyze.profile.samples import PAIR_SIZE, ComparedSamples, samples_of
 from analyze.refine.settings import RefineSettings
 from analyze.report.header import excluded_notes, folded_notes, headline
 from analyze.report.limits import ReportLimits
@@ -24,9 +24,6 @@ from schemas.report.accounts import VerdictSection
 from schemas.report.parts import Section
 from schemas.report.report import MethodRun, Preparation, Report, with_id
 from schemas.report.report_tables import METHOD_COLUMN
-
-PAIR_SIZE: Final = 2
-"""Samples of a comparison of two periods."""
 
 
 def compare(
@@ -58,7 +55,7 @@ def compare(
             )
     results = [_analysed(chosen, compared, past, bounds) for chosen in methods]
     samples = compared.summaries()
-    ratio = compared.load_ratio() if n == PAIR_SIZE else None
+    ratio = compared.traffic.load_ratio if n == PAIR_SIZE else None
     told = {row.text for section in _verdicts(results) for row in section.quality}
     report = Report(
         id="",
@@ -92,12 +89,12 @@ def _verdicts(results: Sequence[Result]) -> Iterator[VerdictSection]:
 def _analysed(
     chosen: Chosen[Any], compared: ComparedSamples, history: ComparedSamples | None, bounds: ReportLimits
 ) -> Result:
-    if all(one is None or one.kept_slots is None for one in (compared, history)):
-        past = None if history is None else history.population
-        return chosen.method.analyse(compared.population, past, chosen.settings, bounds)
-    if chosen.method.statistics is None:
+    if chosen.method.statistics is not None:
+        return chosen.method.statistics(compared, history, chosen.settings, bounds)
+    if any(one is not None and one.kept_slots is not None for one in (compared, history)):
         raise ConfigError(f"The method '{chosen.method.name}' needs requests, and these are statistics.")
-    return chosen.method.statistics(compared, history, chosen.settings, bounds)
+    past = None if history is None else history.population
+    return chosen.method.analyse(compared.population, past, chosen.settings, bounds)
 
 
 def _completed(section: Section, method: str, calibration: str) -> Section:

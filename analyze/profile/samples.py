@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,12 +18,20 @@ from analyze.profile.gathering import Gathered
 from analyze.profile.profile import Profile, Slot, Watched
 from analyze.stats.histograms import value_of
 from analyze.stats.moments import category_moments, pooled
-from analyze.stats.silences import Traffic, population_silences
+from analyze.stats.silences import (
+    ComparedTraffic,
+    Traffic,
+    compared_traffic,
+    population_traffic,
+    sample_ranges,
+)
 from analyze.stats.sums import totals
 from schemas.arrays import F8
 from schemas.report.report import SampleSummary
 from schemas.windows import NS_PER_US
 
+PAIR_SIZE: Final = 2
+"""Samples of a comparison of two periods."""
 OK: Final = "ok"
 """Status of a root that did not fail."""
 
@@ -67,12 +76,13 @@ class ComparedSamples(Protocol):
         """Give counts and response times of every sample."""
         ...
 
-    def load_ratio(self) -> float | None:
-        """Give the weighted requests a second of the second sample over the first's; None: not known."""
+    @property
+    def traffic(self) -> ComparedTraffic:
+        """How much came in the first two samples, for how long that was watched, and where nothing came."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SampleProfiles:
     """Profiles of some samples."""
 
@@ -128,13 +138,32 @@ class SampleProfiles:
             excluded={},
         )
 
-    def load_ratio(self) -> float | None:
-        """Give the ratio over the windows of a recording."""
-        rates = []
-        for sample in (0, 1):
-            seconds = sum(slot.seconds for slot in self.profile.slots if slot.sample == sample)
-            rates.append(self._rows(sample)["w"].sum() / seconds if seconds else 0.0)
-        return float(rates[1] / rates[0]) if all(rates) else None
+    @cached_property
+    def traffic(self) -> ComparedTraffic:
+        """How much came: slots that hold a request are stretches in which requests began. O(rows)."""
+        return compared_traffic([self._traffic(sample) for sample in range(PAIR_SIZE)])
+
+    def _traffic(self, sample: int) -> Traffic:
+        table, named = self.profile.responses, self.samples[sample]
+        slot = table["slot"].to_numpy()
+        n, w = (totals(slot, table[column].to_numpy(), len(self.profile.slots)) for column in ("n", "w"))
+        windows = sorted(
+            window
+            for at, one in enumerate(self.profile.slots)
+            if one.sample == sample
+            for window in one.watched or (Watched(one.start_ns, one.end_ns, float(n[at]), float(w[at])),)
+            if window.n > 0
+        )
+        sums = np.array(windows, dtype=np.float64).reshape(-1, 4)
+        starts, ends = np.array([window[:2] for window in windows], dtype=np.int64).reshape(-1, 2).T
+        return Traffic(
+            starts,
+            ends,
+            float(sums[:, 2].sum()),
+            float(sums[:, 3].sum()),
+            sample_ranges(named, starts, ends),
+            named.recorded,
+        )
 
     def _rows(self, sample: int) -> dict[str, F8]:
         """Rows of `responses` of one sample."""
@@ -154,7 +183,7 @@ class SampleProfiles:
         return bool(mine[self.profile.responses["slot"].to_numpy()].any())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RequestsAtHand:
     """Samples whose requests are at hand."""
 
@@ -212,15 +241,10 @@ class RequestsAtHand:
             )
         return tuple(found)
 
-    def load_ratio(self) -> float | None:
-        """Give the ratio while requests were watched; None if they are not apart."""
-        before, after = (self._rate(sample) for sample in (0, 1))
-        return after / before if before is not None and after is not None else None
-
-    def _rate(self, sample: int) -> float | None:
-        length = watched_ns(self.population, sample)
-        requests = sum(float(c.weight[c.rows(sample)].sum()) for c in self.population.categories)
-        return requests / length if length > 0 else None
+    @cached_property
+    def traffic(self) -> ComparedTraffic:
+        """How much came, request by request. O(requests log requests)."""
+        return compared_traffic([population_traffic(self.population, sample) for sample in range(PAIR_SIZE)])
 
 
 def samples_of(given: Population | ComparedSamples) -> ComparedSamples:
@@ -263,16 +287,6 @@ def _failed(population: Population, sample: int) -> tuple[int, float]:
     return count, weight
 
 
-def watched_ns(population: Population, sample: int) -> float:
-    """Time between the first and the last start of each range of a sample: less than the period where a
-    recording began later, or ended sooner; with it, where it went on and nothing began (`silences`)."""
-    starts = np.concatenate([np.zeros(0), *(c.start_ns[c.rows(sample)] for c in population.categories)])
-    ranges = population.samples[sample].ranges or ((-np.inf, np.inf),)
-    parts = [starts[(starts >= start_ns) & (starts < end_ns)] for start_ns, end_ns in ranges]
-    silent = sum(one.end_ns - one.start_ns for one in population_silences(population)[sample] if one.at_edge)
-    return sum(float(part.max() - part.min()) for part in parts if len(part)) + silent
-
-
 def _quantile(rows: dict[str, F8], q: float) -> float | None:
     """Of response times as recorded, µs; linear inside a bin. None without requests."""
     total = rows["n"].sum()
@@ -284,27 +298,3 @@ def _quantile(rows: dict[str, F8], q: float) -> float | None:
     at = min(int(np.searchsorted(gone, q * total)), len(n) - 1)
     inside = (q * total - (gone[at] - n[at])) / n[at] if n[at] else 0.0
     return float(value_of(bins[at] + min(max(inside, 0.0), 1.0))) / NS_PER_US
-
-
-def slot_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:
-    """Slots of a sample that hold a request, as stretches in which requests began. O(rows)."""
-    table = profile.responses
-    slot = table["slot"].to_numpy()
-    n, w = (totals(slot, table[column].to_numpy(), len(profile.slots)) for column in ("n", "w"))
-    windows = [
-        window
-        for at, one in enumerate(profile.slots)
-        if one.sample == sample
-        for window in one.watched or (Watched(one.start_ns, one.end_ns, float(n[at]), float(w[at])),)
-        if window.n > 0
-    ]
-    bounds = np.array(sorted(windows), dtype=np.float64).reshape(-1, 4)
-    starts, ends = np.array([window[:2] for window in sorted(windows)], dtype=np.int64).reshape(-1, 2).T
-    return Traffic(
-        starts,
-        ends,
-        float(bounds[:, 2].sum()),
-        float(bounds[:, 3].sum()),
-        named.ranges or ((named.start_ns, named.end_ns),),
-        named.recorded,
-    )

@@ -12,12 +12,12 @@ SQL reference, too (`schemas.report.columns`):
     Column("share", "Of all", "share", far=1)  # left out first where there is little room
     Column("", "Change", "figure", lambda row: span(row.interval))  # a value that is no field
 
-To add a section, write its model and
+To add a section, write in one file of its method its model, the function that fills it, and
 
     def slowest(section: SlowestSection) -> Blocks:
         return (Part("Slowest requests", (Grid("Slowest requests", COLUMNS, section.rows, section.total),)),)
 
-and put `SectionView(SlowestSection, slowest)` into its method's `sections`.
+and put `SectionView(SlowestSection, slowest)` into the method's `sections`, what fills it into its result.
 
 What stands in a line or a cell is `Words`: text, `Styled` text in a tone or with a link, `Bar`s, `Drawing`s,
 or a tuple of them. On a terminal bars and drawings are left out, `Details` stay closed, and of a folded

@@ -18,6 +18,7 @@ import numpy as np
 from analyze.population import Population, Sample
 from schemas.arrays import I8
 from schemas.recorded import Recorded
+from schemas.windows import NS_PER_SECOND
 
 LEAST_EXPECTED: Final = 20.0
 """Requests that must be expected: e⁻²⁰ at each of up to 10⁵ requests is a chance of 2 in 10,000."""
@@ -30,7 +31,6 @@ LEAST_INSIDE: Final = 0.5
 MOST_ALIKE: Final = 3
 """Gaps of about one length, it included; of more, requests come in bursts."""
 
-_PAIR: Final = 2
 _Place = Literal["start", "inside", "end"]
 
 
@@ -70,23 +70,48 @@ class _Gap(NamedTuple):
     """A recording is known to have gone on."""
 
 
-def silences(sides: Sequence[Traffic]) -> tuple[tuple[Silence, ...], ...]:
-    """Those of each of two samples, the longest first. Empty where a sample has no request. O(requests)."""
+@dataclass(frozen=True, slots=True)
+class ComparedTraffic:
+    """How much came in each of two samples, for how long that was watched, and where nothing came."""
+
+    sides: tuple[Traffic, ...]
+    watched_ns: tuple[float, ...]
+    """From the first to the last request of each recording, and the edges at which it is known to go on."""
+    silences: tuple[tuple[Silence, ...], ...]
+    """Of each sample, the longest first."""
+
+    def seconds(self, sample: int) -> float:
+        """Give how long a sample was watched; of one request alone, or of several at once, how long it is."""
+        ranges = sum(end - start for start, end in self.sides[sample].ranges)
+        return (self.watched_ns[sample] or ranges) / NS_PER_SECOND
+
+    @property
+    def load_ratio(self) -> float | None:
+        """Weighted requests a second of the second sample over the first's; None where they are not apart."""
+        if not all(self.watched_ns) or not self.sides[0].weight:
+            return None
+        before, after = (side.weight / ns for side, ns in zip(self.sides, self.watched_ns, strict=True))
+        return after / before
+
+
+def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
+    """Look at the traffic of two samples; none is silent where one has no request. O(requests)."""
     gaps = [list(_gaps(side)) for side in sides]
+    watched = tuple(_watched_ns(side, own) for side, own in zip(sides, gaps, strict=True))
     if not all(side.requests and side.weight for side in sides):
-        return tuple(() for _ in sides)
-    watched = [_watched_ns(side, own) for side, own in zip(sides, gaps, strict=True)]
+        return ComparedTraffic(tuple(sides), watched, tuple(() for _ in sides))
     # A period may be asked for that is far longer than what was recorded: that says nothing of gaps.
     usual = [
         [gap for gap in own if gap.watched or gap.end_ns - gap.start_ns <= time]
         for own, time in zip(gaps, watched, strict=True)
     ]
-    return tuple(
+    silent = tuple(
         _gaps_of(
             sides[at], gaps[at], watched[at], usual[1 - at], sides[1 - at].weight / max(watched[1 - at], 1)
         )
         for at in (0, 1)
     )
+    return ComparedTraffic(tuple(sides), watched, silent)
 
 
 def _gaps_of(
@@ -156,13 +181,6 @@ def _is_inside(length: int, whole: int | None) -> bool:
     return whole is not None and length >= LEAST_INSIDE * whole
 
 
-def population_silences(population: Population) -> tuple[tuple[Silence, ...], ...]:
-    """Those of each sample of a population; none unless it has two."""
-    if len(population.samples) != _PAIR:
-        return tuple(() for _ in population.samples)
-    return silences([population_traffic(population, sample) for sample in range(_PAIR)])
-
-
 def population_traffic(population: Population, sample: int) -> Traffic:
     """When the requests of a sample began. O(requests log requests)."""
     named = population.samples[sample]
@@ -173,16 +191,16 @@ def population_traffic(population: Population, sample: int) -> Traffic:
         starts,
         float(len(starts)),
         float(sum(c.weight[rows].sum() for c, rows in parts)),
-        _ranges(named, starts),
+        sample_ranges(named, starts, starts),
         named.recorded,
         float(sum(counts[sample] for counts in population.excluded.values())),
     )
 
 
-def _ranges(sample: Sample, starts: I8) -> tuple[tuple[int, int], ...]:
-    """Those of a sample; of one that is unnamed in time, all that its requests reach."""
+def sample_ranges(sample: Sample, first_ns: I8, last_ns: I8) -> tuple[tuple[int, int], ...]:
+    """Give those of a sample; of one that is unnamed in time, all that its requests reach."""
     if sample.ranges:
         return sample.ranges
     if sample.end_ns > sample.start_ns:
         return ((sample.start_ns, sample.end_ns),)
-    return ((int(starts[0]), int(starts[-1]) + 1),) if len(starts) else ()
+    return ((int(first_ns[0]), int(last_ns[-1]) + 1),) if len(first_ns) else ()

@@ -155,6 +155,7 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
                     _run(watch, turn, stop, shown, as_json=as_json)
             except TakenError as error:  # another process is at work: this one stands by
                 trouble, now = None, f"{error.message} Waiting."
+                shown.stand_by()
             except LakeError as error:
                 trouble, now = error.message, f"{error.message} {error.remedy} Trying again."
             except OSError as error:
@@ -166,7 +167,7 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
                 say(now)
             said = now
             watch.rest()
-            shown.stand_by(trouble)
+            shown.status.turn(trouble)
             stop.wait(POLL_S)
     return NOTHING
 
@@ -241,11 +242,10 @@ class _Shown:
             self.service.through_ns = max(self.service.through_ns, state.through_ns)
         self.status.turn(trouble)
 
-    def stand_by(self, trouble: str | None) -> None:
-        """Another process is at work, or nothing can be done: what it serves is nobody's to see here."""
+    def stand_by(self) -> None:
+        """Leave incidents and delay to the process that is at work."""
         self.incidents, self.suspended, self._of_window = (), "", ""
         self.service.through_ns = 0
-        self.status.turn(trouble)
 
     def decided(self, watch: LakeWatch, decided: Decided) -> None:
         """A window was decided."""

@@ -147,11 +147,12 @@ def import_files(
     sources = sort_out(given, lane.known_inputs(), settings.format, any_time=settings.any_time)
     if not sources.fresh:
         return _summary(sources, None, Counters(), spilled=False)
+    many = workers if sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES else 1
+    settings = settings.shared_among(many)
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)
         ledger = Ledger(staging, settings, info.window_length_ns)
         spill = EventSpill(scratch, settings.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE)
-        many = workers if sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES else 1
         with import_engine(staging, manifest, settings, scratch, many) as engine:
             _stitch(engine, sources.fresh, spill, ledger, settings, progress)
         counters = ledger.close()

@@ -9,6 +9,9 @@ from pydantic import Field
 from schemas.commits import Counters
 from schemas.config import MAX_KEPT, Config, DecodeConfig, StitchConfig
 
+LEAST_MEMORY_BYTES: Final = 64 * 2**20
+STITCHED_AT_ONCE: Final = 2
+"""Groups of requests that one memory budget is made for."""
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
@@ -22,7 +25,7 @@ class ImportSettings(Config):
     """Format of every file; else recognised by content, file by file."""
     window_length_ns: int | None = None
     """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
-    memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
+    memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
     """Memory budget beside the 180 MB of the idle process; larger inputs go by way of the disk."""
     params_share: float = Field(default=1.0, ge=0, le=1)
     """Share of requests, by a hash of the id, whose parameters are kept."""
@@ -34,6 +37,13 @@ class ImportSettings(Config):
     """Dead letters kept of one input file; more are counted only."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
+
+    def shared_among(self, workers: int) -> ImportSettings:
+        """Return the settings of each of so many workers: together they keep the budget."""
+        if workers <= STITCHED_AT_ONCE:
+            return self
+        budget = max(self.memory_bytes * STITCHED_AT_ONCE // workers, LEAST_MEMORY_BYTES)
+        return self.model_copy(update={"memory_bytes": budget})
 
     @property
     def chunk_bytes(self) -> int:

@@ -33,6 +33,7 @@ from oracles.watched_week import OWN_MS, WINDOW_NS, WINDOWS_A_DAY, Change, write
 from scipy import stats
 
 from analyze.refine.settings import RefineSettings
+from analyze.watch.baseline import usable, values
 from analyze.watch.decide import UNCHANGED, Decision
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
@@ -71,7 +72,7 @@ def quiet(seed: int, weeks: int, series: int, settings: WatchSettings, day: floa
     for each in range(seed, seed + weeks):
         made = levels(np.random.default_rng(each), series, WEEK, sd=SD, day=day, blips=2)
         found.append(candidates(made, settings, learned=0))
-        naive.append(alarming(made))
+        naive.append(alarming(made).sum())
     first = sum(_tick(one.at_ns) < DAY for points in found for one in points)
     return {
         "weeks": weeks,
@@ -82,12 +83,15 @@ def quiet(seed: int, weeks: int, series: int, settings: WatchSettings, day: floa
     }
 
 
-def alarming(logs: np.ndarray) -> int:
-    """Windows in which some series differs from its last hour (Student's t, Benjamini and Hochberg, 5 %)."""
+def alarming(logs: np.ndarray) -> np.ndarray:
+    """[ticks behind the first HOUR] whether some series differs from its HOUR ticks before (Student's t,
+    Benjamini and Hochberg, 5 %): the naive rule."""
     past = np.lib.stride_tricks.sliding_window_view(logs, HOUR, axis=1)[:, :-1]
-    t = (logs[:, HOUR:] - past.mean(axis=2)) / (past.std(axis=2, ddof=1) * np.sqrt(1 + 1 / HOUR))
-    p = np.sort(stats.t.sf(np.abs(t), HOUR - 1) * 2, axis=0)
-    return int((p <= 0.05 * np.arange(1, len(p) + 1)[:, None] / len(p)).any(axis=0).sum())
+    spread = past.std(axis=2, ddof=1) * np.sqrt(1 + 1 / HOUR)
+    t = (logs[:, HOUR:] - past.mean(axis=2)) / np.where(spread > 0, spread, np.nan)
+    p = np.sort(np.nan_to_num(stats.t.sf(np.abs(t), HOUR - 1) * 2, nan=1.0), axis=0)
+    found: np.ndarray = (p <= 0.05 * np.arange(1, len(p) + 1)[:, None] / len(p)).any(axis=0)
+    return found
 
 
 def steps(seed: int, sd: float, series: int, settings: WatchSettings) -> dict[str, Any]:
@@ -289,6 +293,7 @@ def recordings(folder: Path, root: Path, settings: WatchSettings) -> list[dict[s
             {
                 "recording": recording.name,
                 **judged(entry["cases"], points, events, watch.watcher.tick_ns),
+                "naive": naive(watch.watcher, entry["cases"]),
                 "comparisons": sum(one.run.comparisons for one in decided if one.run is not None),
                 "cpu_s": time.process_time() - began,
             }
@@ -305,7 +310,7 @@ def judged(
     incident of its service was open meanwhile; right first where the comparison's first finding names its
     service.
     """
-    faults = [{**case, "a": _ns(case["injected"]), "b": _ns(case["problem"].split("/")[1])} for case in cases]
+    faults = faults_of(cases)
     found: dict[str, list[tuple[float, float, bool]]] = {}
     false = []
     for point in points:
@@ -335,6 +340,25 @@ def judged(
         "false": false,
         "invisible": sum(fault["visible"] is False and fault["id"] in found for fault in faults),
     }
+
+
+def naive(watcher: Watcher, cases: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """What the naive rule says of the same ticks: visible faults with an alarming tick, and those in none."""
+    ring, faults = watcher.ring, faults_of(cases)
+    kinds = [name.kind for name in ring.names]
+    logs = values(ring.sums(slice(0, len(ring.at))), kinds, watcher.settings.least_events)
+    at_ns = (ring.at[HOUR:][alarming(logs[usable(ring.names)])] + 1) * ring.tick_ns
+    within = [[fault["a"] < at <= fault["b"] + ring.tick_ns for fault in faults] for at in at_ns]
+    return {
+        "alarming": len(at_ns),
+        "found": sum(any(row[n] for row in within) for n, fault in enumerate(faults) if fault["visible"]),
+        "false": sum(not any(row) for row in within),
+    }
+
+
+def faults_of(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Labels with their times in ns."""
+    return [{**case, "a": _ns(case["injected"]), "b": _ns(case["problem"].split("/")[1])} for case in cases]
 
 
 def _fault_of(faults: Sequence[dict[str, Any]], point: ChangePoint, tick: int) -> dict[str, Any] | None:

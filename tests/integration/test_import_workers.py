@@ -13,18 +13,21 @@ from pathlib import Path
 
 import pytest
 from oracles import stopping_tasks
+from oracles.bucket_server import BucketServer
 from oracles.traffic import START_NS, native_lines, write_native, write_otlp
 
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from stitch.drivers import batch
 from stitch.drivers.batch import import_into
-from stitch.drivers.import_settings import ImportSettings, ImportSummary
+from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings, ImportSummary
 from stitch.drivers.sharded import engines, tasks
 from stitch.drivers.sharded.tasks import Job
 from stitch.drivers.spill import Group
 from stitch.lake.fsck import check
-from stitch.lake.store import LocalStore
+from stitch.lake.layout import WINDOW_TABLES
+from stitch.lake.manifest import open_manifest
+from stitch.lake.place import open_place, open_store
 
 PATIENCE_S = 120.0
 TASKS = ("deal_file", "stitch_group", "write_window_files")
@@ -46,7 +49,9 @@ def _processes_for_small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "PROCESSES_FROM_BYTES", 0)
 
 
-def put(lake: Path, files: list[Path], workers: int, settings: ImportSettings | None = None) -> ImportSummary:
+def put(
+    lake: Path | str, files: list[Path], workers: int, settings: ImportSettings | None = None
+) -> ImportSummary:
     summary = import_into(
         lake,
         [str(file) for file in files],
@@ -57,7 +62,7 @@ def put(lake: Path, files: list[Path], workers: int, settings: ImportSettings | 
         progress=Quiet(),
         workers=workers,
     )
-    assert check(LocalStore.at(lake)) == []
+    assert check(open_store(str(lake))) == []
     return summary
 
 
@@ -189,6 +194,7 @@ def test_an_error_of_a_worker_is_the_imports(
 SCRIPT = """
 import sys
 from oracles import stopping_tasks
+from oracles.bucket_server import BucketServer
 from flowdiff.__main__ import main
 from stitch.drivers import batch
 from stitch.drivers.sharded import engines
@@ -230,8 +236,34 @@ def info(lake: Path) -> dict[str, bytes]:
     return {"flowdiff.json": (lake / "flowdiff.json").read_bytes()}
 
 
+def test_workers_import_into_a_bucket(
+    native: list[Path], bucket_server: BucketServer, bucket_environ: dict[str, str], tmp_path: Path
+) -> None:
+    name, folder = bucket_server.new_lake(), str(tmp_path / "lake")
+    for lake, workers in ((name, 2), (folder, 1)):
+        put(lake, native, workers)
+    mine, theirs = (
+        [file for table in WINDOW_TABLES for file in open_manifest(open_store(lake)).files(table)]
+        for lake in (name, folder)
+    )
+    assert len(mine) > 6
+    assert mine == theirs  # by name, size and SHA-256
+    cache = Path(bucket_environ["FLOWDIFF_CACHE"])
+    (session,) = (path for path in (cache / "sessions").iterdir() if path.is_dir())
+    assert open_place(name).root.is_relative_to(session), "those of the workers are gone"
+
+
 @pytest.mark.parametrize(("workers", "code"), [("2", 0), ("0", 2)])
 def test_the_command_takes_workers(native: list[Path], tmp_path: Path, workers: str, code: int) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), "--workers", workers])
     assert ended.value.code == code
+
+
+@pytest.mark.parametrize(("workers", "budgets"), [(1, 1.0), (2, 1.0), (4, 2.0), (16, 8.0)])
+def test_workers_keep_the_budget_together(workers: int, budgets: float) -> None:
+    given = ImportSettings()
+    shared = given.shared_among(workers).memory_bytes
+    assert shared * budgets == given.memory_bytes
+    least = ImportSettings(memory_bytes=LEAST_MEMORY_BYTES)
+    assert least.shared_among(workers) == least, "less is no budget"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -114,3 +116,30 @@ def test_incidents_arrive_once_and_are_served(lake: Path, tmp_path: Path) -> Non
     assert SECRET not in "".join(
         path.read_text(errors="replace") for path in (lake / "watch").rglob("*.json")
     )
+
+
+def test_a_damaged_lake_is_trouble_that_probes_see(lake: Path, tmp_path: Path) -> None:
+    damaged, log = tmp_path / "lake", tmp_path / "log"
+    shutil.copytree(lake, damaged)
+    last = max((damaged / "watch/commits").iterdir())
+    last.chmod(0o600)
+    last.write_bytes(last.read_bytes()[:-1])
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            words(damaged, "--serve-watch-address", "127.0.0.1:0"), stdout=out, stderr=out
+        )
+    try:
+        wait_until(lambda: "is not what was written" in log.read_text(), 60)
+        address = log.read_text().partition("metrics at ")[2].split()[0].rstrip(".")
+
+        def answer() -> int:
+            try:
+                return int(urllib.request.urlopen(f"http://{address}/readyz", timeout=10).status)
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        wait_until(lambda: answer() == 503)
+    finally:
+        process.kill()
+        process.wait()
+    assert log.read_text().count("is not what was written") == 1

@@ -11,10 +11,10 @@ from oracles.populations import category, chain, constant_chain, graph, populati
 from pydantic import ValidationError
 
 from analyze.methods.paper.rows import fair_shares
-from analyze.population import Category, Sample
+from analyze.population import Category, Population, Sample
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot
-from analyze.profile.samples import SampleProfiles
+from analyze.profile.samples import RequestsAtHand, SampleProfiles
 from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
 from schemas.errors import PeriodError
@@ -280,19 +280,41 @@ def test_a_period_that_is_alone_is_named_once():
     assert excluded_notes(other, p) == ("Left out of every test as CYCLE: 1 flow of the monday period.",)
 
 
+def load_ratio(p: Population) -> float | None:
+    """Of samples that are as long as their requests reach."""
+    change = paper_outcome(p).report.headline.change
+    assert change is not None
+    return change.load_ratio
+
+
 def test_load_is_counted_over_the_time_in_which_there_was_traffic():
     p = population(constant_chain(CALM, 11, 21, 1000, 1000))  # start_ns 0..10 and 11..31
-    assert run(p).change.load_ratio == pytest.approx((21 / 20) / (11 / 10))
-    assert run(population(constant_chain(CALM, 11, 1, 9, 9))).change.load_ratio is None
+    assert load_ratio(p) == pytest.approx((21 / 20) / (11 / 10))
+    assert load_ratio(population(constant_chain(CALM, 11, 1, 9, 9))) is None
 
 
 def test_load_is_that_of_all_requests_whatever_part_was_kept():
     (calm,) = population(constant_chain(CALM, 11, 11, 1000, 1000)).categories
     sampled = replace(calm, weight=np.where(calm.sample == 1, 4.0, 1.0))
-    assert run(population(sampled)).change.load_ratio == pytest.approx(4)
+    assert load_ratio(population(sampled)) == pytest.approx(4)
     profile = profile_of(population(sampled), [Slot(0, 0, 11), Slot(1, 11, 22)]).profile
     assert profile.responses.num_rows == 2
-    assert SampleProfiles((Sample("a"), Sample("b")), profile).load_ratio() == pytest.approx(4)
+    kept = SampleProfiles((Sample("a"), Sample("b")), profile)
+    assert kept.traffic.load_ratio == pytest.approx(4)
+
+
+def test_statistics_and_requests_tell_one_load_where_a_stretch_is_empty():
+    """Half of the problem period has no request, and so no statistics: that time was watched, too."""
+    made = constant_chain(CALM, 400, 200, 1000, 1000)
+    start = np.concatenate([np.arange(400), 400 + np.arange(100), 700 + np.arange(100)]) * 10**9
+    found = population(replace(made, start_ns=start))
+    ranges = [(at * 10**9, (at + 100) * 10**9) for at in (0, 100, 200, 300, 400, 700)]
+    slots = [Slot(int(low >= 400 * 10**9), low, high) for low, high in ranges]
+    samples = tuple(Sample(n, "", at * 10**9, (at + 400) * 10**9) for n, at in (("a", 0), ("b", 400)))
+    kept = SampleProfiles(samples, profile_of(found, slots).profile)
+    requests = RequestsAtHand(replace(found, samples=samples))
+    ratios = [one.traffic.load_ratio for one in (kept, requests)]
+    assert ratios == [pytest.approx(0.5, rel=0.01)] * 2
 
 
 def test_json_round_trip_and_version():

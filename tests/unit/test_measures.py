@@ -61,3 +61,52 @@ def test_two_far_slower_calls_are_an_accident() -> None:
 
 def test_what_is_plain_is_more_than_half_as_long_again() -> None:
     assert said(pages(1, 100), pages(2, 140)) == []
+
+
+def beside(seed: int, hidden_us: float) -> list[Call]:
+    """Pages that ask a store and, beside it, a log that answers sooner."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(N):
+        stored, logged = 5_000 * rng.lognormal(0, 0.05), hidden_us * rng.lognormal(0, 0.05)
+        asked = (call("store/get", 100, 100 + stored), call("log/put", 110, 110 + logged))
+        found.append(call("web/get", 0, 300 + max(stored, logged), *asked))
+    return found
+
+
+def test_a_call_that_no_response_waits_for_may_take_as_long_as_it_likes() -> None:
+    assert said(beside(1, 1_000), beside(2, 3_000)) == []
+    (text,) = said(beside(1, 1_000), beside(2, 9_000))
+    assert text.startswith("log/put"), "now it is the longest"
+
+
+def slow_reads(seed: int, late: range) -> list[Call]:
+    """Pages that read for 10 ms; those of some numbers ten times as long."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for at in range(N):
+        own = 10_000 * rng.lognormal(0, 0.2) * (10 if at in late else 1)
+        found.append(call("web/get", 0, 5_000 + own, call("db/read", 100, 100 + own)))
+    return found
+
+
+def test_a_burst_is_one_event() -> None:
+    """Thirty slow reads one after the other lie in one block of the period, evenly spread ones in all."""
+    before = slow_reads(1, range(0))
+    assert said(before, slow_reads(2, range(120, 149))) == []
+    (text,) = said(before, slow_reads(2, range(0, N, 10)))
+    assert text.startswith("db/read takes very long")
+
+
+def test_where_ordinary_times_went_is_no_change() -> None:
+    """An eighth of the reference took longer than the whole problem period does."""
+
+    def reads(seed: int, long: range, us: float = 30_000) -> list[Call]:
+        rng = np.random.default_rng(seed)
+        own = [(us if at in long else 10_000) * rng.lognormal(0, 0.1) for at in range(N)]
+        return [call("web/get", 0, 5_000 + one, call("db/read", 100, 100 + one)) for one in own]
+
+    slow = reads(2, range(N), 27_000)
+    assert said(reads(1, range(112, 151)), slow) == []
+    (text,) = said(reads(1, range(0)), slow)
+    assert text.startswith("db/read: its own time is")

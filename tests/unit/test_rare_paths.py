@@ -1,4 +1,4 @@
-"""What no single local shape shows: numbers of calls, children in many shapes, shapes never seen."""
+"""What no single call pattern shows: numbers of calls, children in many patterns, patterns never seen."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def page(*points: str) -> Call:
     return call("web/page", 0, 20 + 120 * len(points), *below)
 
 
-def run(before: list[Call], after: list[Call]) -> RobustRun:
+def run(before: list[Call], after: list[Call], *without: str) -> RobustRun:
     samples = tuple(
         Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 10**12)
         for at, name in enumerate(("reference", "problem"))
     )
-    return robust_run(replace(population(before, after), samples=samples), None, RobustSettings())
+    return robust_run(
+        replace(population(before, after), samples=samples), None, RobustSettings(without=without)
+    )
 
 
 def only(found: RobustRun) -> Change:
@@ -118,7 +120,9 @@ def scattered(rng: np.random.Generator, n: int, extra: float) -> list[Call]:
 
 def test_a_child_in_many_shapes_is_found_where_no_shape_moves_by_enough() -> None:
     rng = np.random.default_rng(1)
-    found = run(scattered(rng, 256, 0.05), scattered(rng, 256, 0.25))
+    before, after = scattered(rng, 256, 0.05), scattered(rng, 256, 0.25)
+    found = run(before, after)
+    assert not run(before, after, "called-child").causes, "the rule pays its rent"
     lead = only(found)
     assert found.profile.names.operations[lead.child].text == "shop/advice"
     assert lead.after - lead.before > 0.1
@@ -130,12 +134,19 @@ def test_a_child_in_many_shapes_is_found_where_no_shape_moves_by_enough() -> Non
 
 @pytest.mark.parametrize("alike", [True, False])
 def test_three_new_shapes_of_forty_are_found(alike: bool) -> None:
+    """Where each is of its own, the path that all took before is taken by fewer."""
     new = [page("item", "fallback")] * 3 if alike else [page("item", f"fallback-{at}") for at in range(3)]
     found = run([page("item")] * 1_000, [*[page("item")] * 37, *new])
     lead = only(found)
-    assert lead.kind is ChangeKind.NEW_PATH
-    assert lead.after == pytest.approx(3 / 40)
-    assert len(lead.every_shape) == (1 if alike else 3)
+    assert lead.kind is (ChangeKind.NEW_PATH if alike else ChangeKind.PATH)
+    assert abs(lead.after - lead.before) == pytest.approx(3 / 40)
+
+
+def test_a_child_that_all_requests_call_now_is_found() -> None:
+    rng = np.random.default_rng(3)
+    found = run(scattered(rng, 256, 0.3), scattered(rng, 256, 1.0))
+    assert only(found).after == 1
+    assert found.profile.names.operations[only(found).child].text == "shop/advice"
 
 
 def test_where_shapes_are_many_some_unseen_ones_are_nothing() -> None:

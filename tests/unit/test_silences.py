@@ -9,7 +9,7 @@ import pytest
 
 from analyze.methods.robust.verdict.data_quality import silence_reason, silence_rows
 from analyze.population import Sample
-from analyze.stats.silences import Silence, Traffic, silences
+from analyze.stats.silences import Silence, Traffic, compared_traffic
 from schemas.recorded import Recorded
 from schemas.windows import NS_PER_SECOND
 
@@ -25,6 +25,10 @@ def traffic(starts: np.ndarray, recorded: Recorded = WENT_ON, **other: float) ->
     return replace(Traffic(at, at, n, n, ((0, LENGTH),), ((recorded,),)), **other)
 
 
+def silences_of(sides: list[Traffic]) -> tuple[tuple[Silence, ...], ...]:
+    return compared_traffic(sides).silences
+
+
 def poisson(rng: np.random.Generator, rate: float = 20.0) -> np.ndarray:
     return np.sort(rng.integers(0, LENGTH, rng.poisson(rate * LENGTH / S)))
 
@@ -37,20 +41,20 @@ def without(starts: np.ndarray, start_s: float, end_s: float) -> np.ndarray:
 def test_an_outage_is_told_wherever_it_lies(start: int, end: int) -> None:
     rng = np.random.default_rng(1)
     reference, problem = traffic(poisson(rng)), traffic(without(poisson(rng), start, end))
-    none, (told,) = silences([reference, problem])
+    none, (told,) = silences_of([reference, problem])
     assert none == ()
     assert told.start_ns / S == pytest.approx(start, abs=1)
     assert told.end_ns / S == pytest.approx(end, abs=1)
     assert told.expected == pytest.approx(20 * (end - start), rel=0.15)
     assert told.at_edge == (start == 0 or end == 300)
-    assert silences([problem, reference]) == ((told,), ())
+    assert silences_of([problem, reference]) == ((told,), ())
 
 
 def test_a_recording_that_ends_is_no_outage() -> None:
     rng = np.random.default_rng(2)
     reference = traffic(poisson(rng))
     for start, end in ((0, 60), (120, 300)):
-        assert silences([reference, traffic(without(poisson(rng), start, end), REACHED)]) == ((), ())
+        assert silences_of([reference, traffic(without(poisson(rng), start, end), REACHED)]) == ((), ())
 
 
 def test_a_silence_that_lies_outside_for_the_most_is_no_outage() -> None:
@@ -59,35 +63,35 @@ def test_a_silence_that_lies_outside_for_the_most_is_no_outage() -> None:
     cut = without(poisson(rng), 280, 300)
     for after, told in ((20, 1), (39, 1), (42, 0)):
         piece = Recorded(-LENGTH, 2 * LENGTH, None, 280 * S + after * S)
-        assert len(silences([traffic(poisson(rng)), traffic(cut, piece)])[1]) == told
+        assert len(silences_of([traffic(poisson(rng)), traffic(cut, piece)])[1]) == told
 
 
 def test_a_gap_between_requests_needs_no_other_windows() -> None:
     rng = np.random.default_rng(3)
     cut = without(poisson(rng), 100, 160)
-    assert len(silences([traffic(poisson(rng), REACHED), traffic(cut, REACHED)])[1]) == 1
+    assert len(silences_of([traffic(poisson(rng), REACHED), traffic(cut, REACHED)])[1]) == 1
 
 
 def test_too_few_expected_or_left_out_is_not_told() -> None:
     rng = np.random.default_rng(4)
     sparse = [poisson(rng, 0.2), without(poisson(rng, 0.2), 120, 200)]  # 16 expected
-    assert silences([traffic(one) for one in sparse]) == ((), ())
+    assert silences_of([traffic(one) for one in sparse]) == ((), ())
     reference, cut = poisson(rng), without(poisson(rng), 120, 140)  # 400 expected
-    assert silences([traffic(reference), traffic(cut)])[1]
-    assert silences([traffic(reference), traffic(cut, left_out=500.0)]) == ((), ())
+    assert silences_of([traffic(reference), traffic(cut)])[1]
+    assert silences_of([traffic(reference), traffic(cut, left_out=500.0)]) == ((), ())
 
 
 def test_what_the_other_period_does_as_well_is_ordinary() -> None:
     rng = np.random.default_rng(5)
     sides = [traffic(without(poisson(rng), at, at + 30)) for at in (50, 150)]
-    assert silences(sides) == ((), ())
+    assert silences_of(sides) == ((), ())
 
 
 def test_bursts_are_no_outages() -> None:
     rng = np.random.default_rng(6)
     every = poisson(rng)
     bursts = every[(every // S) % 60 < 20]
-    assert silences([traffic(poisson(rng)), traffic(bursts)]) == ((), ())
+    assert silences_of([traffic(poisson(rng)), traffic(bursts)]) == ((), ())
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -102,7 +106,7 @@ def test_quiet_periods_have_none(rate: float, spread: float) -> None:
             at = poisson(rng, rate * np.exp(2 * spread))
             keep = np.exp(spread * np.clip(rng.normal(0, 1, 30), -2, 2) - 2 * spread)
             sides.append(traffic(at[rng.random(len(at)) < keep[at // (10 * S)]]))
-        told += any(silences(sides))
+        told += any(silences_of(sides))
     assert told == 0
 
 
@@ -113,13 +117,13 @@ def test_slots_tell_the_same_to_their_width() -> None:
         n = 1_200.0 * len(there)
         return Traffic(minutes[there], minutes[there] + 60 * S, n, n, ((0, LENGTH),), ((WENT_ON,),))
 
-    none, told = silences([slots([0, 1, 2, 3, 4]), slots([0, 1])])
+    none, told = silences_of([slots([0, 1, 2, 3, 4]), slots([0, 1])])
     assert none == ()
     assert told == (Silence(120 * S, 300 * S, 3_600.0, True),)
 
 
 def test_a_period_without_a_request_says_nothing() -> None:
-    assert silences([traffic(np.zeros(0)), traffic(np.arange(100) * S)]) == ((), ())
+    assert silences_of([traffic(np.zeros(0)), traffic(np.arange(100) * S)]) == ((), ())
 
 
 def test_rows_say_from_when_to_when() -> None:

@@ -10,6 +10,7 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.roles import slots_of
 from analyze.methods.robust.settings import RobustSettings
@@ -76,7 +77,7 @@ def callee(made: Population) -> str | None:
     names = profiled.profile.names
     changes = significant_changes(View(profiled.profile, roles, RobustSettings())).changes
     assert any(names.operation(change.site).point == "ask" for change in changes)
-    found = unrecorded_callees(made, profiled.patterns, names, changes)
+    found = unrecorded_callees(made, profiled.patterns, names, changes, CausesSettings())
     assert {names.operations[number].point for number in found} <= {"ask"}
     return next(iter(found.values()), None)
 

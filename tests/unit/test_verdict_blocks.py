@@ -11,7 +11,7 @@ from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import call, population
 
 from analyze.methods.robust.robust_run import slow_response_ns
-from analyze.methods.robust.verdict.load import clients_sent_less
+from analyze.methods.robust.verdict.load import clients_sent_less, rate_changes
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, profile_blocks, slow_thresholds
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.methods.robust.verdict.whole import Noise, rate_tau, whole_change, window_tau
@@ -166,6 +166,7 @@ def test_traffic_that_follows_the_hour_is_no_external_cause() -> None:
     sides = blocks_of(drawn(rng, 9_000), drawn(rng, 6_000))
     parts = [period_blocks(drawn(rng, n), 1, [PERIOD], blocks=1) for n in rng.integers(2_000, 12_000, 20)]
     busy = joined(parts)
-    assert clients_sent_less(*sides, SETTINGS, as_fast=True)
-    assert not clients_sent_less(*sides, SETTINGS, as_fast=True, tau_rate=rate_tau(busy))
+    plain, noisy = (rate_changes(*sides, ["a"], SETTINGS, tau=tau)[0] for tau in (0.0, rate_tau(busy)))
+    assert clients_sent_less(*sides, plain, SETTINGS, as_fast=True)
+    assert not clients_sent_less(*sides, noisy, SETTINGS, as_fast=True)
     assert rate_tau(windows(rng, 20, 0.02)) < 0.1

@@ -161,6 +161,7 @@ def test_load_is_said_to_be_load() -> None:
 
 
 def test_what_is_missing_may_be_what_changed() -> None:
+    assert decide(by_load="More load.", torn="Events are missing.").outcome == "cannot-tell"
     found = decide(measures=(CHANGED,), torn="Events of the problem are missing.")
     assert found.outcome == "cannot-tell"
     assert found.reasons[0] == "Events of the problem are missing."

@@ -17,7 +17,7 @@ from analyze.methods.robust.verdict.data_quality import (
     quality_rows,
     sampling_rows,
 )
-from analyze.methods.robust.verdict.load import mix_change
+from analyze.methods.robust.verdict.load import mix_change, rate_changes
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.population import Population
@@ -40,7 +40,16 @@ def sides_of(found: Population) -> tuple[PeriodBlocks, PeriodBlocks]:
 def all_rows(
     found: Population, sides: tuple[PeriodBlocks, PeriodBlocks], roots: Sequence[str]
 ) -> list[QualityRow]:
-    return list(quality_rows(found, *sides, roots, SETTINGS, mix_change(*sides, SETTINGS)))
+    return list(
+        quality_rows(
+            found,
+            *sides,
+            roots,
+            SETTINGS,
+            mix_change(*sides, SETTINGS),
+            rate_changes(*sides, roots, SETTINGS),
+        )
+    )
 
 
 def rows_of(found: Population) -> list[QualityRow]:

@@ -51,13 +51,14 @@ _SHADES: Final = ((1, 8), (2, 16), (3, 26), (4, 38))
 def _style() -> str:
     warm, cool = ":is(.slower, .more, .only-b)", ":is(.faster, .fewer, .only-a)"
     rows = [
-        f"tr.s{shade}{kinds} td {{ background: color-mix(in srgb, var({colour}) {part}%, transparent); }}"
+        f"tr.s{shade}{kinds} {{ background: color-mix(in srgb, var({colour}) {part}%, transparent); }}"
         for shade, part in _SHADES
         for kinds, colour in ((warm, "--after"), (cool, "--before"))
     ]
     return "\n".join(
         (
             *rows,
+            "tr:is(.s1, .s2, .s3, .s4) td { background: none; }",
             "tr.most td:first-child { outline: 2px solid var(--ink); outline-offset: -2px; }",
             ".scores path.score { fill: none; stroke: var(--before); stroke-width: 2; }",
             ".scores .dot circle { fill: var(--before); }",

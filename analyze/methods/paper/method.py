@@ -90,7 +90,7 @@ def _notes(population: Population, result: PaperResult) -> tuple[str, ...]:
     before, after = (int(n) for n in result.moments.count.sum(axis=1))
     ratio = after / before if before and after else 1.0
     if not 1 / _COUNT_NOTE_RATIO <= ratio <= _COUNT_NOTE_RATIO:
-        load = RequestsAtHand(population).load_ratio()
+        load = RequestsAtHand(population).traffic.load_ratio
         rate = "" if load is None else f" ({wording.factor(load)} a second)"
         notes.append(
             f"The problem period holds {wording.factor(ratio)} as many requests{rate}. Paper mode compares "

@@ -24,7 +24,7 @@ from analyze.methods.robust.instances import InstanceTests, failing_instances, s
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
+from analyze.stats.estimate import AFTER, BEFORE, Estimate
 from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
@@ -411,38 +411,6 @@ def called_child(view: View) -> Observed:
     )
 
 
-def unseen_patterns(view: View) -> Observed:
-    """Observe the share of a site's requests of patterns that were not there before.
-
-    New patterns come by themselves where there are many. How often, those tell that one request alone had
-    before (Good and Turing): their share is what is expected.
-    """
-    patterns = _Patterns.of(view)
-    before, after = patterns.requests[:, BEFORE], patterns.requests[:, AFTER]
-    unseen = np.flatnonzero((before < 0.5) & (after > 0.5))
-    single = np.flatnonzero((before > 0.5) & (before < 1.5))
-    new, requests = patterns.added(patterns.site[unseen], unseen, view.n_sites)
-    alone, _ = patterns.added(patterns.site[single], single, view.n_sites)
-    votes = np.concatenate([alone[:, :1], new[:, 1:2], alone[:, FIRST_BLOCK:]], axis=1)
-    found = _shares(view, np.arange(view.n_sites), votes, requests)
-    several = np.bincount(patterns.site[unseen], minlength=view.n_sites) > 1
-
-    def mine(site: int) -> I8:
-        found: I8 = unseen[patterns.site[unseen] == site]
-        return found
-
-    first = np.full(view.n_sites, -1, dtype=np.int64)
-    for site in np.flatnonzero(several).tolist():
-        first[site] = patterns.pattern[mine(site)[np.argmax(after[mine(site)])]]
-    return replace(
-        found,
-        tested=found.tested & several,
-        reference=None,
-        pattern=first,
-        patterns=lambda site: tuple(sorted(patterns.pattern[mine(site)].tolist())),
-    )
-
-
 def failing_calls(view: View) -> Observed:
     """Observe the share of a request's calls here that fail."""
     failing, requests = view.visits("failing"), view.visits("failing_n")
@@ -681,20 +649,10 @@ MEASURES: Final = (
     Measure(
         "called-child",
         "A child is called, or not, in many patterns of which none moves by enough.",
-        "systems: cache",
+        "tests/unit/test_rare_paths.py: a child in many shapes",
         called_child,
         (ChangeKind.PATH, ChangeKind.PATH),
         "share",
-        only_where_silent=True,
-    ),
-    Measure(
-        "unseen-patterns",
-        "Many patterns come that were never there, each in few requests.",
-        "systems: one tenant",
-        unseen_patterns,
-        (ChangeKind.NEW_PATH, ChangeKind.NEW_PATH),
-        "share",
-        only_more=True,
         only_where_silent=True,
     ),
 )

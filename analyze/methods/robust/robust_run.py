@@ -25,6 +25,7 @@ from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile, joined
 from analyze.profile.samples import ComparedSamples, beside, samples_of
 from analyze.stats.histograms import bin_of, value_of
+from analyze.stats.silences import ComparedTraffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class RobustRun:
     """Of reference, problem and history; the first slots are those of the population's samples."""
     patterns: Profiled
     roles: Roles
+    traffic: ComparedTraffic
     tested: Tested
     confounded: Confounded
     """What of it findings are made of."""
@@ -77,8 +79,9 @@ class Observing:
         settings: RobustSettings,
     ) -> Observing:
         """Profile the samples and observe every measure."""
-        profiled, roles, threshold_ns = _profiled(samples_of(compared), history, settings)
-        plain = Comparison(samples_of(compared).population, profiled, roles, settings)
+        samples = samples_of(compared)
+        profiled, roles, threshold_ns = _profiled(samples, history, settings)
+        plain = Comparison(samples.population, profiled, roles, settings, samples.traffic)
         return _observed(plain, threshold_ns)
 
     def anew(self, without: Collection[str]) -> Observing:
@@ -113,7 +116,9 @@ def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> Robu
     patterns, profile = comparison.profiled, comparison.profiled.profile
     sift = confounded(tested.changes, comparison)
     begun = failures_begun(profile, roles)
-    unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())
+    unrecorded = unrecorded_callees(
+        population, patterns.patterns, profile.names, sift.kept, settings.causes, begun.more()
+    )
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         patterns = patterns._replace(profile=profile)
@@ -125,6 +130,7 @@ def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> Robu
         profile=profile,
         patterns=patterns,
         roles=roles,
+        traffic=comparison.traffic,
         tested=tested,
         confounded=sift,
         context=context,

@@ -120,8 +120,6 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     if change.child >= 0:
         called = wording.after(said, _called(names.operations[change.child]))
         return f"calls {called}", f"calling {called}"
-    if change.shapes:
-        return "takes paths that were never seen", "taking paths"
     other = counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:

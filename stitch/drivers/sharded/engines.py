@@ -1,8 +1,8 @@
 """Run the tasks of an import: in threads of this process, or in other processes of this machine.
 
 One process keeps more than one core busy, since numpy, Arrow and zstd free Python's lock, but not many of
-them. Processes cost a start each, and all events a way through files. The lake is the same, byte by byte:
-groups are cut by what the events are, and booked in their order.
+them. Processes cost a start each, and all events a way through files. The lake has the same rows, and of two
+processes the same bytes: groups are cut by what the events are, and booked in their order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from ingest.decoding import DecodedBatch
 from schemas.arrays import I8
-from stitch.drivers.import_settings import DECODERS, ImportSettings, Progress
+from stitch.drivers.import_settings import DECODERS, STITCHED_AT_ONCE, ImportSettings, Progress
 from stitch.drivers.inputs import Source
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.sharded.ledger import Ledger
@@ -36,8 +36,6 @@ from stitch.lake.staging import Staging
 
 _DECODED_AHEAD: Final = 1
 """Batches waiting between the decoders and the collector."""
-_THREADS: Final = 2
-"""Groups that are stitched and written at once in one process."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
 """Of input: a process takes 0.6 s to start, in which one decodes and stitches about so much."""
 
@@ -75,14 +73,14 @@ def import_engine(
             pool = stack.enter_context(worker_processes(workers))
             yield _Processes(pool, workers, staging, manifest.lake, settings, scratch)
         else:
-            pool = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="stitch"))
+            pool = stack.enter_context(ThreadPoolExecutor(STITCHED_AT_ONCE, thread_name_prefix="stitch"))
             yield _Threads(pool, staging, manifest, settings)
 
 
 class _Threads:
     """See Engine. Events stay in memory while the spill has room."""
 
-    at_once = _THREADS
+    at_once = STITCHED_AT_ONCE
 
     def __init__(
         self, pool: Executor, staging: Staging, manifest: Manifest, settings: ImportSettings

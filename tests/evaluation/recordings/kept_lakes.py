@@ -44,7 +44,8 @@ def lake_of(recording: Recording, root: Path) -> Path:
     lake = kept / f"{recording.name}-{fingerprint(root, IMPORTER)}-{file.st_size:x}-{file.st_mtime_ns:x}"
     if lake.is_dir():
         return lake
-    for older in {*kept.glob(f"{recording.name}-*")} - {lake}:  # another process may have made it just now
+    of_this = f"{recording.name}-{'[0-9a-f]' * 16}-*"  # the name of another may begin like it
+    for older in {*kept.glob(of_this)} - {lake}:  # another process may have made it just now
         shutil.rmtree(older, ignore_errors=True)  # or be removing the same
     part = kept / f".{recording.name}-{os.getpid()}"
     import_into(

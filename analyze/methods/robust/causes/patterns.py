@@ -44,7 +44,7 @@ def what_moved(
         own = frozenset({change.child})
         return (own, frozenset()) if change.ups else (frozenset(), own)
     other = counterpart(change, changes)
-    if change.shapes or change.shape == NO_SHAPE or other is None:
+    if change.shape == NO_SHAPE or other is None:
         return None
     one, two = (names.shapes[each.shape] for each in ((change, other) if change.ups else (other, change)))
     more, fewer = (frozenset(calls) for calls in difference(one, two))

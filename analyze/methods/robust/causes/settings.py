@@ -27,6 +27,12 @@ class CausesSettings(Config):
     """Part of what a finding reports that must have failed by one callee for it to be named."""
     one_instance: float = Field(default=2.0, gt=1)
     """What a component shows is one instance's where that changed by so many times what its siblings did."""
+    callee_agreed: float = Field(default=0.9, gt=0.5, le=1)
+    """Part of an operation's calls that must say one name for whom they call, where that records nothing;"""
+    callee_requests: int = Field(default=100, ge=1)
+    """so many requests of it are asked,"""
+    callee_operations: int = Field(default=50, ge=1)
+    """and of so many operations, those whose changes are the largest."""
     failed_by_chance: float = Field(default=0.01, gt=0, lt=1)
     """Probability at most that as many more fail by that callee by chance."""
     caller_weight: float = Field(default=0.9, gt=0, le=1)

@@ -18,6 +18,7 @@ import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
 from analyze.explain.parameters import parameter_words
+from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.changes import NO_SHAPE, Change
 from analyze.population import Graph, Population
 from analyze.profile.build import Pattern
@@ -32,12 +33,6 @@ KEYS: Final = (
 )
 """Parameters that name who is called, the best first (OpenTelemetry's conventions, old and new). The last say
 what kind of system it is: several callers may each have one, but those that change at once will hardly."""
-_MOST_OPERATIONS: Final = 50
-"""Asked, those whose changes are the largest."""
-_MOST_REQUESTS: Final = 100
-"""Looked at for each operation."""
-_NEARLY_ALL: Final = 0.9
-"""Of the calls of an operation must say one name."""
 _CALLED: Final = frozenset({EventKind.SPAN_SERVER, EventKind.SPAN_CONSUMER})
 _NO_NAME: Final = re.compile(r"|localhost|unknown|none|null|nan|.*[/\\].*", re.IGNORECASE)
 """Text that names nobody: the machine itself, a socket's path."""
@@ -58,17 +53,18 @@ def unrecorded_callees(
     patterns: Sequence[Pattern],
     names: Names,
     changes: Sequence[Change],
+    settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
     """Operation -> name of whom it calls: of operations that changed, that changed shapes call, or `failing`.
 
     Those that call something in any request, begin a request or are a server's side are not asked. Requests
-    must be at hand; else nothing is known. Reads parameters of at most _MOST_REQUESTS requests an operation.
+    must be at hand; else nothing is known. Reads parameters of `callee_requests` requests an operation.
     """
-    calls = _ends(population, patterns, names, _wanted(names, changes, failing))
+    calls = _ends(population, patterns, names, _wanted(names, changes, failing), settings.callee_operations)
     if not calls:
         return {}
-    chosen, n_calls = _chosen(population, calls)
+    chosen, n_calls = _chosen(population, calls, settings.callee_requests)
     said: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     operations = list(calls)
     for word in parameter_words(population, chosen, KEYS):
@@ -79,7 +75,7 @@ def unrecorded_callees(
     for operation, found in calls.items():
         component = found.place[0]
         for key in KEYS:
-            name = _nearly_all(said[operation, key], n_calls[operation])
+            name = _agreed(said[operation, key], settings.callee_agreed * n_calls[operation])
             if name and name != component:
                 named[operation] = name
                 break
@@ -101,7 +97,7 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
 
 
 def _ends(
-    population: Population, patterns: Sequence[Pattern], names: Names, wanted: Sequence[int]
+    population: Population, patterns: Sequence[Pattern], names: Names, wanted: Sequence[int], most: int
 ) -> dict[int, _Calls]:
     """By operation, the most wanted first; those that do not qualify are left out. O(patterns · units)."""
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
@@ -126,7 +122,7 @@ def _ends(
             if counts[place] == len(mine):
                 calls.patterns.append((pattern.category, pattern.rows, len(mine)))
     kept = [number for number in wanted if number in found and number not in others]
-    return {number: found[number] for number in kept[:_MOST_OPERATIONS] if found[number].patterns}
+    return {number: found[number] for number in kept[:most] if found[number].patterns}
 
 
 def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
@@ -141,8 +137,10 @@ def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
     return not names.shapes[int(sites.shape[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
 
 
-def _chosen(population: Population, calls: Mapping[int, _Calls]) -> tuple[ChosenRequests, dict[int, int]]:
-    """(some requests of each operation, evenly spaced, grouped in its order; calls that they have)."""
+def _chosen(
+    population: Population, calls: Mapping[int, _Calls], most: int
+) -> tuple[ChosenRequests, dict[int, int]]:
+    """(at most so many requests of each operation, evenly spaced and grouped by it; calls that they have)."""
     groups: list[I4] = []
     categories: list[I4] = []
     rows: list[I8] = []
@@ -150,7 +148,7 @@ def _chosen(population: Population, calls: Mapping[int, _Calls]) -> tuple[Chosen
     for group, (operation, found) in enumerate(calls.items()):
         first = np.cumsum([0, *(len(mine) for _, mine, _ in found.patterns)])
         n = int(first[-1])
-        picked = np.unique(np.linspace(0, n - 1, min(_MOST_REQUESTS, n)).astype(np.int64))
+        picked = np.unique(np.linspace(0, n - 1, min(most, n)).astype(np.int64))
         at = (np.searchsorted(first, picked, side="right") - 1).tolist()
         row = [found.patterns[p][1][k - first[p]] for p, k in zip(at, picked.tolist(), strict=True)]
         groups.append(np.full(len(picked), group, dtype=np.int32))
@@ -163,10 +161,10 @@ def _chosen(population: Population, calls: Mapping[int, _Calls]) -> tuple[Chosen
     )
 
 
-def _nearly_all(said: Counter[str], n_calls: int) -> str:
-    """The name that nearly all calls say; empty where there is none, or it is a mere address."""
+def _agreed(said: Counter[str], least: float) -> str:
+    """Give the name that so many calls say; empty where there is none, or it is a mere address."""
     name, times = max(said.items(), key=lambda item: (item[1], item[0]), default=("", 0))
-    return name if times >= _NEARLY_ALL * n_calls and _is_name(name) else ""
+    return name if times >= least and _is_name(name) else ""
 
 
 def _is_name(text: str) -> bool:

@@ -19,6 +19,7 @@ from analyze.methods.robust.sites_seen import SiteView, site_views, whole_view
 from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled
+from analyze.stats.silences import ComparedTraffic
 
 Kind = Literal["quality", "skew", "load", "labels", "history"]
 
@@ -33,6 +34,7 @@ class Comparison:
     """Of reference, problem and history; the first slots are those of the population's samples."""
     roles: Roles
     settings: RobustSettings
+    traffic: ComparedTraffic
     noticed: Mapping[str, object] = field(default_factory=dict)
     """What confounders saw when they adjusted the profile, by name."""
 

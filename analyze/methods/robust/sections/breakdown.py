@@ -15,7 +15,6 @@ from analyze.methods.robust.sections.finding_rows import site_of
 from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
 from analyze.profile.names import NO_CALLER, Names
 from analyze.profile.profile import Profile
-from analyze.profile.samples import watched_ns
 from analyze.report import measures, wording
 from analyze.report.bars import waterfall
 from analyze.report.blocks import (
@@ -110,7 +109,7 @@ def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportL
         )
         for name in ("n", "w", "ns", "failed")
     }
-    seconds = [_watched_seconds(run, sample) for sample in (REFERENCE, PROBLEM)]
+    seconds = [run.traffic.seconds(sample) for sample in (REFERENCE, PROBLEM)]
     roots, requests = profile.names.roots, column["n"].astype(np.int64).sum(axis=1).tolist()
     numbers = sorted(
         np.flatnonzero(column["n"].any(axis=1)).tolist(),
@@ -137,15 +136,6 @@ def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportL
         roots=tuple(rows),
         roots_total=len(numbers),
     )
-
-
-def _watched_seconds(run: RobustRun, sample: int) -> float:
-    """What load is told by; of statistics windows that hold any request are what was watched."""
-    slots = [slot.seconds for slot in run.profile.slots if slot.sample == sample]
-    if not run.patterns.patterns:
-        return sum(slots)
-    watched = watched_ns(run.population, sample) / 1e9
-    return min(watched, sum(slots)) if watched > 0 else sum(slots)
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.verdict.label_hygiene import Hygiene, label_hygiene
-from analyze.methods.robust.verdict.load import MixChange, RateChange, rate_changes
+from analyze.methods.robust.verdict.load import MixChange, RateChange
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.population import Population, Sample
@@ -38,17 +38,17 @@ def quality_rows(
     roots: Sequence[str],
     settings: VerdictSettings,
     mix: MixChange,
+    rates: Sequence[RateChange],
     history: PeriodBlocks | None = None,
-    tau_rate: float = 0.0,
 ) -> tuple[QualityRow, ...]:
-    """Give all rows. history: ordinary windows, a block each; tau_rate: see `rate_changes`."""
+    """Give all rows. rates: of all requests, then by root; history: ordinary windows, a block each."""
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     rows = [
         *label_rows(population),
         *sampling_rows(weights[0], weights[1], population.weight_known, settings),
         *excluded_rows(population.excluded, kept, settings),
-        *load_rows(rate_changes(before, after, roots, settings, tau=tau_rate), settings),
+        *load_rows(rates, settings),
         *mix_rows(mix, roots, settings),
         *history_rows(before, after, history, settings),
         *(QualityRow(kind="skew", severe=False, text=note) for note in population.skew_notes),

@@ -23,6 +23,7 @@ from analyze.methods.robust.verdict.load import (
     least_clients,
     mean_gap_us,
     mix_change,
+    rate_changes,
     requests_of,
 )
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
@@ -35,8 +36,6 @@ from analyze.methods.robust.verdict.period_blocks import (
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
-from analyze.profile.samples import slot_traffic
-from analyze.stats.silences import Silence, population_silences, silences
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
 
 
@@ -138,8 +137,11 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
         sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
     mean = whole.of("mean")
     requests = [requests_of(run.population, sample) for sample in (REFERENCE, PROBLEM)]
-    tau_of_rates = rate_tau(ordinary)
-    silent = _silences(run)
+    timed = [
+        side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
+    ]
+    rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
+    silent = run.traffic.silences
     return Judgement(
         settings=settings,
         whole=whole,
@@ -149,8 +151,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             against, after, profile.names.roots, noise.tau2, settings, before.requests.sum(axis=0)
         ),
         external=clients_sent_less(
-            before,
-            after,
+            timed[0],
+            timed[1],
+            rates[0],
             verdict,
             # Steady places, no more slow requests: a mean that hits and misses blur is the same, too.
             as_fast=whole.equivalent_share >= verdict.nearly_all
@@ -160,13 +163,10 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             largest_rise=np.inf
             if mean is None
             else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
-            tau_rate=tau_of_rates,
         ),
         quality=_quality(
             run,
-            quality_rows(
-                run.population, before, after, profile.names.roots, verdict, mix, history, tau_of_rates
-            ),
+            quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history),
             tuple(silence_rows(silent, run.population.samples)),
         ),
         silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
@@ -210,14 +210,6 @@ def _against_all(
     known = Noise(noise.tau, noise.freedom, noise.phi, (n, noise.windows[1]))
     whole = whole_change(windows, problem, windows, known, verdict)
     return Sizes(whole, places, paths_of(windows, problem, hidden), settings, n), windows
-
-
-def _silences(run: RobustRun) -> tuple[tuple[Silence, ...], ...]:
-    """Of requests where they are at hand; else of slots, to the width of a window."""
-    if run.patterns.patterns:
-        return population_silences(run.population)
-    samples = run.population.samples
-    return silences([slot_traffic(run.profile, sample, samples[sample]) for sample in (REFERENCE, PROBLEM)])
 
 
 def _quality(

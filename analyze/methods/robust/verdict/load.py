@@ -59,8 +59,8 @@ def rate_changes(
 ) -> tuple[RateChange, ...]:
     """Estimate the rates of all requests first, then of each root type.
 
-    tau: noise of the log of a window's rate, from history. A rate is no surer than chance lets its number of
-    requests be (Poisson), however alike the blocks are.
+    tau: noise of the log of a window's rate, from history: traffic follows the hour. A rate is no surer than
+    chance lets its number of requests be (Poisson), however alike the blocks are.
     """
     sides = [side.arrivals() for side in (before, after)]
     found = mean_change(*sides, tau2=2 * tau**2)
@@ -213,22 +213,21 @@ def least_clients(requests: RequestTimes, blocks: int = CLIENT_BLOCKS) -> float:
 def clients_sent_less(
     before: PeriodBlocks,
     after: PeriodBlocks,
+    rate: RateChange,
     settings: VerdictSettings,
     *,
     as_fast: bool,
     gaps_us: tuple[float | None, float | None] = (None, None),
     clients: Callable[[], float] = lambda: 1.0,
     largest_rise: float = math.inf,
-    tau_rate: float = 0.0,
 ) -> str:
     """Say that the service answered as before and clients sent less; empty where that is not so.
 
-    as_fast: response times were shown to be as before. gaps_us: of `mean_gap_us`, where requests are at hand;
-    gaps that became shorter contradict. clients: `least_clients` of the reference, asked where it matters.
-    largest_rise: of the mean, relative, that is not excluded. tau_rate: noise of the log of a window's
-    arrival rate, from history: traffic that follows the hour is no cause.
+    rate: of all requests. as_fast: response times were shown to be as before. gaps_us: of `mean_gap_us`,
+    where requests are at hand; gaps that became shorter contradict. clients: `least_clients` of the
+    reference, asked where it matters.
+    largest_rise: of the mean, relative, that is not excluded.
     """
-    rate = rate_changes(before, after, ("",) * before.weight.shape[1], settings, tau=tau_rate)[0]
     flying0, flying1 = (
         float(side.time_us.sum()) / 1e6 / max(float(side.seconds.sum()), 1e-300) for side in (before, after)
     )

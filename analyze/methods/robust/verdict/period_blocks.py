@@ -66,6 +66,10 @@ class PeriodBlocks:
         names = [field.name for field in fields(self) if field.name != "thresholds_us"]
         return replace(self, **{name: getattr(self, name).sum(axis=0, keepdims=True) for name in names})
 
+    def lasting(self, seconds: float) -> PeriodBlocks:
+        """Give the same of a period that was watched for so long, each block for its part of it."""
+        return replace(self, seconds=self.seconds * (seconds / max(float(self.seconds.sum()), 1e-300)))
+
     def response_times(self) -> BlockSums:
         """Give response times of all requests (place 0) and of each root type (1 and on)."""
         return BlockSums(*(_with_all(v) for v in (self.time_us, self.square_us2, self.weight, self.weight2)))
