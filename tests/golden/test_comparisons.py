@@ -111,7 +111,6 @@ UNLIKE = {
     "shop-quiet": WINDOWS,
     "shop-catalog-return": CUT,
     "shop-catalog-return-alone": CUT,
-    "simulated-N5-span-loss": "which records are missing is told from requests that lack a step",
     "made-zipkin-unrecorded-orders-db-fails-in-35": ONE_REQUEST,
     "made-canary-the-canary-is-slower": ONE_REQUEST,
 }
