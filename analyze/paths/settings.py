@@ -16,7 +16,7 @@ class PathSettings(Config):
     """Least change of a category's requests beyond what is expected."""
     min_relative: float = Field(default=0.2, ge=0, le=1_000)
     """The same as a share of the larger of seen and expected."""
-    least_expected: float = Field(default=5.0, ge=0)
+    least_expected: float = Field(default=5.0, ge=0, le=1e9)
     """A category is tested from so many expected or `min_count` seen requests on; rarer ones are tested
     together."""
     least_z: float = Field(default=3.0, ge=0, le=30)

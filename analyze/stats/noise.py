@@ -63,9 +63,8 @@ def window_noise(
     """Noise of sites from their windows' log-medians, [sites, windows].
 
     τ̂² = max(0, (1.4826·MAD)² - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows towards its
-    median
-    over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor². Sites with
-    fewer than 3 windows take what they are shrunk to.
+    median over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor².
+    Sites with fewer than 3 windows take what they are shrunk to.
     """
     value = np.where(np.isnan(medians.variance), np.nan, medians.value)
     windows = (~np.isnan(value)).sum(axis=1)

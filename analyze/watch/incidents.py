@@ -223,7 +223,9 @@ class Book:
         for place, one in enumerate(self.tracked):
             if not one.goes_on:
                 continue
-            if (at - one.onset) * self._tick_ns >= self._settings.accept_ns:
+            # What a slower lane finds began long before it was reported.
+            since_ns = max(one.onset * self._tick_ns, one.incident.opened_ns)
+            if self._end_ns(at) - since_ns >= self._settings.accept_ns:
                 over.append(self._end(place, at + 1, at, "accepted"))
                 continue
             rows = [codes[name] for name in one.series if name in codes]

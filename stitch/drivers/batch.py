@@ -147,7 +147,11 @@ def import_files(
     sources = sort_out(given, lane.known_inputs(), settings.format, any_time=settings.any_time)
     if not sources.fresh:
         return _summary(sources, None, Counters(), spilled=False)
-    many = workers if sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES else 1
+    many = (
+        settings.most_workers(workers)
+        if sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES
+        else 1
+    )
     settings = settings.shared_among(many)
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)

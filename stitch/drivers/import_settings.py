@@ -38,12 +38,15 @@ class ImportSettings(Config):
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
 
+    def most_workers(self, workers: int) -> int:
+        """Return how many of so many workers the budget is enough for."""
+        return min(workers, STITCHED_AT_ONCE * self.memory_bytes // LEAST_MEMORY_BYTES)
+
     def shared_among(self, workers: int) -> ImportSettings:
         """Return the settings of each of so many workers: together they keep the budget."""
         if workers <= STITCHED_AT_ONCE:
             return self
-        budget = max(self.memory_bytes * STITCHED_AT_ONCE // workers, LEAST_MEMORY_BYTES)
-        return self.model_copy(update={"memory_bytes": budget})
+        return self.model_copy(update={"memory_bytes": self.memory_bytes * STITCHED_AT_ONCE // workers})
 
     @property
     def chunk_bytes(self) -> int:

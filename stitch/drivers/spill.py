@@ -32,7 +32,7 @@ _SMALL_BYTES: Final = 16 * 2**20
 _MAX_GROUP_BYTES: Final = 2**29
 """Whatever the budget: Arrow counts the bytes of a text column in 31 bits."""
 _GROUPS_IN_MEMORY: Final = 2
-"""Groups to deal the payload into where no limit asks for more: one a worker."""
+"""Groups to deal the payload into where no limit asks for more."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
@@ -259,7 +259,7 @@ class EventSpill:
             yield Group(held)
 
     def _group_bytes(self) -> int:
-        """Half of the limit, as two groups are worked on; less where that would leave a worker idle."""
+        """Half of the limit, as two groups are worked on; less where the payload makes two groups of less."""
         if self._size <= min(_SMALL_BYTES, self._limit_bytes):
             return self._size
         even = self._size // _GROUPS_IN_MEMORY

@@ -112,7 +112,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
 
 
 def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Violation:
-    """Yield what `look` sees; where the system refuses, a finding about `name`."""
+    """Return what `look` sees; where the system refuses, a finding about `name`."""
     try:
         return look()
     except OSError as error:

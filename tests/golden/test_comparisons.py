@@ -115,6 +115,7 @@ UNLIKE = {
     "made-canary-the-canary-is-slower": ONE_REQUEST,
 }
 """Comparisons of which statistics cannot say what requests say, and why."""
+assert UNLIKE.keys() <= {case.name for case in CASES}
 
 
 def _answer(report: dict[str, Any]) -> tuple[int, str, list[tuple[object, ...]]]:
@@ -137,7 +138,7 @@ def _answer(report: dict[str, Any]) -> tuple[int, str, list[tuple[object, ...]]]
 def test_statistics_find_what_requests_find(
     case: Case, lake: Callable[[str], Path], tmp_path: Path, expected_folder: Path
 ) -> None:
-    """Of all comparisons but those named above; what these find first stands in statistics, too."""
+    """Of all comparisons but those named above; of loops, what is found first stands in statistics, too."""
     known = _answer(json.loads((expected_folder / "comparisons" / f"{case.name}.json").read_bytes()))
     arguments = (*case.arguments, "--statistics", "all", "--set", "robust.explained=0")
     found = _answer(report(replace(case, arguments=arguments), lake(case.lake), tmp_path / "report.json"))

@@ -114,8 +114,8 @@ def test_an_end_that_nobody_confirms_is_not_known(kafka: KafkaBench, opened: lis
     read = reader(kafka, opened, topic)
     read.read_until(lambda: len(read.values()) == 10)
     assert read.source.ends() == {StreamId(topic, 0): 10}
-    told = read.source._ends._told[StreamId(topic, 0)]
-    told.as_of_s -= FRESH_S
+    seen = read.source._ends._seen[StreamId(topic, 0)]
+    seen.as_of_s -= FRESH_S
     assert read.source.ends() == {}
     read.read_until(lambda: bool(read.source.ends()))
     assert read.source.ends() == {StreamId(topic, 0): 10}

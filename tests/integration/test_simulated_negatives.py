@@ -16,6 +16,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
+from analyze.report.wording import counted
 from ingest.formats import codec_for
 from ingest.simulate.faults import find_fault, plan_causes
 from ingest.simulate.output import RunFormat
@@ -94,9 +95,9 @@ def test_lost_records_are_measured() -> None:
     found = run(LOSS)
     told = found.confounded.text("lost-records")
     changes = found.confounded.changes("lost-records")
-    assert len(changes) == len(found.tested.changes) > 2
+    assert len(changes) == len(found.tested.changes) > 0
     assert found.confounded.hidden_paths == pytest.approx(1.5 * 0.03, rel=0.3)
-    assert f"{len(changes)} changes" in told
+    assert counted(len(changes), "change") in told
 
 
 def test_a_clock_that_was_set_is_set_back() -> None:

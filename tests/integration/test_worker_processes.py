@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from oracles.stopping_tasks import note_and_wait, refuse
 from oracles.traffic import write_native
 
 from analyze.profile import stored
@@ -26,23 +27,13 @@ from stitch.drivers.sharded.processes import cores, worker_processes
 PATIENCE_S = 120.0
 STARTER = """
 import os, sys, time
-from test_worker_processes import note_and_wait
+from oracles.stopping_tasks import note_and_wait
 from stitch.drivers.sharded.processes import worker_processes
 
 if __name__ == "__main__":
     with worker_processes(2) as pool:
         list(pool.map(note_and_wait, [sys.argv[1]] * 2))
 """
-
-
-def note_and_wait(folder: str) -> None:
-    """A task that says which process has it, and never ends."""
-    (Path(folder) / f"{os.getpid()}").touch()
-    time.sleep(10 * PATIENCE_S)
-
-
-def refuse(what: str) -> None:
-    raise InputError(f"No {what}.", remedy="Bring some.")
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -74,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 def test_workers_end_with_their_starter(folder: Path, tmp_path: Path, how: signal.Signals) -> None:
     script = tmp_path / "starter.py"
     script.write_text(STARTER)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(script), str(folder)]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as starter:
         until(lambda: len(noted(folder)) == 2)

@@ -1,6 +1,7 @@
-"""Tasks of an import that do their work, and then stop: killed, or waiting to be, as the variable STOP says.
+"""Tasks for other processes, which import them from here: some end as tasks should not.
 
-What they made lies on the stage or in the scratch folder, and whoever asked for it never hears of it.
+Those of an import do their work, and then stop: killed, or waiting to be, as the variable STOP says. What they
+made lies on the stage or in the scratch folder, and whoever asked for it never hears of it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stitch.drivers.sharded import tasks
+from schemas.errors import InputError
+from stitch.drivers.sharded import stitching, tasks
+from stitch.drivers.sharded.tasks import Job
+from stitch.drivers.spill import Group
 
 
 def deal_file(*arguments: Any) -> None:
@@ -30,6 +34,24 @@ def write_window_files(*arguments: Any) -> None:
     """See `tasks.write_window_files`."""
     tasks.write_window_files(*arguments)
     _stop()
+
+
+def stitch_group_of_large_windows(job: Job, group: Group, part: int) -> object:
+    """Run twice in a process that no patch of the test reaches; nobody hears of the first attempt."""
+    stitching._SMALL_PART_BYTES = 10_000  # type: ignore[misc]
+    tasks.stitch_group(job, group, part)
+    return tasks.stitch_group(job, group, part)
+
+
+def note_and_wait(folder: str) -> None:
+    """Say which process has the task, and never end."""
+    (Path(folder) / f"{os.getpid()}").touch()
+    time.sleep(3600)
+
+
+def refuse(what: str) -> None:
+    """Raise an error of ours."""
+    raise InputError(f"No {what}.", remedy="Bring some.")
 
 
 def full_disk(*_: Any) -> None:

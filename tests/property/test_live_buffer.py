@@ -256,7 +256,7 @@ def test_what_is_late_is_told_and_the_rest_is_published(
             lane.commit(lane.buffer.due(early=what == "early"))
             committed = min(at, len(rows))
         elif what == "relieve":
-            lane.buffer.relieve()
+            lane.buffer.relieve(lane.lane_settings.memory_bytes // 2)
         elif what == "crash":
             lane.restart()
             at = committed

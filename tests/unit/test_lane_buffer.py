@@ -279,7 +279,7 @@ def test_pieces_that_closed_one_by_one_are_sorted_as_one() -> None:
     for part in rows:
         add(buffer, *part)
         buffer.advance(START + 4 * S)
-        buffer.relieve()
+        buffer.relieve(SETTINGS.memory_bytes // 2)
         buffer.due()
         add(at_once, *part)
     buffer.advance(START + 60 * S)
@@ -296,7 +296,7 @@ def test_under_pressure_the_oldest_requests_are_closed_as_incomplete() -> None:
         add(buffer, *trace(f"t{i:02d}", 50 - i)[1:])
     buffer.advance(START)
     held = buffer.bytes
-    buffer.relieve()
+    buffer.relieve(budget // 2)
     assert 0 < buffer.open_flows < 10
     assert buffer.relieved_flows == 20 - buffer.open_flows
     due = commit(buffer, buffer.due(early=True))
@@ -397,7 +397,7 @@ def test_under_pressure_the_complete_requests_are_closed_first_and_are_not_incom
         add(buffer, *trace(f"cut{i}", i)[1:])
         add(buffer, *trace(f"whole{i}", 20 + i))
     buffer.advance(START)
-    buffer.relieve()
+    buffer.relieve(budget // 2)
     due = commit(buffer, buffer.due(early=True))
     closed = ids(due)
     assert [name for name in closed if name.startswith("whole")] == [f"whole{i}" for i in range(10)]
@@ -411,7 +411,7 @@ def test_a_large_window_is_put_together_in_parts_that_stand_alone() -> None:
     buffer = lane(SETTINGS.model_copy(update={"memory_bytes": 1}))
     for first in range(0, len(rows), 8):
         add(buffer, *rows[first : first + 8])
-        buffer.relieve()
+        buffer.relieve(0)
     due = commit(buffer, buffer.everything())
     assert len(due.windows) > 1
     assert len({part.window for part in due.windows}) == 1

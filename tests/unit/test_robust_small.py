@@ -15,6 +15,7 @@ from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.sections.verdict import likely_place
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.verdict.outcome import VerdictReached
 from analyze.population import Sample
 from schemas.events import EventKind
 from schemas.report.accounts import AccountSection, VerdictSection
@@ -214,10 +215,16 @@ def test_a_component_that_waits_for_everybody_is_named_and_no_callee() -> None:
 def test_where_no_call_site_is_significant_the_component_with_most_of_the_change_is_named() -> None:
     mean = account_section().accounts[0]
     place = mean.rows[0].model_copy(update={"total": 0.8 * (mean.after - mean.before)})
-    (text,) = likely_place("not-explained", mean.model_copy(update={"rows": (place,)}), 0.7)
+    (text,) = likely_place(
+        VerdictReached("not-explained", ()), mean.model_copy(update={"rows": (place,)}), 0.7
+    )
     assert text.startswith(
         f"Likely at {place.site.operation.partition(' -> ')[2] or place.site.component}: 80"
     )
     less = place.model_copy(update={"total": 0.6 * (mean.after - mean.before)})
-    assert not [*likely_place("not-explained", mean.model_copy(update={"rows": (less,)}), 0.7)]
-    assert not [*likely_place("changed", mean.model_copy(update={"rows": (place,)}), 0.7)]
+    assert not [
+        *likely_place(VerdictReached("not-explained", ()), mean.model_copy(update={"rows": (less,)}), 0.7)
+    ]
+    by_load = VerdictReached("not-explained", (), by_load=True)
+    assert not [*likely_place(by_load, mean.model_copy(update={"rows": (place,)}), 0.7)]
+    assert not [*likely_place(VerdictReached("changed", ()), mean.model_copy(update={"rows": (place,)}), 0.7)]

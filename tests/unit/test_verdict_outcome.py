@@ -10,6 +10,8 @@ from oracles.period_traffic import blocks_of, drawn
 
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.assertions import ContradictionWarning, checked, contradictions
+from analyze.methods.robust.verdict.judgement import Judgement
+from analyze.methods.robust.verdict.load import mix_change
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.places import Places
@@ -345,3 +347,15 @@ def test_what_changed_at_one_limit_of_slow_requests_is_not_said_to_be_insignific
     assert slow.changed
     assert not very_slow.changed
     assert sum("share of slow requests" in reason for reason in reasons) == 1
+
+
+def test_slow_requests_that_changed_at_the_second_limit_only_changed() -> None:
+    slow, very_slow = measure("tail", share(20, 30, 1_000)), measure("tail", share(4, 60, 1_000))
+    assert not slow.changed
+    assert very_slow.changed
+    before, after = pair(300)
+    there = replace(sizes(before, after).whole, measures=(MEAN, slow, very_slow))
+    mix = mix_change(before, after, SETTINGS.verdict)
+    looked = Judgement(SETTINGS, there, mix, sizes(before, after), (), "", (), "", 300.0, False, "")
+    assert looked.interval("tail")[2]
+    assert [(said.measure, said.after) for said in looked.changed_shares()] == [("tail", very_slow.after)]

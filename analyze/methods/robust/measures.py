@@ -131,7 +131,7 @@ def _own_time(view: View, share: float) -> Observed:
 def pooled_own_time(view: View) -> Observed | None:
     """Observe the own time of an operation whatever its caller, where too few requests of each caller tell:
     its calls relative to their caller's median before. It is shown at the caller with most of them."""
-    alone, of = view.own_time, np.array([site.operation for site in view.names.sites])
+    alone, of = view.own_time, np.array([site.operation for site in view.names.sites], np.int64)
     there = np.minimum(alone.n0, alone.n1)
     enough = np.bincount(of, there >= view.settings.min_requests, of.max(initial=0) + 1) > 0
     several = np.bincount(of, there > 0, len(enough)) > 1

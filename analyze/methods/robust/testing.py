@@ -125,7 +125,7 @@ def _judged(
                 passes &= e.change > 0
             for other in (*before, *rows):
                 if other.measure.name == measure.unless:
-                    passes &= ~other.counts
+                    passes &= ~np.isin(found.site, other.seen.site[other.counts])
         abnormal, shows = _against_reference(found, settings)
         there_before = abnormal & ~shows
         # The reference is one of the blocks, so that what it has itself is inside of them.

@@ -83,7 +83,7 @@ class Decoders:
         gathering.messages += len(payloads.payloads)
 
     def take(self, now_ns: int, *, drain: bool = False) -> Iterator[tuple[StreamId, Payloads, Decoded]]:
-        """Return what is decoded, in order; waits where too much is on its way, and for all of it to
+        """Yield what is decoded, in order; waits where too much is on its way, and for all of it to
         `drain`."""
         for stream, gathering in [*self._gathered.items()]:
             if drain or gathering.is_enough(now_ns, self._enough):

@@ -84,7 +84,6 @@ class LaneBuffer:
         self._length_ns = window_length_ns
         self._lane = lane
         self._memory = memory
-        self._lanes = 1
         self._memo = structure_memo(settings) if memo is None else memo
         self._open = OpenEvents()
         part_nodes = min(VALUES_PER_GROUP, settings.memory_bytes // PART_SHARE)
@@ -130,7 +129,6 @@ class LaneBuffer:
 
     def share(self, lanes: int) -> None:
         """Be one of so many lanes that share the budget."""
-        self._lanes = lanes
         self._memory.share(self._settings.memory_bytes, lanes)
 
     @property
@@ -264,12 +262,11 @@ class LaneBuffer:
         ):
             self._stitch(closed)
 
-    def relieve(self) -> None:
-        """Close what is complete, then what began first, INCOMPLETE, until half of its share is free."""
+    def relieve(self, keep_bytes: int) -> None:
+        """Close what is complete, then what began first, INCOMPLETE, until what is open takes no more."""
         self._pass()
-        spare = self._settings.memory_bytes // (2 * self._lanes)
-        if self._open.bytes > spare and self._open.n_events:
-            n_events = int(self._open.n_events * (1 - spare / self._open.bytes)) + 1
+        if self._open.bytes > keep_bytes and self._open.n_events:
+            n_events = int(self._open.n_events * (1 - keep_bytes / self._open.bytes)) + 1
             for closed in self._open.close_oldest(n_events, max_events=self._stitched):
                 self.relieved_flows += len(np.unique(closed.key))
                 self._stitch(closed)

@@ -136,9 +136,9 @@ class LiveLane:
         """Position of the next message of one of our streams."""
         return self._places[stream].offset
 
-    def relieve(self) -> None:
-        """Close what is oldest, INCOMPLETE, until what is open takes half of what it may."""
-        self._buffer.relieve()
+    def relieve(self, keep_bytes: int) -> None:
+        """Close what is oldest, INCOMPLETE, until what is open takes no more."""
+        self._buffer.relieve(keep_bytes)
 
     def place(self, stream: StreamId) -> Place | None:
         """Return where the lane's commits say that a stream goes on; None: they say nothing of it."""

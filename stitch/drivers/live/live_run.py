@@ -215,7 +215,6 @@ class LiveRun:
             self._ours.gain(number, streams)
             self._halted.pop(number, None)
             self._gain(number)
-        self._share(len(self._lanes))
 
     def _share(self, lanes: int) -> None:
         """Memory is one budget of all lanes that there are."""
@@ -284,6 +283,7 @@ class LiveRun:
     def _put_off(self, number: int, why: str) -> None:
         """A lane that is ours cannot be taken over, and may be soon."""
         self._lanes.pop(number, None)
+        self._share(len(self._lanes))
         self._work.forget(number)
         self._source.pause(self._ours[number])
         self._retries.put_off(number)
@@ -310,6 +310,7 @@ class LiveRun:
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
         lane = self._lanes.pop(number, None)
+        self._share(len(self._lanes))
         self._work.forget(number)
         if lane is not None:
             self._watch.lane(number, how, why)
@@ -469,12 +470,14 @@ class LiveRun:
     def _hold_back(self) -> None:
         """Read no more than can be held: publish early, then close what is oldest, while reading waits."""
         if self._held() > self._settings.memory_bytes:
+            # Together they keep half of the budget, each as much of it as it takes of the whole now.
+            kept = self._settings.memory_bytes / 2 / self._held()
             for number in sorted(self._lanes, key=lambda n: self._lanes[n].bytes, reverse=True):
                 self._work.rest(number)
                 self._collect()
                 lane = self._lanes.get(number)
                 if lane is not None and lane.state is LaneState.RUNNING:
-                    lane.relieve()
+                    lane.relieve(int(kept * lane.bytes))
                     self._commit(number, early=True)
                 if self._held() <= self._settings.memory_bytes * RESUME_SHARE:
                     break

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -100,6 +100,9 @@ class _Workers(Executor):
     def _start(self) -> Connection:
         tasks, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_serve, args=(theirs, self._orphaned), daemon=True)
+        # The keyboard interrupts the starter, which ends the others: they inherit a mask.
+        resource_tracker.ensure_running()  # its start unblocks the signal again
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         with theirs:
             process.start()
         self._started.append((process, tasks))
@@ -108,7 +111,6 @@ class _Workers(Executor):
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:
     """Do one task after the other until the starter has no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard interrupts the starter, which ends the others
     threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
     # The pool that Arrow picks by default takes a third more CPU here, in page faults.
     pa.set_memory_pool(pa.system_memory_pool())

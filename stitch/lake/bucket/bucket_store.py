@@ -228,7 +228,7 @@ class BucketStore:
         return iter(sorted(entry.name for entry in self._entries(folder)))
 
     def listed(self, folder: str) -> list[Listed]:
-        """Yield every file below a folder, with its size and tag, by name."""
+        """Return every file below a folder, with its size and tag, by name."""
         return sorted(self._entries(folder))
 
     def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:

@@ -130,14 +130,21 @@ def _when(slots: Sequence[Slot]) -> str:
 def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
     """`mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a failing call, others at most 1 %`."""
     weight = np.maximum(blocks.weight.sum(axis=1), 1e-300)
-    mean, failing = blocks.time_us.sum(axis=1) / weight, blocks.failing.sum(axis=1) / weight
+    mean = blocks.time_us.sum(axis=1) / weight
     said = []
     usual = others & (blocks.weight.sum(axis=1) > 0)
     low, high = float(mean[usual].min()), float(mean[usual].max())
     if not low <= mean[block] <= high:
         said.append(f"mean {duration(float(mean[block]))}, others {duration(low)} to {duration(high)}")
-    least, most = float(failing[usual].min()), float(failing[usual].max())
-    if not least <= failing[block] <= most:
-        bound = f"at most {percent(most)}" if failing[block] > most else f"at least {percent(least)}"
-        said.append(f"{percent(float(failing[block]))} of its requests with a failing call, others {bound}")
-    return "; ".join(said)
+    for counts, what in (
+        (blocks.failing, "of its requests with a failing call"),
+        (blocks.failed, "of its requests failed"),
+    ):
+        share = counts.sum(axis=1) / weight
+        least, most = float(share[usual].min()), float(share[usual].max())
+        if not least <= share[block] <= most:
+            bound = f"at most {percent(most)}" if share[block] > most else f"at least {percent(least)}"
+            said.append(f"{percent(float(share[block]))} {what}, others {bound}")
+    # What is far from most others need not be the furthest of all.
+    middle = duration(float(np.median(mean[usual])))
+    return "; ".join(said) or f"mean {duration(float(mean[block]))}, most others are near {middle}"

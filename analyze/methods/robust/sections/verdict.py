@@ -14,7 +14,7 @@ from analyze.methods.robust.sections.finding_rows import site_of
 from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
-from analyze.methods.robust.verdict.outcome import ExplainedShare
+from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
 from analyze.report import measures, wording
 from analyze.report.blocks import (
     Blocks,
@@ -62,7 +62,7 @@ def verdict_section(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
-        reasons=(*found.reasons, *likely_place(found.outcome, mean, looked.settings.verdict.explained)),
+        reasons=(*found.reasons, *likely_place(found, mean, looked.settings.verdict.explained)),
         quality=looked.quality,
         visible=looked.visible,
         untested_requests=_untested(run),
@@ -74,11 +74,11 @@ def verdict_section(
     return checked(section, accounts, findings)
 
 
-def likely_place(outcome: str, mean: Account, least: float) -> Iterator[str]:
+def likely_place(reached: VerdictReached, mean: Account, least: float) -> Iterator[str]:
     """Name the component at which most of a significant change of the mean lies that no finding explains: its
     own time, and what others wait for it. A short reference shows no place by itself."""
     change = mean.after - mean.before
-    if outcome != "not-explained" or not mean.changed or not change:
+    if reached.outcome != "not-explained" or reached.by_load or not mean.changed or not change:
         return
     parts: dict[str, float] = defaultdict(float)
     for row in mean.rows:
@@ -88,7 +88,7 @@ def likely_place(outcome: str, mean: Account, least: float) -> Iterator[str]:
         amounts = f"{wording.change(part)} of {wording.change(change)}"
         yield (
             f"Likely at {name}: {percent(min(part / change, 1.0))} of the change of the mean lies there "
-            f"({amounts}), though no call site changed significantly by itself."
+            f"({amounts}), though no finding is there."
         )
 
 

@@ -69,23 +69,26 @@ class Judgement:
     """That reference and problem both differ from the history, and not from each other, a sentence."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
-        """Give (low, high, changed by test) of a measure; of tails the first. None: too few requests.
+        """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.
 
-        Of errors the breakdown counts requests with a failing call; they changed if either they did, or those
-        whose root failed.
+        None: too few requests. A tail changed if it did at any limit. Of errors the breakdown counts requests
+        with a failing call; they changed if either they did, or those whose root failed.
         """
         found = self.whole.of("failing" if measure == "errors" else measure)
         if found is None:
             return None, None, False
         low, high = (end if np.isfinite(end) else None for end in found.interval(self.settings.verdict.level))
-        failed = self.whole.of("errors") if measure == "errors" else None
-        return low, high, found.changed or (failed is not None and failed.changed)
+        names = {found.name, measure}
+        return low, high, any(test.name in names for test in self.whole.changed)
 
     def changed_shares(self) -> list[ChangedShare]:
         """Give slow requests, and those with a failing call, where they changed as `interval` says."""
         pairs: tuple[tuple[Measure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
-        return [ChangedShare(measure, of.before, of.after) for measure, of in found if of is not None]
+        # Of a tail the limit at which it changed.
+        changed = {test.name: test for test in reversed(self.whole.changed)}
+        said = [(measure, changed.get(of.name, of)) for measure, of in found if of is not None]
+        return [ChangedShare(measure, of.before, of.after) for measure, of in said]
 
     def outcome(
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", torn: str = ""
