@@ -1,7 +1,7 @@
 """Tasks for other processes, which import them from here: some end as tasks should not.
 
-Those of an import do their work, and then stop: killed, or waiting to be, as the variable STOP says. What they
-made lies on the stage or in the scratch folder, and whoever asked for it never hears of it.
+Those of an import do their work, and then stop: killed, or waiting to be, as the variable STOP says. What
+they made lies on the stage or in the scratch folder, and whoever asked for it never hears of it.
 """
 
 from __future__ import annotations
