@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 SIZE: Final = 8 * 2**20
+READ_ONE_BY_ONE: Final = SIZE // 8
+"""Of a format whose messages are read one by one, 12 µs each, all but one bomb are smaller."""
 
 
 def field(number: int, body: bytes) -> bytes:
@@ -17,9 +19,9 @@ def field(number: int, body: bytes) -> bytes:
     return bytes([*out, length]) + body
 
 
-def fill(piece: bytes) -> bytes:
-    """Nearly 8 MB of one piece."""
-    return piece * ((SIZE - 1_000) // len(piece))
+def fill(piece: bytes, size: int = SIZE) -> bytes:
+    """Nearly 8 MB of one piece, or as much as is asked for."""
+    return piece * ((size - 1_000) // len(piece))
 
 
 _IDS = field(1, bytes(range(1, 17))) + field(2, bytes(range(1, 9)))
@@ -83,13 +85,13 @@ BOMBS: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
     "warnings": ("jaeger-proto", lambda: _IDS + fill(field(12, b""))),
     "tags and garbage": ("jaeger-proto", lambda: _IDS + fill(field(8, b"")) + field(8, b"\x0a\x7f")),
     "zipkin messages": ("zipkin-proto", lambda: fill(field(1, b""))),
-    "zipkin messages of ids": ("zipkin-proto", lambda: fill(field(1, _ZIPKIN_IDS))),
-    "zipkin messages of a byte": ("zipkin-proto", lambda: fill(field(1, b"\x38\x02"))),
+    "zipkin messages of ids": ("zipkin-proto", lambda: fill(field(1, _ZIPKIN_IDS), READ_ONE_BY_ONE)),
+    "zipkin messages of a byte": ("zipkin-proto", lambda: fill(field(1, b"\x38\x02"), READ_ONE_BY_ONE)),
     "zipkin tags": ("zipkin-proto", lambda: field(1, _ZIPKIN_IDS + fill(field(11, b"")))),
     "zipkin message annotations": ("zipkin-proto", lambda: field(1, _ZIPKIN_IDS + fill(field(10, b"")))),
     "zipkin messages and garbage": (
         "zipkin-proto",
-        lambda: fill(field(1, b"")) + field(1, field(11, b"\x0a\x7f")),
+        lambda: fill(field(1, b""), READ_ONE_BY_ONE) + field(1, field(11, b"\x0a\x7f")),
     ),
     "jaeger tags of messages": ("jaeger-json", lambda: _array("{},", _JAEGER_PROTO + '"tags":[', "]}")),
     "json spans": ("otlp-json", lambda: _array("{},", _OTLP_HEAD, _OTLP_TAIL)),
