@@ -39,7 +39,11 @@ UnsealedOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Processes that share the work. Default: the machine's cores."),
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Processes that share the work. Default: the cores; of two, import takes one.",
+    ),
 ]
 
 
