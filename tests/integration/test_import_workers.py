@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oracles import stopping_tasks
@@ -21,7 +23,8 @@ from schemas.errors import LakeError
 from stitch.drivers import batch
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings, ImportSummary
-from stitch.drivers.sharded import engines
+from stitch.drivers.sharded import engines, processes
+from stitch.drivers.sharded.engines import Engine, import_engine
 from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
@@ -242,11 +245,36 @@ def test_workers_import_into_a_bucket(
     assert open_place(name).root.is_relative_to(session), "those of the workers are gone"
 
 
-@pytest.mark.parametrize(("workers", "code"), [("2", 0), ("0", 2)])
-def test_the_command_takes_workers(native: list[Path], tmp_path: Path, workers: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("options", "cores", "code", "workers"),
+    [
+        (("--workers", "2"), 1, 0, [2]),
+        (("--workers", "0"), 1, 2, []),
+        ((), 2, 0, [1]),  # whose threads keep two cores busy
+        ((), 3, 0, [3]),
+    ],
+)
+def test_the_command_takes_workers(
+    native: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    cores: int,
+    code: int,
+    workers: list[int],
+) -> None:
+    asked: list[int] = []
+
+    def engine(*arguments: Any) -> AbstractContextManager[Engine]:
+        asked.append(arguments[-1])
+        return import_engine(*arguments)
+
+    monkeypatch.setattr(batch, "import_engine", engine)
+    monkeypatch.setattr(processes, "cores", lambda: cores)
     with pytest.raises(SystemExit) as ended:
-        main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), "--workers", workers])
+        main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), *options])
     assert ended.value.code == code
+    assert asked == workers
 
 
 @pytest.mark.parametrize(("workers", "budgets"), [(1, 1.0), (2, 1.0), (4, 2.0), (16, 8.0)])
