@@ -224,6 +224,12 @@ def test_more_requests_exclude_more() -> None:
     assert many.place == pytest.approx(0.2, rel=0.01)
 
 
+def test_calls_that_fail_inside_of_requests_may_do_so_more_often() -> None:
+    """No root fails in 60 requests; a call does in 24, which 60 more know by 18 points."""
+    sides = [replace(side, failing=0.4 * side.requests) for side in pair(60)]
+    assert sizes(*sides).largest().errors > 0.15
+
+
 @pytest.mark.parametrize(
     "floors",
     [{"new_floor": 0.5}, {"shape_floor": 0.6}, {"min_z": 30.0}, {"least_affected": 1_000}, {"q": 1e-300}],
