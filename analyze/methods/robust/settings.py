@@ -14,6 +14,8 @@ class ConfounderSettings(Config):
 
     load_ratio: float = Field(default=1.15, gt=1, le=100)
     """Factor of the load that requests meet from which waiting is looked at."""
+    load_requests: int = Field(default=50, ge=2)
+    """Requests of a block of time in which the load is counted, about."""
     load_room: float = Field(default=1.5, ge=1, le=100)
     """A place may slow down by so many times what one server with random arrivals does; bursts do more."""
     clock_room: float = Field(default=1.2, ge=1, le=100)

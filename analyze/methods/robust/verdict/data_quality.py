@@ -25,8 +25,6 @@ from schemas.windows import NS_PER_SECOND
 
 THERE_BEFORE: Final = "there before"
 """Words of every sentence that says so."""
-_LEAST_SPREAD: Final = 0.05
-"""Standard deviation of the log of ordinary means is taken to be this at least."""
 _MOST_ROOTS: Final = 3
 """Root types that a sentence names."""
 
@@ -45,7 +43,7 @@ def quality_rows(
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     rows = [
-        *label_rows(population),
+        *label_rows(population, settings),
         *sampling_rows(weights[0], weights[1], population.weight_known, settings),
         *excluded_rows(population.excluded, kept, settings),
         *load_rows(rates, settings),
@@ -57,13 +55,13 @@ def quality_rows(
     return tuple(sorted(rows, key=lambda row: not row.severe))
 
 
-def label_rows(population: Population) -> Iterator[QualityRow]:
+def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
     """Root types and components with ids in their names."""
     traces = sum(category.n_requests for category in population.categories)
     roots = {category.graph.root for category in population.categories}
     components = {node.component for category in population.categories for node in category.graph.nodes}
     for noun, names in (("root types", roots), ("components", components)):
-        found = label_hygiene(sorted(names), traces)
+        found = label_hygiene(sorted(names), traces, settings)
         if found is not None:
             yield QualityRow(kind="labels", severe=True, text=_label_text(noun, found))
 
@@ -194,7 +192,7 @@ def history_rows(
         return
     there = history.weight.sum(axis=1) > 0
     logs = np.log(history.time_us.sum(axis=1)[there] / history.weight.sum(axis=1)[there])[None]
-    noise = window_noise(LogMedians(logs, 0 * logs), floor=_LEAST_SPREAD)
+    noise = window_noise(LogMedians(logs, 0 * logs), floor=settings.min_tau)
     if int(there.sum()) < LEAST_FOR_ENVELOPE:
         return
     mean, variance, _, _ = (values[0] for values in before.response_times().mean())

@@ -162,7 +162,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             as_fast=whole.equivalent_share >= verdict.nearly_all
             or (whole.tails_settled and places.as_fast(whole.band) >= verdict.nearly_all),
             gaps_us=(mean_gap_us(requests[0]), mean_gap_us(requests[1])),
-            clients=lambda: least_clients(requests_of(run.population, REFERENCE, asked=True)),
+            clients=lambda: least_clients(
+                requests_of(run.population, REFERENCE, asked=True), settings.blocks
+            ),
             largest_rise=np.inf
             if mean is None
             else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
