@@ -207,7 +207,7 @@ def read_samples(
     """Read the samples in the form that their size asks for.
 
     can_use: whether the methods can work from statistics; where not, `auto` never does. Raises as
-    `load_population` and `sample_profile`.
+    `load_population` and `gathered`.
     """
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):

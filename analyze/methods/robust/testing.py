@@ -116,8 +116,6 @@ def _judged(
                 if other.measure.name == measure.where_of:
                     significant |= _at_changed_sites(other, found, mine) <= settings.instance_q
             passes = mine & significant & found.matters
-            if found.beyond is not None:
-                passes &= np.abs(e.change) - e.se > found.beyond
             if not measure.by_p_alone:
                 passes &= e.clears(settings.min_z, found.floor)
             if measure.only_more:
