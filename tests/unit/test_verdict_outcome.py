@@ -76,7 +76,13 @@ def test_nothing_found_and_nothing_possible_is_unchanged() -> None:
 
 
 def test_a_mean_that_changed_never_passes() -> None:
-    for more in ({}, {"by_load": "Load."}, {"torn": "Lost."}, {"external": OUTSIDE}, {"silent": "Nothing."}):
+    for more in (
+        {},
+        {"by_load": "Load."},
+        {"incomplete": "Lost."},
+        {"external": OUTSIDE},
+        {"silent": "Nothing."},
+    ):
         found = decide(measures=(CHANGED,), **more)
         assert found.outcome != "unchanged"
         assert not found.external
@@ -163,8 +169,8 @@ def test_load_is_said_to_be_load() -> None:
 
 
 def test_what_is_missing_may_be_what_changed() -> None:
-    assert decide(by_load="More load.", torn="Events are missing.").outcome == "cannot-tell"
-    found = decide(measures=(CHANGED,), torn="Events of the problem are missing.")
+    assert decide(by_load="More load.", incomplete="Events are missing.").outcome == "cannot-tell"
+    found = decide(measures=(CHANGED,), incomplete="Events of the problem are missing.")
     assert found.outcome == "cannot-tell"
     assert found.reasons[0] == "Events of the problem are missing."
 

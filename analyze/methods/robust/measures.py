@@ -175,7 +175,7 @@ def slow_calls(view: View) -> Observed:
     matters = (
         (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
     )
-    if roles.cold:
+    if roles.noise_assumed:
         matters &= _without_worst_block(view, values, over, found)
     floor = np.where(much, 0.0, settings.tail_floor)
     seen = _at_sites(view, found, floor, matters, view.slower_ns)
@@ -276,7 +276,9 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     if not wanted.any():
         return None
     values = values.where(wanted[values.place])
-    least_tau = max(settings.min_tau, settings.cold_calls_tau) if view.roles.cold else settings.min_tau
+    least_tau = (
+        max(settings.min_tau, settings.assumed_calls_tau) if view.roles.noise_assumed else settings.min_tau
+    )
     found, alone = view.levels(values, _log_means, least_tau)
     with np.errstate(divide="ignore", invalid="ignore"):
         a_call_ns = np.nan_to_num(
@@ -296,7 +298,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
     """Give logarithms of mean numbers, with their sampling variance, and requests: [places, columns]."""
-    # Counts were put in bins of ratios; small ones are told apart exactly.
+    # Counts were put in bins of ratios; small ones are known exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
     return values.log_means(number, n_places, n_columns)
 

@@ -83,26 +83,26 @@ def _label_text(noun: str, found: Hygiene) -> str:
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Sampling that differs between the periods, or that nobody told. mean0, mean1: mean weights."""
+    """Sampling that differs between the periods, or that is not recorded. mean0, mean1: mean weights."""
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
             severe=True,
-            text=f"{percent(known[0])} of the reference and {percent(known[1])} of the problem requests told "
+            text=f"{percent(known[0])} of the reference and {percent(known[1])} of the problem requests say "
             "how they were sampled; the others count once, so rates and shares of the two do not compare.",
         )
     elif len(known) >= 2 and 0 < min(known[:2]) < 1:
         yield QualityRow(
             kind="sampling",
             severe=False,
-            text=f"{percent(1 - min(known[:2]))} of the requests did not tell how they were sampled; "
+            text=f"{percent(1 - min(known[:2]))} of the requests do not say how they were sampled; "
             "those count once.",
         )
     elif len(known) >= 2 and max(known[:2]) == 0:
         yield QualityRow(
             kind="sampling",
             severe=False,
-            text="No request told how it was sampled; each counts once, and rates are of what was recorded.",
+            text="No request says how it was sampled; each counts once, and rates are of what was recorded.",
         )
     if mean0 and mean1 and not 1 / settings.weight_floor < mean1 / mean0 < settings.weight_floor:
         yield QualityRow(
@@ -225,7 +225,7 @@ def _not_normal(why: str, alike: bool) -> QualityRow:
 
 _REFERENCE, _PROBLEM = 0, 1
 _COARSE_NS: Final = 10 * NS_PER_SECOND
-"""Of longer stretches whole seconds are told."""
+"""Of longer stretches whole seconds are shown."""
 _FINE_NS: Final = NS_PER_SECOND // 1000
 
 

@@ -35,7 +35,7 @@ class VerdictSettings(Config):
     most_band: float = Field(default=0.25, gt=0)
     """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than
     that on its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""
-    cold_tau: float = Field(default=0.1, ge=0)
+    assumed_tau: float = Field(default=0.1, ge=0)
     """Noise of a period's log mean where no window shows it; what windows show is shrunk to it."""
     min_tau: float = Field(default=0.02, ge=0)
     """And at least."""
