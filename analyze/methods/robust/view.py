@@ -61,16 +61,9 @@ class View:
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
     def _visited(self, slots: B1) -> VisitSums:
-        visits, responses = self.profile.visits, self.profile.responses
-        mine = slots[visits["slot"].to_numpy()]
-        site = visits["site"].to_numpy()[mine]
-        column = {
-            name: totals(site, visits[name].to_numpy()[mine], self.n_sites)
-            for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing")
-        }
-        return VisitSums(
-            float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()), **column
-        )
+        columns = ("n", "w", "calls", "critical_ns", "response_ns", "failing")
+        sums = (self.profile.at_sites("visits", column, slots) for column in columns)
+        return VisitSums(self.profile.responded("w", slots), *sums)
 
     # -- shares: sums by column
 

@@ -97,7 +97,7 @@ def places_of(view: View) -> Places:
         _visit(view),
         (before.critical_ns + after.critical_ns) / np.maximum(before.response_ns + after.response_ns, 1e-300),
         passing,
-        np.stack([_time_ns(view, slots) for slots in sides], axis=1),
+        np.stack([view.profile.at_sites("visits", "critical_ns", slots) for slots in sides], axis=1),
     )
 
 
@@ -169,9 +169,3 @@ def _visit(view: View) -> Estimate:
         p=np.ones(view.n_sites),
         n=(n0, view.after.n),
     )
-
-
-def _time_ns(view: View, slots: B1) -> F8:
-    visits = view.profile.visits
-    mine = slots[visits["slot"].to_numpy()]
-    return totals(visits["site"].to_numpy()[mine], visits["critical_ns"].to_numpy()[mine], view.n_sites)
