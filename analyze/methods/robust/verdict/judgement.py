@@ -186,14 +186,11 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
 
 def _history(run: RobustRun) -> PeriodBlocks | None:
     """Ordinary windows that are not the reference's, a block each; None where there are none."""
-    roles = run.roles
-    if roles.noise_assumed or not roles.n_noise:
+    noise, history = run.roles.noise, run.roles.history
+    if run.roles.noise_assumed or not len(history):
         return None
-    own = np.isin(roles.noise, roles.noise[roles.reference])
-    if not (~own & (roles.noise >= 0)).any():
-        return None
-    number = np.unique(np.where(own, -1, roles.noise), return_inverse=True)[1]
-    return profile_blocks(run.profile, np.where(own | (roles.noise < 0), -1, number - 1))
+    block = np.where(np.isin(noise, history), np.searchsorted(history, noise), -1)
+    return profile_blocks(run.profile, block)
 
 
 def _against_all(
