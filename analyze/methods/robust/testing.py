@@ -40,7 +40,6 @@ class Tested:
     seen: SitesSeen
     changes: tuple[Change, ...]
     """Those that count."""
-    candidates: int
     sites: frozenset[int]
     """Sites that some test reached."""
     held_back: tuple[HeldBackChange, ...]
@@ -90,7 +89,6 @@ def judged_sites(seen: SitesSeen) -> Tested:
     return Tested(
         seen,
         tuple(kept),
-        sum(int(row.seen.tested.sum()) for row in rows),
         frozenset(np.unique(np.concatenate([row.seen.site[row.seen.tested] for row in rows])).tolist()),
         tuple(_held_back(rows, kept, seen.names)),
     )
@@ -191,7 +189,6 @@ def _change(row: _Row, at: int) -> Change:
         shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
         shapes=() if seen.patterns is None else seen.patterns(at),
         child=NO_SHAPE if seen.child is None else int(seen.child[at]),
-        new=bool(e.new[at]),
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
         q=float(row.q[at]),
