@@ -22,7 +22,7 @@ from analyze.profile.names import NameBook, Names
 from analyze.stats.sums import keyed_sums
 
 if TYPE_CHECKING:
-    from analyze.profile.votes import Votes
+    from analyze.profile.votes import SlotVotes
 
 PROFILE_VERSION: Final = 6
 """Of the meaning of a stored profile; another one is made anew."""
@@ -117,18 +117,18 @@ class Profile:
     origins: pa.Table
     folded: tuple[FoldedNames, ...] = ()
     """Names that were too many, as they were folded."""
-    runs: Votes | None = None
+    runs: SlotVotes | None = None
     """Votes that are too many for a table; `votes` is empty then."""
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables by name; of votes in runs their table."""
         found = {name: getattr(self, name) for name in SCHEMAS}
-        return found if self.runs is None else found | {"votes": self.runs.ordered().table()}
+        return found if self.runs is None else found | {"votes": self.runs.table()}
 
     def votes_at(self, site: int) -> pa.Table:
         """Votes at a site."""
         if self.runs is not None:
-            return self.runs.of_sites(np.arange(len(self.names.sites)) == site).ordered().table()
+            return self.runs.of_sites(np.arange(len(self.names.sites)) == site).table()
         return self.votes.filter(pc.equal(self.votes["site"], site))
 
 

@@ -84,12 +84,13 @@ def gathered(
     tally: ProfileTally | None = None,
     watch: ReadWatch | None = None,
     with_silent: bool = False,
-    added: bool = False,
+    a_slot: int | None = 1,
 ) -> Gathered:
-    """Slots of several samples: a window each (or the part of it that a period has), in time order.
+    """Slots of several samples, in time order.
 
-    Slot.sample is the sample's place in `samples`. Of more than MOST_SLOTS windows of a sample neighbours are
-    added up; `added`: a sample is one slot, and has no account. Whole windows without a filter come from
+    Slot.sample is the sample's place in `samples`. `a_slot`: so many neighbouring windows (or the parts of
+    them that a period has) are added up in a slot, and more where there would be over MOST_SLOTS of a sample;
+    None: a sample is one slot, and has no account. Whole windows without a filter come from
     `stats/`; the others are made of their requests, and not kept. What a filter leaves nothing of has no
     slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. Raises
     LakeError where flows cannot be read, PeriodError where no sample has a request.
@@ -99,14 +100,14 @@ def gathered(
     wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
     many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
     found: list[list[Slot]] = [[] for _ in parts]
-    gathering = Gathering(run, keep_account=not added)
+    gathering = Gathering(run, keep_account=a_slot is not None)
     kept = _kept_ahead([here for _, here in wanted], settings)
     block = None
     for done, ((at, here), data) in enumerate(zip(wanted, kept, strict=True)):
         if watch is not None:
             watch(done, len(wanted))
         sample = parts[at][0]
-        n = 1 if added else min(many[sample], MOST_SLOTS)
+        n = 1 if a_slot is None else min(-(-many[sample] // a_slot), MOST_SLOTS)
         if block != (block := (sample, seen[sample] * n // many[sample])):
             gathering.close()
         seen[sample] += 1

@@ -120,6 +120,35 @@ class Votes:
         return pa.table([*map(pa.array, keys), pa.array(self.bin.astype(np.int16)), *values], schema=schema)
 
 
+@dataclass(frozen=True, slots=True)
+class SlotVotes:
+    """Votes of several slots, each by itself: to put them together would copy most of a profile."""
+
+    parts: tuple[Votes, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all of them."""
+        return sum(len(part.bin) for part in self.parts)
+
+    def table(self) -> pa.Table:
+        """The table, its rows sorted by key."""
+        return joined_votes(self.parts).ordered().table() if self.parts else SCHEMAS["votes"].empty_table()
+
+    def of_sites(self, sites: B1) -> SlotVotes:
+        """Those of some sites, [sites] whether it is one."""
+        return SlotVotes(tuple(part.of_sites(sites) for part in self.parts))
+
+    def renumbered(self, site: I8, shape: I8) -> SlotVotes:
+        """With new numbers for the old."""
+        return SlotVotes(tuple(part.renumbered(site, shape) for part in self.parts))
+
+    def beside(self, other: SlotVotes, n_slots: int) -> SlotVotes:
+        """With those of other slots, which come after `n_slots`."""
+        moved = (part.in_slots(n_slots + np.arange(part.keys[3].max(initial=0) + 1)) for part in other.parts)
+        return SlotVotes((*self.parts, *moved))
+
+
 def joined_votes(parts: Sequence[Votes]) -> Votes:
     """Runs of several, one below the other."""
     weighted = max((len(part.sums) for part in parts), default=1)

@@ -137,7 +137,8 @@ class View:
         ordinary = np.where(self.roles.ordinary, 0, -1).astype(np.int64)
         mine = Histograms(code, values.column, values.bin, values.n).pooled(ordinary)
         medians, n = mine.log_medians(len(first), 1)
-        of_site, _ = values.pooled(ordinary).log_medians(int(values.place.max(initial=0)) + 1, 1)
+        every = Histograms.of(values.place[first[mine.place]], mine.column, mine.bin, mine.n)
+        of_site, _ = every.log_medians(int(values.place.max(initial=0)) + 1, 1)
         site_median = of_site.value[values.place[first], 0]
         usable = (n[:, 0] >= self.settings.least_of_pattern) & ~np.isnan(site_median)
         shift = np.zeros(len(first), dtype=np.int64)
@@ -278,8 +279,11 @@ def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:
         rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "shape")
     )
     w = rows["w"].to_numpy()
+    square = rows["w2"].to_numpy()
+    if np.array_equal(w, square):  # requests that stand for themselves
+        return Histograms(site, slot, bins, w), pattern
     group = site * (int(slot.max(initial=0)) + 1)
     group += slot
     n = int(group.max(initial=-1)) + 1
-    worth = in_requests(totals(group, w, n), totals(group, rows["w2"].to_numpy(), n))
+    worth = in_requests(totals(group, w, n), totals(group, square, n))
     return Histograms(site, slot, bins, w * worth[group]), pattern
