@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -101,9 +102,9 @@ def gathered(
     many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
     found: list[list[Slot]] = [[] for _ in parts]
     gathering = Gathering(run, keep_account=a_slot is not None)
-    kept = _kept_ahead([here for _, here in wanted], settings)
+    kept = _decoded(_kept_ahead([here for _, here in wanted], settings))
     block = None
-    for done, ((at, here), data) in enumerate(zip(wanted, kept, strict=True)):
+    for done, ((at, here), one_kept) in enumerate(zip(wanted, kept, strict=True)):
         if watch is not None:
             watch(done, len(wanted))
         sample = parts[at][0]
@@ -112,7 +113,7 @@ def gathered(
             gathering.close()
         seen[sample] += 1
         stored = (
-            _kept_or_made(data, here, settings, told)
+            _kept_or_made(one_kept, here, settings, told)
             if _is_whole(here)
             else _piece_made(here, settings, told)
         )
@@ -169,7 +170,7 @@ def keep_profiles(
         if (data := _read(here, settings)) is None:
             missing.append(here)
         else:
-            _kept_or_made(data, here, settings, tally)
+            _kept_or_made(stored_tables(data), here, settings, tally)
     workers = min(workers, len(missing) // WINDOWS_A_WORKER)
     with ExitStack() as stack:
         if workers > 1:
@@ -223,6 +224,19 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
+def _decoded(kept: Iterator[pa.Buffer | None]) -> Iterator[Stored | None]:
+    """What files hold, decoded one ahead in a thread: the one before is added up meanwhile."""
+    with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
+        coming: Future[Stored | None] | None = None
+        for data in kept:
+            after = pool.submit(lambda data=data: None if data is None else stored_tables(data))
+            if coming is not None:
+                yield coming.result()
+            coming = after
+        if coming is not None:
+            yield coming.result()
+
+
 def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:
     """The part of a period that lies in one of its windows."""
 
@@ -244,17 +258,17 @@ def window_profile(
 ) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
     told = ProfileTally() if tally is None else tally
-    stored = _kept_or_made(_read(here, settings), here, settings, told)
+    data = _read(here, settings)
+    stored = _kept_or_made(None if data is None else stored_tables(data), here, settings, told)
     return None if stored is None else profile_of_stored(stored)
 
 
 def _kept_or_made(
-    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, told: ProfileTally
+    stored: Stored | None, here: LakePeriod, settings: RefineSettings, told: ProfileTally
 ) -> Stored | None:
-    """The profile of a whole window from what is kept, if that is one; else made, and kept."""
+    """The profile of a whole window from what was kept, if that is one; else made, and kept."""
     (window,) = here.windows
     slot = Slot(0, window.start_ns, window.end_ns)
-    stored = None if data is None else stored_tables(data)
     if stored is not None and stored.slots == (slot,):
         told.read += 1
         return stored

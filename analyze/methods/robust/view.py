@@ -76,14 +76,15 @@ class View:
 
     def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
         """Add values of rows up by period and block: [rows, columns]."""
-        n_columns = FIRST_BLOCK + self.n_blocks
-        found = np.zeros((n_rows, n_columns))
-        for column, inside in ((BEFORE, self.roles.ordinary[slot]), (AFTER, self.roles.problem[slot])):
-            found[:, column] = totals(row[inside], value[inside], n_rows)
-        noise = self.roles.noise[slot]
-        inside = noise >= 0
-        cell = row[inside] * n_columns + FIRST_BLOCK + noise[inside]
-        found += totals(cell, value[inside], n_rows * n_columns).reshape(n_rows, n_columns)
+        roles, n_slots = self.roles, len(self.roles.noise)
+        by_slot = totals(row * n_slots + slot, value, n_rows * n_slots).reshape(n_rows, n_slots)
+        found = np.zeros((n_rows, FIRST_BLOCK + self.n_blocks))
+        found[:, BEFORE], found[:, AFTER] = (
+            by_slot[:, inside].sum(axis=1) for inside in (roles.ordinary, roles.problem)
+        )
+        for column, block in zip(by_slot.T, roles.noise.tolist(), strict=True):
+            if block >= 0:
+                found[:, FIRST_BLOCK + block] += column
         return found
 
     def visits(self, column: str) -> F8:
@@ -148,9 +149,14 @@ class View:
         return Histograms.of(here.place, here.column, here.bin + shift[code[keep]], here.n)
 
     @cached_property
+    def own_values(self) -> tuple[Histograms, I8]:
+        """Own times of calls, see `values`."""
+        return self.values(OWN_TIME)
+
+    @cached_property
     def own_times(self) -> Histograms:
         """Own times of calls, given their patterns, by site and slot."""
-        return self.given_pattern(*self.values(OWN_TIME))
+        return self.given_pattern(*self.own_values)
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
@@ -173,7 +179,10 @@ class View:
         least_tau: float,
     ) -> tuple[Estimate, Estimate | None]:
         """Estimate changes of a level; medians: (values, places, columns) to logarithms and requests."""
-        blocks, blocks_n = medians(values.pooled(self.roles.noise), self.n_sites, self.n_blocks)
+        roles = self.roles
+        blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
+        # Reference, problem, and what else is ordinary.
+        values = values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
         def of(side: I8, blocks: LogMedians, blocks_n: F8) -> Estimate:
             rows = values.pooled(side)
@@ -183,14 +192,12 @@ class View:
                 p = self._by_size(rows, periods, n, p, least_tau)
             return level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
 
-        roles = self.roles
-        found = of(roles.side, blocks, blocks_n)
+        found = of(np.array([0, 1, 0]), blocks, blocks_n)
         if not self.has_history:
             return found, None
         _, others = self._own_blocks
-        alone = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
         history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
-        return found, of(alone, history, blocks_n[:, others])
+        return found, of(np.array([0, 1, -1]), history, blocks_n[:, others])
 
     @property
     def least_tau(self) -> float:

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.view import View, values_of
-from analyze.profile.profile import OWN_TIME
+from analyze.methods.robust.view import View
 from analyze.stats.estimate import Estimate, joined_estimates
 from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
@@ -86,8 +85,9 @@ def places_of(view: View) -> Places:
     with np.errstate(divide="ignore", invalid="ignore"):
         # A bin is 2.2 % wide: no value is known better.
         same = replace(same, sampling=same.sampling + BIN_LOG**2 * (1 / same.n0 + 1 / same.n1))
-        every, _ = values_of(view.profile, OWN_TIME)
-        cast = [totals(every.place, every.n * slots[every.column], view.n_sites) for slots in sides]
+        every, _ = view.own_values
+        by_slot = every.sums(every.n, view.n_sites, len(roles.noise))
+        cast = [by_slot[:, slots].sum(axis=1) for slots in sides]
         known = np.minimum(same.n0 / cast[0], same.n1 / cast[1])
     passing = np.maximum(*(side.w / max(side.requests, 1e-300) for side in (before, after)))
     return Places(
