@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -25,6 +24,7 @@ from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
+from analyze.stats.threads import worked_ahead
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import Window
@@ -88,7 +88,8 @@ def gathered(
     many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
     found: list[list[Slot]] = [[] for _ in parts]
     gathering = Gathering(run, keep_account=a_slot is not None)
-    kept = _decoded(_kept_ahead([here for _, here in wanted], settings))
+    data = _kept_ahead([here for _, here in wanted], settings)
+    kept = worked_ahead(lambda one: None if one is None else stored_tables(one), data, 1)
     block = None
     for done, ((at, here), one_kept) in enumerate(zip(wanted, kept, strict=True)):
         if watch is not None:
@@ -208,19 +209,6 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
         return iter(())
     slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
     return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
-
-
-def _decoded(kept: Iterator[pa.Buffer | None]) -> Iterator[Stored | None]:
-    """What files hold, decoded one ahead in a thread: the one before is added up meanwhile."""
-    with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
-        coming: Future[Stored | None] | None = None
-        for data in kept:
-            after = pool.submit(lambda data=data: None if data is None else stored_tables(data))
-            if coming is not None:
-                yield coming.result()
-            coming = after
-        if coming is not None:
-            yield coming.result()
 
 
 def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:

@@ -104,7 +104,8 @@ class View:
         return in_requests(self.touching, self.visits("w2"))
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone."""
+        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone,
+        which is asked for sizes and not for p."""
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
         if not self.has_history:
@@ -114,7 +115,8 @@ class View:
             np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, [AFTER]], v[:, others]], axis=1)
             for v in (x, n)
         ]
-        return found, share_change(*alone, prior_phi=prior, margin=self.settings.share_margin)
+        margin = self.settings.share_margin
+        return found, share_change(*alone, prior_phi=prior, margin=margin, tested=False)
 
     @cached_property
     def _own_blocks(self) -> tuple[I8, I8]:
@@ -184,20 +186,19 @@ class View:
         # Reference, problem, and what else is ordinary.
         values = values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
-        def of(side: I8, blocks: LogMedians, blocks_n: F8) -> Estimate:
-            rows = values.pooled(side)
-            periods, n = medians(rows, self.n_sites, 2)
-            p = rows.rank_p(self.n_sites)
-            if medians is Histograms.log_medians:
-                p = self._by_size(rows, periods, n, p, least_tau)
-            return level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
-
-        found = of(np.array([0, 1, 0]), blocks, blocks_n)
+        rows = values.pooled(np.array([0, 1, 0]))
+        periods, n = medians(rows, self.n_sites, 2)
+        p = rows.rank_p(self.n_sites)
+        if medians is Histograms.log_medians:
+            p = self._by_size(rows, periods, n, p, least_tau)
+        found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
         if not self.has_history:
             return found, None
         _, others = self._own_blocks
         history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
-        return found, of(np.array([0, 1, -1]), history, blocks_n[:, others])
+        periods, n = medians(values.pooled(np.array([0, 1, -1])), self.n_sites, 2)
+        untested = np.ones(self.n_sites)
+        return found, level_change(periods, n, untested, history, blocks_n[:, others], least_tau=least_tau)
 
     @property
     def least_tau(self) -> float:
