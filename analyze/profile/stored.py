@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -24,7 +25,6 @@ from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
-from analyze.stats.threads import worked_ahead
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import Window
@@ -88,8 +88,7 @@ def gathered(
     many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
     found: list[list[Slot]] = [[] for _ in parts]
     gathering = Gathering(run, keep_account=a_slot is not None)
-    data = _kept_ahead([here for _, here in wanted], settings)
-    kept = worked_ahead(lambda one: None if one is None else stored_tables(one), data, 1)
+    kept = _decoded(_kept_ahead([here for _, here in wanted], settings))
     block = None
     for done, ((at, here), one_kept) in enumerate(zip(wanted, kept, strict=True)):
         if watch is not None:
@@ -211,6 +210,20 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
+def _decoded(kept: Iterator[pa.Buffer | None]) -> Iterator[Stored | None]:
+    """What files hold, decoded one ahead in a thread: meanwhile the one before is added up."""
+    with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
+        tasks = (pool.submit(_kept_tables, data) for data in kept)
+        coming = next(tasks, None)
+        while coming is not None:
+            now, coming = coming, next(tasks, None)
+            yield now.result()
+
+
+def _kept_tables(data: pa.Buffer | None) -> Stored | None:
+    return None if data is None else stored_tables(data)
+
+
 def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:
     """The part of a period that lies in one of its windows."""
 
@@ -232,8 +245,7 @@ def window_profile(
 ) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
     tally = ProfileTally() if tally is None else tally
-    data = _read(here, settings)
-    stored = _kept_or_made(None if data is None else stored_tables(data), here, settings, tally)
+    stored = _kept_or_made(_kept_tables(_read(here, settings)), here, settings, tally)
     return None if stored is None else profile_of_stored(stored)
 
 
