@@ -22,6 +22,8 @@ from stitch.lake.fsck import check
 from stitch.lake.staging import KeptSegments, Staging
 from stitch.lake.store import LocalStore
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 Ending = Callable[[MemoryDisk], None]
 ENDINGS: dict[str, Ending] = {
     "kill": MemoryDisk.kill,
