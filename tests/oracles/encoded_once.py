@@ -1,4 +1,4 @@
-"""Encode and decode the files of a lake once each: schedules of crashes make the same few a thousand times."""
+"""Encode and decode each file of a lake once: schedules of crashes make the same few a thousand times."""
 
 from __future__ import annotations
 
