@@ -42,8 +42,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: many tests wait for a server."""
-    return (os.cpu_count() or 1) + 1
+    """Return two workers more than there are cores: many tests wait for a server, or for a process."""
+    return (os.cpu_count() or 1) + 2
 
 
 # Loaded before any test module, whose `@settings` take the rest from here. `repeatable` is what everyone
