@@ -40,6 +40,11 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+# Threads of OpenMP that have nothing to do sleep: where more processes run than there are cores, their spinning
+# took as long as the work.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return two workers more than there are cores: many tests wait for a server, or for a process."""
