@@ -40,8 +40,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-# Threads of OpenMP that have nothing to do sleep: where more processes run than there are cores, their spinning
-# took as long as the work.
+# Threads of OpenMP that have nothing to do sleep: where more processes run than there are cores, they would
+# take as much time by waiting as by working.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
