@@ -56,21 +56,12 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
-        self.has_history = bool((roles.ordinary & ~roles.reference).any())
-        """Ordinary times are more than the reference."""
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
     def _visited(self, slots: B1) -> VisitSums:
-        visits, responses = self.profile.visits, self.profile.responses
-        mine = slots[visits["slot"].to_numpy()]
-        site = visits["site"].to_numpy()[mine]
-        column = {
-            name: totals(site, visits[name].to_numpy()[mine], self.n_sites)
-            for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing")
-        }
-        return VisitSums(
-            float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()), **column
-        )
+        columns = ("n", "w", "calls", "critical_ns", "response_ns", "failing")
+        sums = (self.profile.at_sites("visits", column, slots) for column in columns)
+        return VisitSums(self.profile.responded("w", slots), *sums)
 
     # -- shares: sums by column
 
@@ -108,21 +99,15 @@ class View:
         which is asked for sizes and not for p."""
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
-        if not self.has_history:
+        own, others = (FIRST_BLOCK + blocks for blocks in (self.roles.own, self.roles.history))
+        if not len(others):
             return found, None
-        own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
         alone = [
             np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, [AFTER]], v[:, others]], axis=1)
             for v in (x, n)
         ]
         margin = self.settings.share_margin
         return found, share_change(*alone, prior_phi=prior, margin=margin, tested=False)
-
-    @cached_property
-    def _own_blocks(self) -> tuple[I8, I8]:
-        """Blocks of ordinary times that are the reference's, and the history's."""
-        own = np.unique(self.roles.noise[self.roles.reference & (self.roles.noise >= 0)])
-        return own, np.setdiff1d(np.arange(self.n_blocks), own)
 
     # -- levels: per-request values
 
@@ -151,14 +136,9 @@ class View:
         return Histograms.of(here.place, here.column, here.bin + shift[code[keep]], here.n)
 
     @cached_property
-    def own_values(self) -> tuple[Histograms, I8]:
-        """Own times of calls, see `values`."""
-        return self.values(OWN_TIME)
-
-    @cached_property
     def own_times(self) -> Histograms:
         """Own times of calls, given their patterns, by site and slot."""
-        return self.given_pattern(*self.own_values)
+        return self.given_pattern(*self.values(OWN_TIME))
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
@@ -192,9 +172,9 @@ class View:
         if medians is Histograms.log_medians:
             p = self._by_size(rows, periods, n, p, least_tau)
         found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
-        if not self.has_history:
+        others = roles.history
+        if not len(others):
             return found, None
-        _, others = self._own_blocks
         history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
         periods, n = medians(values.pooled(np.array([0, 1, -1])), self.n_sites, 2)
         untested = np.ones(self.n_sites)
