@@ -62,20 +62,6 @@ class ProfileTally:
         self.refusals += [reason for reason in other.refusals if reason not in self.refusals]
 
 
-def sample_profile(
-    samples: Sequence[LakePeriods],
-    settings: RefineSettings,
-    *,
-    tally: ProfileTally | None = None,
-    watch: ReadWatch | None = None,
-    with_silent: bool = False,
-) -> Profile:
-    """One profile of several samples, see `gathered`."""
-    return gathered(samples, settings, RunNames(), tally=tally, watch=watch, with_silent=with_silent).profile(
-        settings.max_names
-    )
-
-
 def gathered(
     samples: Sequence[LakePeriods],
     settings: RefineSettings,
