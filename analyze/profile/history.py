@@ -19,7 +19,7 @@ from analyze.load import load_population, sample_of
 from analyze.population import Population
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import SampleProfiles
-from analyze.profile.stored import ProfileTally, ReadWatch, gathered
+from analyze.profile.stored import ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -202,12 +202,11 @@ def read_samples(
     *,
     use: StatisticsUse = "auto",
     can_use: bool = True,
-    watch: ReadWatch | None = None,
 ) -> Read:
     """Read the samples in the form that their size asks for.
 
     can_use: whether the methods can work from statistics; where not, `auto` never does. Raises as
-    `load_population` and `sample_profile`.
+    `load_population` and `gathered`.
     """
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
@@ -216,11 +215,11 @@ def read_samples(
             "breakdown of slow requests"
         )
         run = RunNames()
-        both = _statistics(compared, refine, watch, run, added=False)
+        both = _statistics(compared, refine, run, added=False)
         both = replace(both, notes=(*both.notes, f"The samples were {told}."))
-        return Read(both, _statistics(history, refine, watch, run, added=True) if history else None)
+        return Read(both, _statistics(history, refine, run, added=True) if history else None)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
-        past = _statistics(history, refine, watch, RunNames(), added=True)
+        past = _statistics(history, refine, RunNames(), added=True)
         population = load_population(compared, refine, folded=past.profile.folded).population
         return Read(replace(population, notes=(*population.notes, *past.notes)), past)
     loaded = load_population(compared, refine, history=history)
@@ -238,7 +237,7 @@ def n_flows(samples: NamedSamples) -> int:
 
 
 def _statistics(
-    samples: NamedSamples, refine: RefineSettings, watch: ReadWatch | None, run: RunNames, *, added: bool
+    samples: NamedSamples, refine: RefineSettings, run: RunNames, *, added: bool
 ) -> SampleProfiles:
     """Statistics of samples that are compared, or of blocks of a history, which are added up as they come."""
     tally = ProfileTally()
@@ -247,7 +246,6 @@ def _statistics(
         refine,
         run,
         tally=tally,
-        watch=watch,
         with_silent=not added,
         added=added,
     )

@@ -37,9 +37,6 @@ MOST_SLOTS: Final = 120
 WINDOWS_A_WORKER: Final = 6
 """Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
 
-ReadWatch = Callable[[int, int], None]
-"""Called with (windows done, windows in all)."""
-
 
 @dataclass(slots=True)
 class ProfileTally:
@@ -68,7 +65,6 @@ def gathered(
     run: RunNames,
     *,
     tally: ProfileTally | None = None,
-    watch: ReadWatch | None = None,
     with_silent: bool = False,
     added: bool = False,
 ) -> Gathered:
@@ -88,9 +84,7 @@ def gathered(
     gathering = Gathering(run, keep_account=not added)
     kept = _kept_ahead([here for _, here in wanted], settings)
     block = None
-    for done, ((at, here), data) in enumerate(zip(wanted, kept, strict=True)):
-        if watch is not None:
-            watch(done, len(wanted))
+    for (at, here), data in zip(wanted, kept, strict=True):
         sample = parts[at][0]
         n = 1 if added else min(many[sample], MOST_SLOTS)
         if block != (block := (sample, seen[sample] * n // many[sample])):
@@ -105,8 +99,6 @@ def gathered(
             found[at] += stored.slots
             gathering.add(stored, at, sample)
     gathering.close()
-    if watch is not None:
-        watch(len(wanted), len(wanted))
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
     for at, (sample, part) in enumerate(parts) if with_silent else ():
