@@ -216,12 +216,9 @@ def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> L
     )
 
 
-def window_profile(
-    here: LakePeriod, settings: RefineSettings, tally: ProfileTally | None = None
-) -> Profile | None:
+def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
-    told = ProfileTally() if tally is None else tally
-    stored = _kept_or_made(_read(here, settings), here, settings, told)
+    stored = _kept_or_made(_read(here, settings), here, settings, ProfileTally())
     return None if stored is None else profile_of_stored(stored)
 
 

@@ -244,7 +244,7 @@ def share_change(
     known = n[:, FIRST_BLOCK:] >= LEAST_IN_BLOCK
     prior = np.where(appears, 1.0, prior_phi)
     counts, trials = (np.where(known, v[:, FIRST_BLOCK:], 0.0) for v in (x, n))
-    phi = np.maximum(share_dispersion(counts, trials, unbiased=True), prior)
+    phi = np.maximum(share_dispersion(counts, trials), prior)
     seen = np.where(n[:, FIRST_BLOCK:] >= LEAST_IN_ENVELOPE, share[:, FIRST_BLOCK:], np.nan)
     exact = fisher(
         *(np.rint(v).astype(np.int64) for v in (x[:, BEFORE], n[:, BEFORE], x[:, AFTER], n[:, AFTER]))

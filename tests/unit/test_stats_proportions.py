@@ -69,11 +69,9 @@ def simulate(phi: float, tests: int, windows: int, seed: int) -> tuple[np.ndarra
 @pytest.mark.parametrize("phi", [1.0, 4.0])
 def test_dispersion_is_estimated(phi: float) -> None:
     counts, trials = simulate(phi, 500, 20, 1)
-    plain = share_dispersion(counts, trials)
-    corrected = share_dispersion(counts, trials, unbiased=True)
-    assert (plain >= 1).all()
-    assert corrected.mean() == pytest.approx(phi, rel=0.2)
-    assert np.median(plain) <= np.median(corrected)
+    found = share_dispersion(counts, trials)
+    assert (found >= 1).all()
+    assert found.mean() == pytest.approx(phi, rel=0.2)
 
 
 def test_one_broken_window_does_not_blow_up_the_dispersion() -> None:

@@ -385,7 +385,7 @@ def move_title(
     against = " (against the usual path)" if new or lost else ""
     if kind == "replaced":
         before, now = replaced[0]
-        more = _more(len(replaced) - 1, "step")
+        more = _more(len(replaced) - 1)
         if before.what == now.what:
             go = "go" if more else "goes"
             return f"{now.what}{more} now {go} to {now.where} instead of {before.where}{against}"
@@ -409,7 +409,7 @@ def move_title(
 def repeats_title(row: RepeatsRow) -> str:
     """`read: 3.1 → 7.9 times a request`."""
     numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
-    return f"{row.operation.text}{_more(row.operations - 1, 'step')}: {numbers}"
+    return f"{row.operation.text}{_more(row.operations - 1)}: {numbers}"
 
 
 def one_line(section: PathsSection) -> str:
@@ -438,11 +438,11 @@ def one_line(section: PathsSection) -> str:
 
 def _list(names: Sequence[NodeName]) -> str:
     shown = ", ".join(name.text for name in names[:_NAMED])
-    return shown + _more(len(names) - _NAMED, "step")
+    return shown + _more(len(names) - _NAMED)
 
 
-def _more(number: int, what: str) -> str:
-    return f" and {wording.counted(number, f'more {what}')}" if number > 0 else ""
+def _more(number: int) -> str:
+    return f" and {wording.counted(number, 'more step')}" if number > 0 else ""
 
 
 PATHS: Final = SectionView(PathsSection, paths_blocks, aside=True)
