@@ -1,4 +1,4 @@
-"""Profiles of periods of a lake, as a comparison reads them."""
+"""The profile of samples of a lake, as one."""
 
 from __future__ import annotations
 
@@ -14,5 +14,4 @@ from analyze.scope import LakePeriods
 def sample_profile(
     samples: Sequence[LakePeriods], settings: RefineSettings, *, tally: ProfileTally | None = None
 ) -> Profile:
-    """One profile of several samples."""
     return gathered(samples, settings, RunNames(), tally=tally).profile(settings.max_names)

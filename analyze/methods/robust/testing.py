@@ -1,4 +1,4 @@
-"""Test every row of MEASURES at every call site, and tell which changes count."""
+"""Test every row of MEASURES at every call site, and decide which changes count."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
-from analyze.methods.robust.measures import MEASURES, Measure, Observed
+from analyze.methods.robust.measures import Measure, Observed
+from analyze.methods.robust.mixes import REQUEST_MIX
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites, whole_view
-from analyze.methods.robust.view import View
+from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.profile.names import NO_CALLER, Names
 from analyze.stats.estimate import LEAST_IN_ENVELOPE
 from analyze.stats.histograms import BIN_LOG
@@ -62,19 +62,18 @@ class _Row(NamedTuple):
     """It differs from the history, and not from the reference: what is reported was there before."""
 
 
-def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
-    """Run every measure at the sites of one view, see `judged_sites`."""
-    used = [measure for measure in measures if measure.name not in view.settings.without]
-    return judged_sites(seen_at_sites([whole_view(view)], view.names, view.settings, used))
-
-
 def judged_sites(seen: SitesSeen) -> Tested:
     """Judge what was seen at all sites: Benjamini-Hochberg over all, then noise and floors.
 
     Measures that stand apart, and those that speak only where the others are silent, are corrected by
     themselves.
     """
-    settings, seen_by = seen.settings, seen.observed
+    settings = seen.settings
+    seen_by: Sequence[tuple[Measure, Observed]] = [
+        (measure, found) for measure, found in seen.observed if measure.name not in settings.without
+    ]
+    if seen.noise_assumed and REQUEST_MIX.name not in settings.without:
+        seen_by = REQUEST_MIX.noisier(seen_by, settings)
     usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
     words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
     more = [_judged(settings, [(m, o) for m, o in seen_by if m.apart == word], usual) for word in words]
@@ -117,8 +116,6 @@ def _judged(
                 if other.measure.name == measure.where_of:
                     significant |= _at_changed_sites(other, found, mine) <= settings.instance_q
             passes = mine & significant & found.matters
-            if found.beyond is not None:
-                passes &= np.abs(e.change) - e.se > found.beyond
             if not measure.by_p_alone:
                 passes &= e.clears(settings.min_z, found.floor)
             if measure.only_more:
@@ -212,7 +209,7 @@ def _path_kind(kind: ChangeKind, requests0: float, requests1: float) -> ChangeKi
 def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBackChange]:
     """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
     is."""
-    told = {names.sites[change.site].operation for change in kept}
+    named = {names.sites[change.site].operation for change in kept}
     places: dict[int, HeldBackChange] = {}
     for row in rows:
         block, value = row.seen.estimate.furthest()
@@ -223,7 +220,9 @@ def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> It
             if row.seen.estimate.unit == "log":
                 shown = float(np.exp(shown)) * row.measure.scale
             found = HeldBackChange(change, int(block[at]), shown)
-            if operation not in told and (operation not in places or _size(found) > _size(places[operation])):
+            if operation not in named and (
+                operation not in places or _size(found) > _size(places[operation])
+            ):
                 places[operation] = found
     yield from sorted(places.values(), key=_size, reverse=True)
 
@@ -281,8 +280,8 @@ def _silent_before(second: Sequence[Change], first: Sequence[Change], seen: Site
     left: dict[int, Change] = {}
     for change in second:
         site = names.sites[change.site]
-        told = more if change.kind is ChangeKind.NEW_PATH else any_way
-        if id(change) in inherited or site.operation in told or site.caller in told:
+        reported = more if change.kind is ChangeKind.NEW_PATH else any_way
+        if id(change) in inherited or site.operation in reported or site.caller in reported:
             continue
         known = left.get(change.site)
         if known is None or abs(change.z) > abs(known.z):

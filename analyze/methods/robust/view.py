@@ -104,7 +104,7 @@ class View:
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
         """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone."""
-        prior = self.settings.cold_phi if self.roles.cold and not one_sided else 1.0
+        prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
         if not self.has_history:
             return found, None
@@ -195,7 +195,7 @@ class View:
     def least_tau(self) -> float:
         """Noise of log medians between windows that is assumed at least."""
         settings = self.settings
-        return max(settings.min_tau, settings.cold_tau) if self.roles.cold else settings.min_tau
+        return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
     def _by_size(self, rows: Histograms, periods: LogMedians, n: F8, p: F8, tau: float) -> F8:
         """Let few requests speak by the size of a change: ranks of four against four say 3 % at best."""
