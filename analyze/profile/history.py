@@ -19,7 +19,7 @@ from analyze.load import load_population, sample_of
 from analyze.population import Population
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import SampleProfiles
-from analyze.profile.stored import ProfileTally, ReadWatch, gathered
+from analyze.profile.stored import ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -202,7 +202,6 @@ def read_samples(
     *,
     use: StatisticsUse = "auto",
     can_use: bool = True,
-    watch: ReadWatch | None = None,
 ) -> Read:
     """Read the samples in the form that their size asks for.
 
@@ -216,11 +215,11 @@ def read_samples(
             "breakdown of slow requests"
         )
         run = RunNames()
-        both = _statistics(compared, refine, watch, run, a_slot=_windows_a_slot(compared, history))
+        both = _statistics(compared, refine, run, a_slot=_windows_a_slot(compared, history))
         both = replace(both, notes=(*both.notes, f"The samples were {how}."))
-        return Read(both, _statistics(history, refine, watch, run, a_slot=None) if history else None)
+        return Read(both, _statistics(history, refine, run, a_slot=None) if history else None)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
-        past = _statistics(history, refine, watch, RunNames(), a_slot=None)
+        past = _statistics(history, refine, RunNames(), a_slot=None)
         population = load_population(compared, refine, folded=past.profile.folded).population
         return Read(replace(population, notes=(*population.notes, *past.notes)), past)
     loaded = load_population(compared, refine, history=history)
@@ -250,12 +249,7 @@ def n_flows(samples: NamedSamples) -> int:
 
 
 def _statistics(
-    samples: NamedSamples,
-    refine: RefineSettings,
-    watch: ReadWatch | None,
-    run: RunNames,
-    *,
-    a_slot: int | None,
+    samples: NamedSamples, refine: RefineSettings, run: RunNames, *, a_slot: int | None
 ) -> SampleProfiles:
     """Statistics of samples that are compared, or of blocks of a history (a_slot None), added up as they
     come."""
@@ -265,7 +259,6 @@ def _statistics(
         refine,
         run,
         tally=tally,
-        watch=watch,
         with_silent=a_slot is not None,
         a_slot=a_slot,
     )

@@ -38,9 +38,6 @@ MOST_SLOTS: Final = 120
 WINDOWS_A_WORKER: Final = 6
 """Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
 
-ReadWatch = Callable[[int, int], None]
-"""Called with (windows done, windows in all)."""
-
 
 @dataclass(slots=True)
 class ProfileTally:
@@ -69,7 +66,6 @@ def gathered(
     run: RunNames,
     *,
     tally: ProfileTally | None = None,
-    watch: ReadWatch | None = None,
     with_silent: bool = False,
     a_slot: int | None = 1,
 ) -> Gathered:
@@ -90,9 +86,7 @@ def gathered(
     gathering = Gathering(run, keep_account=a_slot is not None)
     kept = _decoded(_kept_ahead([here for _, here in wanted], settings))
     block = None
-    for done, ((at, here), one_kept) in enumerate(zip(wanted, kept, strict=True)):
-        if watch is not None:
-            watch(done, len(wanted))
+    for (at, here), one_kept in zip(wanted, kept, strict=True):
         sample = parts[at][0]
         n = 1 if a_slot is None else min(-(-many[sample] // a_slot), MOST_SLOTS)
         if block != (block := (sample, seen[sample] * n // many[sample])):
@@ -107,8 +101,6 @@ def gathered(
             found[at] += stored.slots
             gathering.add(stored, at, sample)
     gathering.close()
-    if watch is not None:
-        watch(len(wanted), len(wanted))
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
     for at, (sample, part) in enumerate(parts) if with_silent else ():
@@ -240,12 +232,9 @@ def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> L
     )
 
 
-def window_profile(
-    here: LakePeriod, settings: RefineSettings, tally: ProfileTally | None = None
-) -> Profile | None:
+def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
-    tally = ProfileTally() if tally is None else tally
-    stored = _kept_or_made(_kept_tables(_read(here, settings)), here, settings, tally)
+    stored = _kept_or_made(_kept_tables(_read(here, settings)), here, settings, ProfileTally())
     return None if stored is None else profile_of_stored(stored)
 
 

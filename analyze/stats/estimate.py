@@ -244,7 +244,7 @@ def share_change(
     known = n[:, FIRST_BLOCK:] >= LEAST_IN_BLOCK
     prior = np.where(appears, 1.0, prior_phi)
     counts, trials = (np.where(known, v[:, FIRST_BLOCK:], 0.0) for v in (x, n))
-    phi = np.maximum(share_dispersion(counts, trials, unbiased=True), prior)
+    phi = np.maximum(share_dispersion(counts, trials), prior)
     seen = np.where(n[:, FIRST_BLOCK:] >= LEAST_IN_ENVELOPE, share[:, FIRST_BLOCK:], np.nan)
     p = np.ones(len(x))
     if tested:
@@ -353,11 +353,11 @@ def envelope(seen: F8) -> tuple[F8, F8]:
     return np.where(enough, low, -np.inf), np.where(enough, high, np.inf)
 
 
-def share_bounds(x: F8, n: F8, sure: float = SURE) -> tuple[F8, F8]:
+def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:
     """Give exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each with that
     confidence."""
     x = np.clip(x, 0.0, n)
     with np.errstate(invalid="ignore"):
-        least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - sure), 0.0)
-        most = np.where(x < n, betaincinv(x + 1, np.maximum(n - x, 1e-9), sure), 1.0)
+        least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - SURE), 0.0)
+        most = np.where(x < n, betaincinv(x + 1, np.maximum(n - x, 1e-9), SURE), 1.0)
     return least, most

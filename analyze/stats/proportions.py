@@ -131,21 +131,13 @@ def smallest_new_share(
     return float(betaincinv(low, n1 - low + 1, power))
 
 
-def share_dispersion(
-    counts: F8,
-    trials: F8,
-    *,
-    trim: float = TRIM,
-    unbiased: bool = False,
-    prior: float = 1.0,
-) -> F8:
+def share_dispersion(counts: F8, trials: F8) -> F8:
     """φ: how much more shares differ between windows (or blocks) than chance alone lets them; >= 1.
 
-    counts, trials: [tests, windows]; a window with 0 trials is not there. φ = mean of the lowest 1 - trim of
-    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows. That mean is too low on
-    purpose where windows are alike (the highest values are left out: 0.62 of the truth at trim 0.1);
-    `unbiased` divides by what a χ² law leaves, and by (W-1)/W for the fitted share. `prior` where there are
-    fewer than LEAST_WINDOWS windows, or the share is 0 or 1 throughout.
+    counts, trials: [tests, windows]; a window with 0 trials is not there. φ = mean of the lowest 1 - TRIM of
+    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows, over what a χ² law leaves of it (0.62)
+    and over (W-1)/W for the fitted share. 1 where there are fewer than LEAST_WINDOWS windows, or the share
+    is 0 or 1 throughout.
     """
     there = trials > 0
     windows = there.sum(axis=1)
@@ -155,13 +147,12 @@ def share_dispersion(
     scale = expected * (1 - share[:, None])
     x2 = np.where(there & (scale > 0), (counts - expected) ** 2 / np.where(scale > 0, scale, 1.0), np.inf)
     x2.sort(axis=1)
-    kept = np.maximum(1, np.floor(windows * (1 - trim) + 1e-9)).astype(np.int64)
+    kept = np.maximum(1, np.floor(windows * (1 - TRIM) + 1e-9)).astype(np.int64)
     first = np.arange(x2.shape[1])[None, :] < kept[:, None]
     mean = np.where(first & np.isfinite(x2), x2, 0.0).sum(axis=1) / kept
-    if unbiased:
-        mean = mean / _left_of_chi2(kept / np.maximum(windows, 1)) * windows / np.maximum(windows - 1, 1)
+    mean = mean / _left_of_chi2(kept / np.maximum(windows, 1)) * windows / np.maximum(windows - 1, 1)
     usable = (windows >= LEAST_WINDOWS) & (share > 0) & (share < 1)
-    phi: F8 = np.maximum(1.0, np.where(usable, mean, prior))
+    phi: F8 = np.maximum(1.0, np.where(usable, mean, 1.0))
     return phi
 
 
