@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import _ufuncs, betaincinv, chdtr, chdtri
+from scipy.special import _ufuncs, betaincinv, chdtr, chdtri, gammaln
 
 from schemas.arrays import F8, I8
 
@@ -63,8 +63,26 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     # One row or column says nothing, and there is no law for it.
     single = (np.minimum(n0, n1) == 0) | (marked == 0) | (marked == total)
     some = np.maximum(total, 1)
-    more, fewer = (tail(k1, some, marked, n1) for tail in (at_least, at_most))
+    # A tail is a sum of as many terms as it is wide: the smaller one is added up, the other is what is left.
+    above = k1 * some > marked * n1
+    tail = np.ones(some.shape)
+    for side, law in ((above & ~single, at_least), (~above & ~single, at_most)):
+        tail[side] = law(*(value[side] for value in np.broadcast_arrays(k1, some, marked, n1)))
+    rest = np.minimum(1.0, 1.0 - tail + _exactly(k1, some, marked, n1))
+    more, fewer = np.where(above, tail, rest), np.where(above, rest, tail)
     return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
+
+
+def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
+    """P(X = k) of the same, to 1e-9 of itself: what is left beside the smaller tail is 0.4 or more."""
+    logs = _log_choose(marked, k) + _log_choose(total - marked, drawn - k) - _log_choose(total, drawn)
+    p: F8 = np.exp(logs)
+    return p
+
+
+def _log_choose(n: I8, k: I8) -> F8:
+    found: F8 = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+    return found
 
 
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:

@@ -163,9 +163,11 @@ def slow_calls(view: View) -> Observed:
     limit = _slow_from(values.where(roles.side[values.column] == 0), view)
     over = values.bin > limit[values.place]
     n = view.sums(values.place, values.column, values.n, view.n_sites)
-    x = view.sums(values.place, values.column, values.n * over, view.n_sites)
-    late_ns = value_of(values.bin + 0.5) - value_of(limit[values.place] + 1)
-    excess = totals(values.place, values.n * over * roles.problem[values.column] * late_ns, view.n_sites)
+    slow = values.where(over)
+    x = view.sums(slow.place, slow.column, slow.n, view.n_sites)
+    slow = slow.where(roles.problem[slow.column])
+    late_ns = value_of(slow.bin + 0.5) - value_of(limit[slow.place] + 1)
+    excess = totals(slow.place, slow.n * late_ns, view.n_sites)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess_ns = excess / n[:, AFTER] * view.calls_a_visit
         much = (excess_ns > settings.tail_time * view.mean_response_ns) & (x[:, AFTER] >= settings.least_slow)
