@@ -160,7 +160,7 @@ def slow_calls(view: View) -> Observed:
     nobody says how often there is one.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
-    limit = _slow_from(values.where(roles.side[values.column] == 0), view)
+    limit = _slow_from(view)
     over = values.bin > limit[values.place]
     n = view.sums(values.place, values.column, values.n, view.n_sites)
     slow = values.where(over)
@@ -184,9 +184,9 @@ def slow_calls(view: View) -> Observed:
     return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
 
 
-def _slow_from(ordinary: Histograms, view: View) -> I8:
+def _slow_from(view: View) -> I8:
     """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
-    pooled = Histograms.of(ordinary.place, np.zeros_like(ordinary.column), ordinary.bin, ordinary.n)
+    pooled = view.own_by_period.pooled(np.array([0, -1, 0]))
     there, (high, middle) = pooled.holding(view.n_sites, (view.settings.slow_level, 0.5))
     limit = np.zeros(view.n_sites, dtype=np.int64)
     limit[there] = np.maximum(high, middle + round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE))

@@ -133,12 +133,31 @@ class View:
         shift[usable] = np.rint((site_median[usable] - medians.value[usable, 0]) / BIN_LOG)
         keep = usable[code]
         here = values.where(keep)
-        return Histograms.of(here.place, here.column, here.bin + shift[code[keep]], here.n)
+        return Histograms.of(here.place, self._first[here.column], here.bin + shift[code[keep]], here.n)
+
+    @cached_property
+    def _first(self) -> I8:
+        """[slots] the first slot of the same block of ordinary times; a slot of the problem is itself."""
+        block = np.where(self.roles.noise >= 0, self.roles.noise, -1 - np.arange(len(self.roles.noise)))
+        _, first, number = np.unique(block, return_index=True, return_inverse=True)
+        found: I8 = first[number]
+        return found
+
+    def by_period(self, values: Histograms) -> Histograms:
+        """Add slots up: 0 the reference, 1 the problem, 2 what else is ordinary."""
+        roles = self.roles
+        return values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
     @cached_property
     def own_times(self) -> Histograms:
-        """Own times of calls, given their patterns, by site and slot."""
+        """Own times of calls, given their patterns, by site and slot; of a block of ordinary times in its
+        first slot."""
         return self.given_pattern(*self.values(OWN_TIME))
+
+    @cached_property
+    def own_by_period(self) -> Histograms:
+        """The same by site and period, see `by_period`."""
+        return self.by_period(self.own_times)
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
@@ -163,10 +182,8 @@ class View:
         """Estimate changes of a level; medians: (values, places, columns) to logarithms and requests."""
         roles = self.roles
         blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
-        # Reference, problem, and what else is ordinary.
-        values = values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
-
-        rows = values.pooled(np.array([0, 1, 0]))
+        by_period = self.own_by_period if values is self.own_times else self.by_period(values)
+        rows = by_period.pooled(np.array([0, 1, 0]))
         periods, n = medians(rows, self.n_sites, 2)
         p = rows.rank_p(self.n_sites)
         if medians is Histograms.log_medians:
@@ -176,7 +193,7 @@ class View:
         if not len(others):
             return found, None
         history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
-        periods, n = medians(values.pooled(np.array([0, 1, -1])), self.n_sites, 2)
+        periods, n = medians(by_period.pooled(np.array([0, 1, -1])), self.n_sites, 2)
         untested = np.ones(self.n_sites)
         return found, level_change(periods, n, untested, history, blocks_n[:, others], least_tau=least_tau)
 
