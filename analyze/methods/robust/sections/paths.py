@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from analyze.report import blocks as b
 from analyze.report import wording
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import number
 from analyze.report.section_view import SectionView
 from analyze.report.wording import (
     change,
@@ -159,15 +159,11 @@ def _end_row(found: PathChanges, index: int) -> PathEnd | None:
         requests1=int(moments.count[1, index]),
         share0=float(found.shares.of_root[0, index]),
         share1=float(found.shares.of_root[1, index]),
-        mean0_us=_number(moments.mean_us[0, index]),
-        mean1_us=_number(moments.mean_us[1, index]),
+        mean0_us=number(moments.mean_us[0, index]),
+        mean1_us=number(moments.mean_us[1, index]),
         p=float(found.tests.estimate.p[index]),
-        q=_number(q),
+        q=number(q),
     )
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
 
 
 def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> DifferenceRow:
