@@ -59,18 +59,20 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
 
     A table with an empty margin has p = 1.
     """
-    marked, total = np.asarray(k0 + k1), np.asarray(n0 + n1)
+    k, total, marked, drawn = np.broadcast_arrays(k1, n0 + n1, k0 + k1, n1)
     # One row or column says nothing, and there is no law for it.
-    single = (np.minimum(n0, n1) == 0) | (marked == 0) | (marked == total)
-    some = np.maximum(total, 1)
+    told = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
+    table = [value[told] for value in (k, total, marked, drawn)]
+    k, total, marked, drawn = table
     # A tail is a sum of as many terms as it is wide: the smaller one is added up, the other is what is left.
-    above = k1 * some > marked * n1
-    tail = np.ones(some.shape)
-    for side, law in ((above & ~single, at_least), (~above & ~single, at_most)):
-        tail[side] = law(*(value[side] for value in np.broadcast_arrays(k1, some, marked, n1)))
-    rest = np.minimum(1.0, 1.0 - tail + _exactly(k1, some, marked, n1))
-    more, fewer = np.where(above, tail, rest), np.where(above, rest, tail)
-    return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
+    above = k * total > marked * drawn
+    tail = np.zeros(len(k))
+    for side, law in ((above, at_least), (~above, at_most)):
+        tail[side] = law(*(value[side] for value in table))
+    rest = np.minimum(1.0, 1.0 - tail + _exactly(*table))
+    more, fewer = np.ones(told.shape), np.ones(told.shape)
+    more[told], fewer[told] = np.where(above, tail, rest), np.where(above, rest, tail)
+    return ExactProportions(more, fewer)
 
 
 def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
