@@ -149,10 +149,14 @@ def share_dispersion(counts: F8, trials: F8) -> F8:
     scale = expected * (1 - share[:, None])
     x2 = np.where(there & (scale > 0), (counts - expected) ** 2 / np.where(scale > 0, scale, 1.0), np.inf)
     x2.sort(axis=1)
-    kept = np.maximum(1, np.floor(windows * (1 - TRIM) + 1e-9)).astype(np.int64)
+    many = np.arange(trials.shape[1] + 1)
+    kept_of = np.maximum(1, np.floor(many * (1 - TRIM) + 1e-9))
+    kept = kept_of[windows]
     first = np.arange(x2.shape[1])[None, :] < kept[:, None]
     mean = np.where(first & np.isfinite(x2), x2, 0.0).sum(axis=1) / kept
-    mean = mean / _left_of_chi2(kept / np.maximum(windows, 1)) * windows / np.maximum(windows - 1, 1)
+    # By numbers of windows: a quantile costs more than all else here.
+    left = _left_of_chi2(kept_of / np.maximum(many, 1))
+    mean = mean / left[windows] * windows / np.maximum(windows - 1, 1)
     usable = (windows >= LEAST_WINDOWS) & (share > 0) & (share < 1)
     phi: F8 = np.maximum(1.0, np.where(usable, mean, 1.0))
     return phi
