@@ -30,7 +30,6 @@ from chaos.reading import GrowingLake
 from confluent_kafka import Message, Producer
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, cut_log, started
-from kafka import TopicPartition
 from oracles.live_process import flow_rows
 
 from ingest.formats import codec_for
@@ -429,7 +428,7 @@ class Gaps:
         with self._sender.held():
             position, end = self._read_to(partition), self._end(partition)
             first = max(end - rng.randrange(MOST_CUT // 10), position + 1)
-            self._bench.admin.delete_records({TopicPartition(self._topic, partition): first})
+            self._bench.cut_off(self._topic, partition, first)
             self._sender.lose(partition, position, first)
             self.booked.append((partition, position, first))
         self._blows.start()
