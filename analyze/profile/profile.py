@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from analyze.population import FoldedNames
 from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.names import NameBook, Names
-from analyze.stats.sums import keyed_sums
+from analyze.stats.sums import keyed_sums, totals
+from schemas.arrays import B1, F8
 
 if TYPE_CHECKING:
     from analyze.profile.votes import Votes
@@ -124,6 +125,21 @@ class Profile:
         """The tables by name; of votes in runs their table."""
         found = {name: getattr(self, name) for name in SCHEMAS}
         return found if self.runs is None else found | {"votes": self.runs.ordered().table()}
+
+    def at_sites(self, table: str, column: str, slots: B1) -> F8:
+        """Add a column of a table up over some slots: [sites]."""
+        rows = getattr(self, table)
+        inside = slots[rows["slot"].to_numpy()]
+        return totals(rows["site"].to_numpy()[inside], rows[column].to_numpy()[inside], len(self.names.sites))
+
+    def at_operations(self, table: str, column: str, slots: B1) -> F8:
+        """Add the same up by operation: [operations]."""
+        of = np.array([site.operation for site in self.names.sites], dtype=np.int64)
+        return totals(of, self.at_sites(table, column, slots), len(self.names.operations))
+
+    def responded(self, column: str, slots: B1) -> float:
+        """Add a column of `responses` up over some slots."""
+        return float(self.responses[column].to_numpy()[slots[self.responses["slot"].to_numpy()]].sum())
 
     def votes_at(self, site: int) -> pa.Table:
         """Votes at a site."""

@@ -4,7 +4,7 @@ Two constructors cover what is compared: `share_change` for shares of requests o
 logarithms of times and counts. Columns of their inputs are the same: 0 the value before, 1 the value after,
 2 and on the blocks of ordinary times. Blocks say how far a value moves by itself and which values are
 ordinary (the envelope). Whoever wants to know whether something changed, how large a change may be, which
-would have been seen, or how many requests are missing, makes an `Estimate` and asks it.
+would have been seen, or what more requests would show, makes an `Estimate` and asks it.
 """
 
 from __future__ import annotations
@@ -204,12 +204,6 @@ class Estimate:
         """Give the estimate without the noise between blocks: of these periods, not of others like them."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
-
-    def requests_needed(self, effect: F8 | float, z: float, power: float = 0.9) -> F8:
-        """Give the requests after with which such an effect is found; infinite where the noise forbids it."""
-        variance = (effect / (z + float(ndtri(power)))) ** 2 - self.between
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(variance > 0, np.ceil(self.n1 * self.sampling / variance), np.inf)
 
     def take(self, places: I8 | B1) -> Estimate:
         """Give the estimate of some of the places."""

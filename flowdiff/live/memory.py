@@ -52,10 +52,10 @@ def lanes_share(memory_bytes: int, program_bytes: int) -> int:
 
 
 def resident_bytes() -> int:
-    """Memory that this process takes now; where the system is not Linux, the most that it took so far."""
-    if sys.platform.startswith("linux"):
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+    """Memory that this process takes now; where the system does not say so, the most that it took so far."""
+    known = Path("/proc/self/statm")
+    if known.exists():
+        return int(known.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -56,21 +56,12 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
-        self.has_history = bool((roles.ordinary & ~roles.reference).any())
-        """Ordinary times are more than the reference."""
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
     def _visited(self, slots: B1) -> VisitSums:
-        visits, responses = self.profile.visits, self.profile.responses
-        mine = slots[visits["slot"].to_numpy()]
-        site = visits["site"].to_numpy()[mine]
-        column = {
-            name: totals(site, visits[name].to_numpy()[mine], self.n_sites)
-            for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing")
-        }
-        return VisitSums(
-            float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()), **column
-        )
+        columns = ("n", "w", "calls", "critical_ns", "response_ns", "failing")
+        sums = (self.profile.at_sites("visits", column, slots) for column in columns)
+        return VisitSums(self.profile.responded("w", slots), *sums)
 
     # -- shares: sums by column
 
@@ -104,22 +95,16 @@ class View:
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
         """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone."""
-        prior = self.settings.cold_phi if self.roles.cold and not one_sided else 1.0
+        prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
-        if not self.has_history:
+        own, others = (FIRST_BLOCK + blocks for blocks in (self.roles.own, self.roles.history))
+        if not len(others):
             return found, None
-        own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
         alone = [
             np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, [AFTER]], v[:, others]], axis=1)
             for v in (x, n)
         ]
         return found, share_change(*alone, prior_phi=prior, margin=self.settings.share_margin)
-
-    @cached_property
-    def _own_blocks(self) -> tuple[I8, I8]:
-        """Blocks of ordinary times that are the reference's, and the history's."""
-        own = np.unique(self.roles.noise[self.roles.reference & (self.roles.noise >= 0)])
-        return own, np.setdiff1d(np.arange(self.n_blocks), own)
 
     # -- levels: per-request values
 
@@ -184,9 +169,9 @@ class View:
 
         roles = self.roles
         found = of(roles.side, blocks, blocks_n)
-        if not self.has_history:
+        others = roles.history
+        if not len(others):
             return found, None
-        _, others = self._own_blocks
         alone = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
         history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
         return found, of(alone, history, blocks_n[:, others])
@@ -195,7 +180,7 @@ class View:
     def least_tau(self) -> float:
         """Noise of log medians between windows that is assumed at least."""
         settings = self.settings
-        return max(settings.min_tau, settings.cold_tau) if self.roles.cold else settings.min_tau
+        return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
     def _by_size(self, rows: Histograms, periods: LogMedians, n: F8, p: F8, tau: float) -> F8:
         """Let few requests speak by the size of a change: ranks of four against four say 3 % at best."""

@@ -54,7 +54,7 @@ def verdict_section(
         len(findings),
         explained,
         by_load=run.confounded.text("load"),
-        torn=" ".join(
+        incomplete=" ".join(
             filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
         ),
     )
@@ -209,7 +209,7 @@ def outcome(section: VerdictSection) -> str:
 def meaning(section: VerdictSection) -> str:
     """What the outcome stands for, in a sentence."""
     if section.external:
-        return "The service answered as before, and clients sent something else or less."
+        return "Clients sent less, and not because answers took longer."
     if section.by_load:
         return "Requests wait longer, or less, as another load makes them; no call site changed beyond that."
     return _MEANS[section.outcome]
