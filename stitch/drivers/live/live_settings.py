@@ -23,7 +23,7 @@ class LiveSettings(Config):
     """Events this far after the clock of this process become dead letters: a clock that is wrong."""
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
-    memory_bytes: int = Field(default=2**30, gt=0)
+    memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
     """What the process may take. The driver is given what is left of it for open requests and flows that
     wait for their window, over all lanes. Past that, streams pause until windows are published or open
     requests are closed: first those that have all that they name, then the oldest, INCOMPLETE."""
