@@ -133,11 +133,10 @@ def period_of(
     period: str,
     where: str | None = None,
     *,
-    may_be_empty: bool = False,
     unsealed: bool = False,
     at_most: int | None = None,
 ) -> LakePeriod:
-    """The period that was asked for, found in the lake; `may_be_empty` and `at_most` as in `resolve`.
+    """The period that was asked for, found in the lake; `at_most` as in `resolve`.
 
     unsealed: windows that go on are taken too.
 
@@ -150,7 +149,6 @@ def period_of(
     found = resolve(
         asked,
         default_lake=lake,
-        may_be_empty=may_be_empty,
         provisional=provisional_folder() if unsealed else None,
         at_most=at_most,
     )

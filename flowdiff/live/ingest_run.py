@@ -21,7 +21,7 @@ from flowdiff.cli.outcome import FAILED
 from flowdiff.cli.version import version
 from flowdiff.live.memory import giving_back, lanes_share, resident_bytes
 from flowdiff.live.run_log import LogWatch, open_log
-from flowdiff.live.run_metrics import RunMetrics, StatusCollector, TimedStore
+from flowdiff.live.run_metrics import RunMetrics, StatusCollector, timed_store
 from flowdiff.live.status_server import StatusServer
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from ingest.kafka.kafka_settings import OnCorrupt
@@ -111,7 +111,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
         clock = SteadyClock()
         run = LiveRun(
             source,
-            TimedStore(store, registry),
+            timed_store(store, registry),
             info,
             live,
             LiveIdentity(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}", _created_by()),
