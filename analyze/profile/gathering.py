@@ -146,7 +146,7 @@ class Gathered:
         )
 
     def profile(self, most_names: int | None = None) -> Profile:
-        """The profile; names are folded as in `joined`."""
+        """The profile; names that were folded stay so, and those that are more than `most_names` are."""
         large = self.votes.n_rows > MOST_VOTES
         votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
         tables = {

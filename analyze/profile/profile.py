@@ -159,14 +159,13 @@ def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     return pa.table(arrays, schema=SCHEMAS[name])
 
 
-def joined(profiles: Sequence[Profile], most_names: int | None = None) -> Profile:
+def joined(profiles: Sequence[Profile]) -> Profile:
     """One profile of several, the slots of each after those of the one before. O(rows log rows).
 
-    Names that are folded in one of them are folded in all; most_names: and those that are too many together,
-    of which a request that has two counts twice.
+    Names that are folded in one of them are folded in all: a request that has two of them counts twice.
     """
     before = [fold for profile in profiles for fold in profile.folded]
-    folding = folding_of([profile.names for profile in profiles], before, most_names)
+    folding = folding_of([profile.names for profile in profiles], before, None)
     book = NameBook()
     slots: list[Slot] = []
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}

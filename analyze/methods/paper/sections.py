@@ -335,9 +335,9 @@ def _category(row: Mutation | PrecursorRow) -> b.Styled:
     return b.code(short(row.category), clip(row.canonical, 600))
 
 
-def stored_keys(row: Mutation | PrecursorRow, most: int = STORED) -> b.Words:
+def stored_keys(row: Mutation | PrecursorRow) -> b.Words:
     """The lake's categories of a mutation, shortened, as `flowdiff categories` lists them."""
-    keys = row.stored[:most]
+    keys = row.stored[:STORED]
     more = row.stored_total - len(keys)
     return (b.joined(b.code(short(key), key) for key in keys), f" and {count(more)} more" if more > 0 else "")
 
