@@ -23,7 +23,7 @@ from analyze.stats.sums import keyed_sums, totals
 from schemas.arrays import B1, F8
 
 if TYPE_CHECKING:
-    from analyze.profile.votes import Votes
+    from analyze.profile.votes import SlotVotes
 
 PROFILE_VERSION: Final = 6
 """Of the meaning of a stored profile; another one is made anew."""
@@ -118,13 +118,13 @@ class Profile:
     origins: pa.Table
     folded: tuple[FoldedNames, ...] = ()
     """Names that were too many, as they were folded."""
-    runs: Votes | None = None
+    runs: SlotVotes | None = None
     """Votes that are too many for a table; `votes` is empty then."""
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables by name; of votes in runs their table."""
         found = {name: getattr(self, name) for name in SCHEMAS}
-        return found if self.runs is None else found | {"votes": self.runs.ordered().table()}
+        return found if self.runs is None else found | {"votes": self.runs.table()}
 
     def at_sites(self, table: str, column: str, slots: B1) -> F8:
         """Add a column of a table up over some slots: [sites]."""
@@ -144,7 +144,7 @@ class Profile:
     def votes_at(self, site: int) -> pa.Table:
         """Votes at a site."""
         if self.runs is not None:
-            return self.runs.of_sites(np.arange(len(self.names.sites)) == site).ordered().table()
+            return self.runs.of_sites(np.arange(len(self.names.sites)) == site).table()
         return self.votes.filter(pc.equal(self.votes["site"], site))
 
 
@@ -159,14 +159,13 @@ def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     return pa.table(arrays, schema=SCHEMAS[name])
 
 
-def joined(profiles: Sequence[Profile], most_names: int | None = None) -> Profile:
+def joined(profiles: Sequence[Profile]) -> Profile:
     """One profile of several, the slots of each after those of the one before. O(rows log rows).
 
-    Names that are folded in one of them are folded in all; most_names: and those that are too many together,
-    of which a request that has two counts twice.
+    Names that are folded in one of them are folded in all: a request that has two of them counts twice.
     """
     before = [fold for profile in profiles for fold in profile.folded]
-    folding = folding_of([profile.names for profile in profiles], before, most_names)
+    folding = folding_of([profile.names for profile in profiles], before, None)
     book = NameBook()
     slots: list[Slot] = []
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
