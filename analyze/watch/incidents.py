@@ -258,7 +258,7 @@ class Book:
 
     def forget(self, at: int) -> None:
         """Let go of what is no longer needed at a tick: it is in the tables."""
-        before = at - max(self._settings.reach_ticks, RECENT_NS // self._tick_ns)
+        before = at - max(2 * self._settings.baseline_ns, RECENT_NS) // self._tick_ns
         self.tracked = [
             one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
         ]
@@ -292,7 +292,7 @@ class Book:
     def _is_accepted(self, finding: Finding, onset: int, lane: LaneName) -> bool:
         """Whether it is the new normal that a person, or time, made of it, and the reference is older."""
         slow = lane in ("daily", "weekly")
-        reach = RECENT_NS // self._tick_ns if slow else self._settings.baseline_ticks
+        reach = (RECENT_NS if slow else self._settings.baseline_ns) // self._tick_ns
         return any(
             one.incident.state == "accepted"
             and place_of(finding) in one.places
