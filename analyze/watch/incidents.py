@@ -5,7 +5,7 @@ Identity is place and kind, never a number: where a call is named its callee, el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -95,15 +95,17 @@ def direction_of(kind: ChangeKind) -> Direction:
     return "better" if kind in BETTER else "worse"
 
 
-def quiet_ticks(at: I8, tracked: Iterable[Tracked], *, length: int = 1, small: bool = False) -> B1:
+def quiet_ticks(
+    at: I8, tracked: Iterable[Tracked], *, length: I8 | int = 1, small: Collection[LaneName] = ()
+) -> B1:
     """[stretches] whether none of the ticks from each on, `length` of them, lies in an incident.
 
-    Incidents without a series of the fast lane are small enough to be part of what is usual; `small`: they
-    count, too. What was accepted is the new normal.
+    Incidents without a series of the fast lane are small enough to be part of what is usual; those of the
+    lanes `small` count, too. What was accepted is the new normal.
     """
     quiet = np.ones(len(at), dtype=np.bool_)
     for one in tracked:
-        if one.incident.state == "accepted" or not (one.series or small):
+        if one.incident.state == "accepted" or not (one.series or one.incident.lane in small):
             continue
         for first, past in (*one.loud, (one.onset, one.resolved)):
             quiet &= (at + length <= first) | (at >= past if past is not None else False)

@@ -67,7 +67,8 @@ class WatchSettings(Config):
     reference_ticks: int = Field(default=30, ge=1)
     """Quiet ticks before the change that it is compared with."""
     again_share: float = Field(default=0.5, gt=0)
-    """A candidate of which a comparison cannot tell is compared again when it has lasted longer by this part."""
+    """A candidate of which a comparison cannot tell is compared again when it has lasted longer by this
+    part."""
     recovery_ticks: int = Field(default=3, ge=1)
     """Calm values of its series that end an incident."""
     reopen_ns: int = Field(default=60 * NS_PER_MINUTE, ge=0)

@@ -7,7 +7,7 @@ process goes on as if it had been this one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 from schemas.config import Config
-from schemas.incidents import Incident, IncidentEvent
+from schemas.incidents import Incident, IncidentEvent, LaneName
 from schemas.report.findings import Finding
 from schemas.watch_tables import ChangePoint, WatchRun
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
@@ -188,7 +188,7 @@ class Watcher:
             requests=int(window.requests.sum()),
             ticks=window.n_ticks,
             threshold=threshold,
-            candidates=comparisons,
+            candidates=sum(one.comparisons == 1 and bool(one.log_evidence) for one in decided.change_points),
             comparisons=comparisons,
             suspended=suspended,
             series=0 if base is None else base.n_series,
@@ -207,18 +207,12 @@ class Watcher:
             decided.run = decided.run.model_copy(update={"open_incidents": len(self.book.open)})
         self.state = self.state.model_copy(update={"tracked": tuple(self.book.tracked)})
 
-    def quiet(self, ranges: Sequence[Range], *, small: bool = False) -> list[Range]:
-        """Those in which no incident was; `small`: also none of a day, a week or a deployment."""
-        return [
-            (start, end)
-            for start, end in ranges
-            if quiet_ticks(
-                np.array([start // self.tick_ns]),
-                self.book.tracked,
-                length=max((end - start) // self.tick_ns, 1),
-                small=small,
-            ).all()
-        ]
+    def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
+        """Those in which no incident of the fast lane was, nor of the lanes `small`."""
+        start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self.tick_ns
+        length = np.maximum(end - start, 1)
+        are_quiet = quiet_ticks(start, self.book.tracked, length=length, small=small).tolist()
+        return [range_ for range_, is_quiet in zip(ranges, are_quiet, strict=True) if is_quiet]
 
     def accept(self, id_: str, at: int, note: str = "") -> Incident | None:
         """An incident becomes the new normal; None where there is none of this id that goes on."""
