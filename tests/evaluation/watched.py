@@ -40,7 +40,7 @@ from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
 from analyze.watch.watching import LakeWatch
 from schemas.incidents import IncidentEvent
-from schemas.periods import parse_period
+from schemas.periods import Period, parse_period
 from schemas.watch_tables import ChangePoint
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_into
@@ -147,30 +147,49 @@ def changes_of(first: int, days: int) -> list[Change]:
     return found
 
 
-def weeks(seed: int, learned: int, days: int, is_quiet: bool) -> dict[str, Any]:
+def weeks(seed: int, learned: int, days: int, is_quiet: bool, lakes: Path) -> dict[str, Any]:
     """Days of a made system (60 requests in a window of five minutes, six services) through a lake: imported,
-    watched with default settings, decided by comparisons, the daily lane too."""
-    changes = [] if is_quiet else changes_of(learned, days)
-    events, began = list[IncidentEvent](), time.process_time()
-    runs = []
-    with TemporaryDirectory() as home:
-        lake = Path(home) / "lake"
-        for first, past in ((0, learned), (learned, learned + days + 1)):
-            for day in range(first, past):
+    watched with default settings, decided by comparisons, the daily lane too. The lake is kept in `lakes`."""
+    changes, began = [] if is_quiet else changes_of(learned, days), time.process_time()
+    lake = lakes / f"{'quiet' if is_quiet else 'changed'}-{seed}-{learned}-{days}"
+    if not lake.exists():
+        lakes.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=lakes) as home:
+            for day in range(learned + days + 1):
                 file = Path(home) / "day.otlp.jsonl"
                 write_days(file, seed, day, day + 1, changes)
-                imported(lake, file, WINDOW_NS)
-            watch = LakeWatch(str(lake), WatchSettings(), RefineSettings(), "evaluation", "evaluation")
-            watch.resume()
-            for decided in watch.poll():
-                events += decided.events
-                runs += [] if decided.run is None else [decided.run]
+                imported(Path(home) / "lake", file, WINDOW_NS)
+            (Path(home) / "lake").rename(lake)
+    made_s, began = time.process_time() - began, time.process_time()
+    watch = LakeWatch(str(lake), WatchSettings(), RefineSettings(), "evaluation", "evaluation")
+    decided = list(watch.replay(Period(None, MONDAY + learned * WINDOWS_A_DAY * WINDOW_NS, 2**63 - 1)))
+    events = [event for one in decided for event in one.events]
+    points = [point for one in decided for point in one.change_points]
+    runs = [one.run for one in decided if one.run is not None]
     return {
+        "seed": seed,
         "days": days,
         **judged_changes(changes, events),
+        "outcomes of missed": outcomes(changes, events, points),
+        "candidates": sum(run.candidates for run in runs),
         "comparisons": sum(run.comparisons for run in runs),
-        "cpu_s": time.process_time() - began,
+        "cpu_s": {"lake": made_s, "watch": time.process_time() - began},
     }
+
+
+def outcomes(
+    changes: Sequence[Change], events: Sequence[IncidentEvent], points: Sequence[ChangePoint]
+) -> list[str]:
+    """What comparisons said during each change that opened no incident."""
+    found = {event.incident.component for event in events}
+    told = []
+    for change in changes:
+        mine = [p for p in points if change.start_ns < p.at_ns <= change.end_ns + WINDOW_NS]
+        if any(p.incident for p in mine) and change.service in found:
+            continue
+        text = [f"{p.outcome} {(p.at_ns - change.start_ns) // NS_PER_MINUTE} {p.series[:40]}" for p in mine]
+        told.append(f"{change.service} x{change.slower} +{change.failing}: {'; '.join(text[:8]) or 'none'}")
+    return told
 
 
 def judged_changes(changes: Sequence[Change], events: Sequence[IncidentEvent]) -> dict[str, Any]:
@@ -404,6 +423,7 @@ def main() -> None:
     )
     parser.add_argument("--learned", type=int, default=4, help="Days.")
     parser.add_argument("--days", type=int, default=4)
+    parser.add_argument("--lakes", type=Path, default=Path(".cache/watch-lakes"), help="Kept between runs.")
     parser.add_argument("--many", type=int, default=100)
     parser.add_argument("--extra-ms", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -416,8 +436,8 @@ def main() -> None:
         "quiet": lambda: quiet(given.seed, given.weeks, given.series, settings, given.day * SD),
         "steps": lambda: steps(given.seed, given.sd, given.series, settings),
         "deployments": lambda: deployments(given.seed, given.many, given.extra_ms),
-        "weeks": lambda: weeks(given.seed, given.learned, given.days, is_quiet=False),
-        "quiet-weeks": lambda: weeks(given.seed, given.learned, given.days, is_quiet=True),
+        "weeks": lambda: weeks(given.seed, given.learned, given.days, False, given.lakes),
+        "quiet-weeks": lambda: weeks(given.seed, given.learned, given.days, True, given.lakes),
         "recordings": lambda: recordings(given.folder, Path(__file__).parents[2], settings),
     }
     print(json.dumps(runs[given.what](), indent=1))
