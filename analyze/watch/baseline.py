@@ -53,7 +53,7 @@ MEMORY: Final = 16
 """Values that foretell the next one."""
 RECENT: Final = MEMORY * MOST_POOLED
 """Ticks back that those lie."""
-LAGS: Final = 8
+LAGS: Final = 2
 """Autocorrelations that say how a level moves."""
 MOST_PHI: Final = 0.99
 _TINY: Final = 1e-9
