@@ -240,10 +240,7 @@ def fit(
         level = level_of(left, pool, sd, error, settings)
         white = innovations(left, pool, error, level)
         floors = np.array([FLOORS[kind] for kind in mine])
-        blocks = _days(hours, hourly[:, rows], mine, season, settings.least_events)
-        if blocks is None:
-            blocks = _blocks(left, pool * k * ring.tick_ns // HOUR_NS)
-        own = _spread(blocks)
+        own = _own_spread(hours, hourly[:, rows], mine, season, settings.least_events)
         groups.append(
             Pooled(
                 k=k,
@@ -412,31 +409,16 @@ def season_at(season: F8, at_ns: I8) -> F8:
     return found
 
 
-def _days(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8 | None:
-    """[series, days] medians of days; None while there are few."""
-    day = hours // HOURS_A_DAY
-    days = np.unique(day)
-    if len(days) < LEAST_BLOCKS:
-        return None
+def _own_spread(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8:
+    """[series] spread of the medians of days, of hours while there are few days: what a system does by
+    itself; 0 while there are few of these, and of what is slow, which is not known of hours."""
     x = values(sums, kinds, least)
     if season.shape[1]:
         x = x - season[:, hours % season.shape[1]]
-    slow = np.array([kind == SLOW for kind in kinds])
-    x = np.where(slow[:, None], np.nan, x)  # what is slow is not known of hours
-    return np.stack([medians(x[:, day == one]) for one in days], axis=1)
-
-
-def _blocks(left: F8, hour: I8) -> F8:
-    """[series, hours] medians of quiet hours."""
-    hours, n = np.unique(hour, return_counts=True)
-    hours = hours[n >= LEAST_BLOCKS]
-    return np.stack([medians(left[:, hour == one]) for one in hours], axis=1) if len(hours) else left[:, :0]
-
-
-def _spread(blocks: F8) -> F8:
-    """[series] spread of medians: what a system does by itself; 0 while there are few."""
-    if blocks.shape[1] < LEAST_BLOCKS:
-        return np.zeros(len(blocks))
-    spread = robust_sd(blocks)
-    enough = np.isfinite(blocks).sum(axis=1) >= LEAST_BLOCKS
-    return np.where(enough & np.isfinite(spread), spread, 0.0)
+    day = hours // HOURS_A_DAY
+    days = np.unique(day)
+    if len(days) >= LEAST_BLOCKS:
+        x = np.stack([medians(x[:, day == one]) for one in days], axis=1)
+    spread = robust_sd(x) if x.shape[1] else np.zeros(len(x))
+    known = (np.isfinite(x).sum(axis=1) >= LEAST_BLOCKS) & [kind != SLOW for kind in kinds]
+    return np.where(known, spread, 0.0)
