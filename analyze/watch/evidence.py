@@ -33,13 +33,9 @@ _ROUNDED: Final = 1e-9
 UP, DOWN = 0, 1
 
 
-def log_e_value(p: F8, is_rank: B1, kappa: float) -> F8:
-    """The logarithm of an e-value of a p-value (Vovk and Wang): κ p^(κ-1) of a rank, which is as seldom as it
-    says; of a law that is assumed the mixture of all κ, which has less faith in it."""
-    p = np.clip(p, _LEAST_P, 1 - 1e-9)
-    log = np.log(p)
-    mixture = np.log((1 - p + p * log) / (p * log * log))
-    found: F8 = np.where(is_rank, np.log(kappa) + (kappa - 1) * log, mixture)
+def log_e_value(p: F8, kappa: float) -> F8:
+    """The logarithm of an e-value of a p-value (Vovk and Wang): κ p^(κ-1)."""
+    found: F8 = np.log(kappa) + (kappa - 1) * np.log(np.maximum(p, _LEAST_P))
     return found
 
 
@@ -178,8 +174,7 @@ def _gain(group: Pooled, left: F8, pool: I8, error: F8, place: I8, cap: float, s
     for way, sign, mine in ((UP, 1.0, np.ones(len(white), dtype=np.bool_)), (DOWN, -1.0, group.both)):
         if mine.any():
             p = tail_p((sign * white - allow)[mine], spread[mine], group, settings, way, mine)
-            is_rank = (group.n[mine] >= settings.ranks_from)[:, None]
-            gain[way, mine] = np.minimum(log_e_value(p, is_rank, settings.kappa), cap)
+            gain[way, mine] = np.minimum(log_e_value(p, settings.kappa), cap)
     return gain
 
 

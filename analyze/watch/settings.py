@@ -55,7 +55,7 @@ class WatchSettings(Config):
     ranks_from: int = Field(default=300, ge=20)
     """Past values from which ranks decide how unusual one is; until then Student's law."""
     kappa: float = Field(default=0.25, gt=0, lt=1)
-    """Of e-values of ranks, which grow fastest where -ln p is one over this on average: for a step of two
+    """Of e-values, which grow fastest where -ln p is one over this on average: for a step of two
     deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
     rising_share: float = Field(default=0.5, gt=0, le=1)
     """Series that came so far towards the threshold since a change began rose with it."""

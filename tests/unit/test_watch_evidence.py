@@ -34,28 +34,25 @@ def watched(logs: np.ndarray, settings: WatchSettings, learned: int) -> list[Cha
     return found
 
 
-@pytest.mark.parametrize("is_rank", [False, True])
-def test_an_e_value_of_a_uniform_p_is_one_on_average(is_rank: bool) -> None:
+def test_an_e_value_of_a_uniform_p_is_one_on_average() -> None:
     p = (np.arange(2_000_000) + 0.5) / 2_000_000
-    assert 0.8 < np.exp(log_e_value(p, np.array(is_rank), 0.25)).mean() <= 1.0 + 1e-6
+    assert 0.8 < np.exp(log_e_value(p, 0.25)).mean() <= 1.0 + 1e-6
 
 
-@pytest.mark.parametrize(
-    ("is_rank", "cap_ticks"), [(True, 2.0), (True, 3.0), (True, 1.0), (False, 2.0), (False, 1.0)]
-)
-def test_sums_of_ordinary_times_run_as_long_as_is_said(is_rank: bool, cap_ticks: float) -> None:
-    """By simulation, of ranks; of a law that is assumed longer. The theorem's bound, that an e-CUSUM passes c
-    after c ticks on average or later, holds too."""
-    rng, c, n = np.random.default_rng(4), 20.0, 600
+@pytest.mark.parametrize("cap_ticks", [2.0, 3.0, 1.0])
+def test_sums_of_ordinary_times_run_as_long_as_is_said(cap_ticks: float) -> None:
+    """By simulation; the theorem's bound, that an e-CUSUM passes c after c ticks on average or later, holds
+    too."""
+    rng, c, n = np.random.default_rng(4), 20.0, 1_000
     threshold = float(np.log(c))
     sums, alarmed, tick = np.zeros(n), np.zeros(n), 0
     while not alarmed.all():
         tick += 1
-        gain = np.minimum(log_e_value(rng.random(n), np.array(is_rank), 0.25), threshold / cap_ticks)
+        gain = np.minimum(log_e_value(rng.random(n), 0.25), threshold / cap_ticks)
         sums = grown(sums, gain)
         alarmed[(alarmed == 0) & (sums >= threshold - 1e-9)] = tick
     said = run_length(threshold, threshold / cap_ticks, 0.25)
-    assert alarmed.mean() == pytest.approx(said, rel=0.12) if is_rank else alarmed.mean() > said
+    assert said == pytest.approx(alarmed.mean(), rel=0.12)
     assert said > 5 * c
 
 
