@@ -235,7 +235,7 @@ def fit(
         mine = [kinds[row] for row in rows]
         middle = medians(x)
         left = x - middle[:, None]
-        sd = np.maximum(MAD * medians(np.abs(left)), _TINY)
+        sd = np.maximum(_spread(left, mine), _TINY)
         error = errors(here[:, known], mine)
         level = level_of(left, pool, sd, error, settings)
         white = innovations(left, pool, error, level)
@@ -250,7 +250,7 @@ def fit(
                 season=season,
                 sd=sd,
                 level=level,
-                spread=MAD * medians(np.abs(white)),
+                spread=_spread(white, mine),
                 allow=np.maximum(settings.allowance * own, settings.floor_share * floors),
                 n=n,
                 past=np.sort(white, axis=1),
@@ -315,6 +315,17 @@ def innovations(
         foretold = level.phi * (foretold + gain * seen)
         doubt = level.phi**2 * doubt * (1 - gain) + moves * (1 - level.phi**2)
     return found if allow is None else (found, units, allowed)
+
+
+def _spread(off: F8, kinds: list[str]) -> F8:
+    """[series] standard deviations of what is off by nothing on average.
+
+    By medians where one odd value could carry them away. A share is bounded, and its median distance is nothing
+    where most ticks have none.
+    """
+    n = np.maximum(np.isfinite(off).sum(axis=1), 1)
+    plain = np.sqrt(np.nansum(off * off, axis=1) / n)
+    return np.where(np.isin(kinds, [*SHARES]), plain, MAD * medians(np.abs(off)))
 
 
 def _moves(x: F8) -> B1:

@@ -59,7 +59,7 @@ class WatchSettings(Config):
     deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
     rising_share: float = Field(default=0.5, gt=0, le=1)
     """Series that came so far towards the threshold since a change began rose with it."""
-    tail_df: float = Field(default=4.0, ge=1)
+    tail_df: float = Field(default=3.0, ge=1)
     """Degrees of freedom of that law at most: few for heavy tails."""
     cap_ticks: float = Field(default=2.0, ge=1)
     """No single tick may bring more than this part of the threshold: so many are needed at least. 3 asks for
