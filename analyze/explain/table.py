@@ -23,23 +23,12 @@ from analyze.stats.rank import midranks
 from schemas.arrays import B1, F8, I4, I8
 from schemas.report.explanations import ChangedIdentifier, Contrast
 
-_MOST_LEVELS: Final = 20
-_LEAST_KNOWN: Final = 0.9
-"""Share of the requests that pass the node whose value must be known."""
-_LEAST_REQUESTS: Final = 5
-"""Of each period, with a value."""
 _ONE_VALUE: Final = ("", "first", "last", "mode", "min", "max")
-_TIME_BOUND = 0.95
-_LEAST_RANKED = 20
-"""Distinct values from which a correlation with time is asked for."""
-_MOST_BACKGROUND = 1_000
-"""Requests beside the groups' own by which identifiers of a period are known."""
 _PLAIN = ("first", "last", "min", "max", "mean", "mode")
-_MOST_CHANGES = 20
 
 
 def _changed_identifiers(
-    columns: Sequence[AttributeColumn], chosen: ChosenRequests
+    columns: Sequence[AttributeColumn], chosen: ChosenRequests, settings: ExplainSettings
 ) -> dict[tuple[str, str], ChangedIdentifier]:
     """Those of the columns whose values part the periods by construction, by (where, key).
 
@@ -56,14 +45,16 @@ def _changed_identifiers(
     for field, of_field in fields.items():
         if field == (REQUEST, TYPE) or field[1].startswith(REACHES):
             continue
-        pairs = [_values(column, chosen) for column in of_field]
+        pairs = [_values(column, chosen, settings) for column in of_field]
         if all(pair is not None for pair in pairs) and pairs[0] is not None:
             before, after = (_said(of_field[0], values) for values in pairs[0])
             found[field] = ChangedIdentifier(where=field[0], key=field[1], before=before, after=after)
     return found
 
 
-def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
+def _values(
+    column: AttributeColumn, chosen: ChosenRequests, settings: ExplainSettings
+) -> tuple[F8, F8] | None:
     """Values before and after, where they have none in common and are few; None for what is no identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
@@ -76,10 +67,10 @@ def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | 
     for period in periods:
         mine = chosen.sample == period
         values = column.values[known & mine]
-        if len(values) < max(_LEAST_REQUESTS, _LEAST_KNOWN * (passes & mine).sum()):
+        if len(values) < max(settings.least_leaf, settings.known * (passes & mine).sum()):
             return None
         sides.append(np.unique(values))
-    most = 1 if column.levels is None else _MOST_LEVELS
+    most = 1 if column.levels is None else settings.levels
     if max(len(side) for side in sides) > most or np.intersect1d(sides[0], sides[1]).size:
         return None
     return sides[0], sides[1]
@@ -126,18 +117,16 @@ def features(
     others: Selection,
     *,
     words: tuple[str, str] = ("affected requests", "other requests"),
-    counts: bool = False,
     settings: ExplainSettings | None = None,
 ) -> FeatureTable:
     """The table that holds `affected` against `others`.
 
-    words: what the classes are, for people. counts: also compare how often a node's parameter occurs.
-    Classes of two periods are permuted within equal parts of their own time, classes of one period within
-    parts of common time. Raises LakeError where parameters cannot be read, ValueError for rows that are not
-    there.
+    words: what the classes are, for people. Classes of two periods are permuted within equal parts of their
+    own time, classes of one period within parts of common time. Raises LakeError where parameters cannot be
+    read, ValueError for rows that are not there.
     """
     asked = ExplainSettings() if settings is None else settings
-    observed = observe(population, (affected, others), counts=counts, settings=asked)
+    observed = observe(population, (affected, others), asked)
     return observed.contrast(0, [1], words, asked)
 
 
@@ -170,7 +159,7 @@ class Observations:
         block = time_blocks(time, label, settings.blocks, apart=apart)
         fold = time_blocks(time, label, settings.folds, apart=True)
         columns = self.columns
-        found = _changed_identifiers(columns, chosen)
+        found = _changed_identifiers(columns, chosen, settings)
         if apart:
             columns = tuple(
                 column
@@ -227,9 +216,7 @@ class Observations:
         return np.concatenate(kept)
 
 
-def observe(
-    population: Population, groups: Sequence[Selection], *, counts: bool, settings: ExplainSettings
-) -> Observations:
+def observe(population: Population, groups: Sequence[Selection], settings: ExplainSettings) -> Observations:
     """A sample of every group and its attributes; a request is of the first group that has it.
 
     Reads parameters once a period.
@@ -242,12 +229,17 @@ def observe(
         alone.append(group)
     groups = alone
     rng = np.random.default_rng(settings.seed)
-    chosen = choose(population, (*groups, _background(population, groups)), settings.most_requests, rng)
+    chosen = choose(
+        population,
+        (*groups, _background(population, groups, settings.most_background)),
+        settings.most_requests,
+        rng,
+    )
     if len(chosen) == 0:
         return Observations(chosen, ())
     # Parameters first: of columns that part alike the first is named, and a host is often where they led.
     columns = [
-        *_unlike(parameter_columns(population, chosen, counts=counts)),
+        *_unlike(parameter_columns(population, chosen)),
         *request_columns(population, chosen),
     ]
     nodes = [group.nodes for group in groups]
@@ -257,10 +249,10 @@ def observe(
         )
         parts = {operation.partition("/")[0] for operation in near}
         columns = [c for c in columns if c.where == REQUEST or c.where in near or c.where in parts]
-    return Observations(chosen, (*columns, *_changes(columns)))
+    return Observations(chosen, (*columns, *_changes(columns, settings.most_changes)))
 
 
-def _background(population: Population, groups: Sequence[Selection]) -> Selection:
+def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
     """Requests of the same root types that no group has, evenly over their rows."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
@@ -271,7 +263,7 @@ def _background(population: Population, groups: Sequence[Selection]) -> Selectio
     }
     for index, rows in taken:
         free[index][rows] = False
-    step = max(1, -(-sum(int(rows.sum()) for rows in free.values()) // _MOST_BACKGROUND))
+    step = max(1, -(-sum(int(rows.sum()) for rows in free.values()) // most))
     return Selection({index: np.flatnonzero(rows)[index % step :: step] for index, rows in free.items()})
 
 
@@ -305,22 +297,22 @@ def _comparable(column: AttributeColumn, label: B1, time: I8, settings: ExplainS
     if distinct + (not known.all()) < 2:
         return False
     if not column.numeric:
-        return distinct < 10 or distinct <= 0.5 * known.sum()
-    return distinct < _LEAST_RANKED or not all(
-        _follows_time(values[side], time[side]) for side in (label, ~label)
+        return distinct < settings.few_values or distinct <= settings.alike * known.sum()
+    return distinct < settings.ranked or not all(
+        _follows_time(values[side], time[side], settings) for side in (label, ~label)
     )
 
 
-def _follows_time(values: F8, time: I8) -> bool:
+def _follows_time(values: F8, time: I8, settings: ExplainSettings) -> bool:
     """Whether a class's values rise or fall with time: a counter, a clock, a sequence number."""
     known = ~np.isnan(values)
-    if known.sum() < _LEAST_RANKED:
+    if known.sum() < settings.ranked:
         return False
     x, y = midranks(values[known]), midranks(time[known])
     x -= x.mean()
     y -= y.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
-    return scale > 0 and abs(float(x @ y)) > _TIME_BOUND * scale
+    return scale > 0 and abs(float(x @ y)) > settings.with_time * scale
 
 
 def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
@@ -338,7 +330,7 @@ def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
     )
 
 
-def _changes(columns: Sequence[AttributeColumn]) -> list[AttributeColumn]:
+def _changes(columns: Sequence[AttributeColumn], most: int) -> list[AttributeColumn]:
     """How a number changes from one node to another that has it too: bytes that grow between components."""
     by_key: dict[str, list[AttributeColumn]] = {}
     for column in columns:
@@ -347,7 +339,7 @@ def _changes(columns: Sequence[AttributeColumn]) -> list[AttributeColumn]:
     changes: list[AttributeColumn] = []
     for key, found in sorted(by_key.items()):
         for one, other in pairwise(found):
-            if len(changes) == _MOST_CHANGES:
+            if len(changes) == most:
                 return changes
             both = None if one.passes is None or other.passes is None else one.passes & other.passes
             with np.errstate(over="ignore"):

@@ -139,8 +139,8 @@ def test_a_fault_in_the_history_is_no_noise() -> None:
 
 def test_few_windows_tell_nothing() -> None:
     rng = np.random.default_rng(4)
-    assert window_tau(windows(rng, 2, 0.5), SETTINGS) == (SETTINGS.cold_tau, np.inf)
-    assert window_tau(None, SETTINGS) == (SETTINGS.cold_tau, np.inf)
+    assert window_tau(windows(rng, 2, 0.5), SETTINGS) == (SETTINGS.assumed_tau, np.inf)
+    assert window_tau(None, SETTINGS) == (SETTINGS.assumed_tau, np.inf)
 
 
 def test_few_requests_are_compared_with_all_ordinary_windows() -> None:
@@ -167,6 +167,6 @@ def test_traffic_that_follows_the_hour_is_no_external_cause() -> None:
     parts = [period_blocks(drawn(rng, n), 1, [PERIOD], blocks=1) for n in rng.integers(2_000, 12_000, 20)]
     busy = joined(parts)
     plain, noisy = (rate_changes(*sides, ["a"], SETTINGS, tau=tau)[0] for tau in (0.0, rate_tau(busy)))
-    assert clients_sent_less(*sides, plain, SETTINGS, as_fast=True)
-    assert not clients_sent_less(*sides, noisy, SETTINGS, as_fast=True)
+    assert clients_sent_less(*sides, plain, SETTINGS, largest_rise=0.0)
+    assert not clients_sent_less(*sides, noisy, SETTINGS, largest_rise=0.0)
     assert rate_tau(windows(rng, 20, 0.02)) < 0.1

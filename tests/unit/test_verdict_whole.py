@@ -17,7 +17,7 @@ from analyze.methods.robust.verdict.whole import Name, Noise, PeriodMeasure, Who
 
 SETTINGS = VerdictSettings()
 CALM = Noise(tau=0.0)
-COLD = Noise(tau=0.1, phi=3.0)
+ASSUMED = Noise(tau=0.1, phi=3.0)
 TRIALS = 200
 
 
@@ -165,7 +165,7 @@ def test_twelve_failing_of_fourteen_are_found_and_one_is_open() -> None:
     def errors(k: int) -> PeriodMeasure:
         found = population(failing(14, 0), failing(14, k))
         sides = [period_blocks(period_requests(found, at), 1, []) for at in (0, 1)]
-        return measure(whole(sides[0], sides[1], COLD), "errors")
+        return measure(whole(sides[0], sides[1], ASSUMED), "errors")
 
     assert errors(12).changed
     assert errors(12).interval(0.95)[0] > 0

@@ -23,6 +23,7 @@ import numpy as np
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
 from analyze.methods.clusters.cluster_shares import ClusteredRequests, ClusterShareTests
 from analyze.methods.clusters.settings import ClustersSettings
+from analyze.report.moment_rows import number
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8, I8
 from schemas.report.clusters import OverlayNode
@@ -310,13 +311,13 @@ def held_against(
     origin: I8,
     settings: ClustersSettings,
     *,
-    cold: bool,
+    noise_assumed: bool,
 ) -> list[HeldAgainst]:
     """All overlays, by what their most coloured node adds; then by requests.
 
-    cold: the first sample is too short to tell how far ordinary times differ.
+    noise_assumed: the first sample is too short to tell how far ordinary times differ.
     """
-    found = list(_all(tree, clustered, nearest, origin, settings, cold=cold))
+    found = list(_all(tree, clustered, nearest, origin, settings, noise_assumed=noise_assumed))
     found.sort(key=lambda one: (-one.score_us, -one.weight, one.cluster, one.kind))
     return found
 
@@ -328,7 +329,7 @@ def _all(
     origin: I8,
     settings: ClustersSettings,
     *,
-    cold: bool,
+    noise_assumed: bool,
 ) -> Iterator[HeldAgainst]:
     samples = clustered.n_samples
     last = clustered.weight[:, :, -1].sum(axis=0)
@@ -337,9 +338,11 @@ def _all(
     floors = (settings.share_floor, settings.new_floor)
     gates = within = Gates(settings.q, settings.min_z, settings.time_floor, *floors)
     if samples == 2:
-        tau = settings.cold_tau if cold else settings.min_tau
+        tau = settings.assumed_tau if noise_assumed else settings.min_tau
         moved = max(settings.time_floor, math.expm1(settings.min_z * tau))
-        gates = Gates(settings.q, settings.min_z, moved, *floors, phi=settings.cold_phi if cold else 1.0)
+        gates = Gates(
+            settings.q, settings.min_z, moved, *floors, phi=settings.assumed_phi if noise_assumed else 1.0
+        )
 
     def side(cluster: int, sample: int) -> range:
         first = (cluster * samples + sample) * settings.blocks
@@ -407,8 +410,8 @@ def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode
                     passing_b=float(passing[1][place]),
                     visits_a=float(visits[0][place]),
                     visits_b=float(visits[1][place]),
-                    mean_a_us=_number(means[0][place]),
-                    mean_b_us=_number(means[1][place]),
+                    mean_a_us=number(means[0][place]),
+                    mean_b_us=number(means[1][place]),
                     skipped=skipped,
                     skipped_a_us=skipped_a,
                     skipped_b_us=skipped_b,
@@ -422,10 +425,6 @@ def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode
             skipped_b += float(times[1][place])
         todo += [(child, above, skipped, skipped_a, skipped_b) for child in reversed(children[place])]
     return rows, row_of.get(found.first)
-
-
-def _number(value: np.float64) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _children(found: TreeOverlay) -> dict[int, list[int]]:

@@ -63,8 +63,6 @@ class Observed:
     """The same against the reference alone, where a history makes ordinary times more than that."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
-    beyond: float | None = None
-    """What the change less a standard error must be over."""
     instance: Sequence[Instance] | None = None
     """Where alone it was seen."""
 
@@ -105,26 +103,19 @@ class Measure:
 
 
 def own_time(view: View) -> Observed:
-    """Observe the own time of a call given its pattern; the response must have waited for it, too."""
-    return _own_time(view, view.settings.time_share)
+    """Observe the own time of a call given its pattern; the response must have waited for it, too.
 
-
-def plain_own_time(view: View) -> Observed:
-    """Observe a plain change of own time that responses hardly feel: 100 us of 20 ms (NSDI 8.6)."""
+    A plain change (large, and far from chance in many requests) may be a smaller part of its response: 100 us
+    of 20 ms (NSDI 8.6).
+    """
     settings, found = view.settings, view.own_time
-    plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
-    seen = _own_time(view, settings.time_share * settings.plain_share)
-    return replace(seen, matters=seen.matters & plain, beyond=float(np.log1p(settings.plain_time)))
-
-
-def _own_time(view: View, share: float) -> Observed:
-    """Ask that a change takes this share of the response time of the requests that touch the site."""
-    found = view.own_time
     with np.errstate(invalid="ignore", over="ignore"):
+        plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
+        plain &= np.abs(found.change) - found.se > np.log1p(settings.plain_time)
         moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.calls_a_visit
-    least = share * view.mean_response_ns
-    matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
-    seen = _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
+        least = settings.time_share * np.where(plain, settings.plain_share, 1.0) * view.mean_response_ns
+        matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
+    seen = _at_sites(view, found, np.log1p(settings.time_floor), matters, view.slower_ns)
     return replace(seen, reference=view.own_time_change[1])
 
 
@@ -169,12 +160,14 @@ def slow_calls(view: View) -> Observed:
     nobody says how often there is one.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
-    limit = _slow_from(values.where(roles.side[values.column] == 0), view)
+    limit = _slow_from(view)
     over = values.bin > limit[values.place]
     n = view.sums(values.place, values.column, values.n, view.n_sites)
-    x = view.sums(values.place, values.column, values.n * over, view.n_sites)
-    late_ns = value_of(values.bin + 0.5) - value_of(limit[values.place] + 1)
-    excess = totals(values.place, values.n * over * roles.problem[values.column] * late_ns, view.n_sites)
+    slow = values.where(over)
+    x = view.sums(slow.place, slow.column, slow.n, view.n_sites)
+    slow = slow.where(roles.problem[slow.column])
+    late_ns = value_of(slow.bin + 0.5) - value_of(limit[slow.place] + 1)
+    excess = totals(slow.place, slow.n * late_ns, view.n_sites)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess_ns = excess / n[:, AFTER] * view.calls_a_visit
         much = (excess_ns > settings.tail_time * view.mean_response_ns) & (x[:, AFTER] >= settings.least_slow)
@@ -184,16 +177,16 @@ def slow_calls(view: View) -> Observed:
     matters = (
         (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
     )
-    if roles.cold:
+    if roles.noise_assumed:
         matters &= _without_worst_block(view, values, over, found)
     floor = np.where(much, 0.0, settings.tail_floor)
     seen = _at_sites(view, found, floor, matters, view.slower_ns)
     return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
 
 
-def _slow_from(ordinary: Histograms, view: View) -> I8:
+def _slow_from(view: View) -> I8:
     """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
-    pooled = Histograms.of(ordinary.place, np.zeros_like(ordinary.column), ordinary.bin, ordinary.n)
+    pooled = view.own_by_period.pooled(np.array([0, -1, 0]))
     there, (high, middle) = pooled.holding(view.n_sites, (view.settings.slow_level, 0.5))
     limit = np.zeros(view.n_sites, dtype=np.int64)
     limit[there] = np.maximum(high, middle + round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE))
@@ -285,7 +278,9 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     if not wanted.any():
         return None
     values = values.where(wanted[values.place])
-    least_tau = max(settings.min_tau, settings.cold_calls_tau) if view.roles.cold else settings.min_tau
+    least_tau = (
+        max(settings.min_tau, settings.assumed_calls_tau) if view.roles.noise_assumed else settings.min_tau
+    )
     found, alone = view.levels(values, _log_means, least_tau)
     with np.errstate(divide="ignore", invalid="ignore"):
         a_call_ns = np.nan_to_num(
@@ -305,7 +300,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
     """Give logarithms of mean numbers, with their sampling variance, and requests: [places, columns]."""
-    # Counts were put in bins of ratios; small ones are told apart exactly.
+    # Counts were put in bins of ratios; small ones are known exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
     return values.log_means(number, n_places, n_columns)
 
@@ -523,22 +518,11 @@ MEASURES: Final = (
     Measure(
         "own-time",
         "A call takes longer by itself, its children apart.",
-        "shop: network delays; 8.6",
+        "shop: network delays; 8.6; tests/unit/test_measures.py: half a percent of the page",
         own_time,
         (ChangeKind.SLOWER, ChangeKind.FASTER),
         "us",
         1e-3,
-    ),
-    Measure(
-        "plain-own-time",
-        "A call takes plainly longer by itself, though it is little of its response.",
-        "8.6, 100 us; tests/unit/test_measures.py: half a percent of the page",
-        plain_own_time,
-        (ChangeKind.SLOWER, ChangeKind.FASTER),
-        "us",
-        1e-3,
-        apart="times",
-        unless="own-time",
     ),
     Measure(
         "pooled-own-time",

@@ -18,12 +18,10 @@ from analyze.methods.robust.roles import Roles
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from analyze.stats.proportions import fisher
-from analyze.stats.sums import totals
 from schemas.arrays import I8
 from schemas.report.findings import ChangeKind
 
 _FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
-_MOST_ASKED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +34,10 @@ class Failures:
     """[operations, 2]"""
 
     def more(self) -> list[int]:
-        """Operations at which more began than did, those with most first; a few."""
+        """Operations at which more began than did, those with most first."""
         share = self.failed / np.maximum(self.n, 1)
         rise = share[:, 1] - share[:, 0]
-        order = np.argsort(-rise, kind="stable")[:_MOST_ASKED]
+        order = np.argsort(-rise, kind="stable")
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
@@ -66,12 +64,7 @@ class Failures:
 
 def failures_begun(profile: Profile, roles: Roles) -> Failures:
     """Out of the breakdown of errors. O(rows)."""
-    table, responses = profile.origins, profile.responses
-    operation = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
-    n, failed = [], []
-    for inside in (roles.reference, roles.problem):
-        mine = inside[table["slot"].to_numpy()]
-        at = operation[table["site"].to_numpy()[mine]]
-        failed.append(totals(at, table["n"].to_numpy()[mine], len(profile.names.operations)))
-        n.append(responses["n"].to_numpy()[inside[responses["slot"].to_numpy()]].sum())
+    sides = roles.reference, roles.problem
+    n = [profile.responded("n", slots) for slots in sides]
+    failed = [profile.at_operations("origins", "n", slots) for slots in sides]
     return Failures(np.rint(n).astype(np.int64), np.rint(np.stack(failed, axis=1)).astype(np.int64))

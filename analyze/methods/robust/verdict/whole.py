@@ -58,14 +58,14 @@ def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple
     Robust, as history holds faults; less what chance does in the windows; shrunk to the assumed one.
     """
     if windows is None:
-        return settings.cold_tau, np.inf
+        return settings.assumed_tau, np.inf
     sums = windows.response_times()
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = sums.total[:1] / sums.weight[:1]
         n = sums.weight[:1] ** 2 / sums.weight2[:1]
         chance = (sums.square[:1] / sums.weight[:1] / mean**2 - 1) / np.maximum(n - 1, 1)
         medians = LogMedians(np.log(mean), chance)
-    noise = window_noise(medians, floor=settings.min_tau, prior_tau2=np.array([settings.cold_tau**2]))
+    noise = window_noise(medians, floor=settings.min_tau, prior_tau2=np.array([settings.assumed_tau**2]))
     known = float(noise.windows[0])
     return math.sqrt(noise.tau2[0]), SHRINKAGE_WEIGHT + known - 1 if known > 2 else np.inf
 
@@ -132,11 +132,6 @@ class PeriodMeasure:
         """Whether what was measured is no more than two ordinary periods differ by."""
         return bool(abs(self.estimate.change[0]) <= self.margin) and not self.changed
 
-    @property
-    def settled(self) -> bool:
-        """Whether it is shown not to have changed by more than the margin (TOST)."""
-        return bool(self.estimate.within().equivalent(self.margin)[0]) and not self.changed
-
     def interval(self, level: float) -> tuple[float, float]:
         """Give the interval of after less before, µs or a share; infinite where nothing is known.
 
@@ -173,12 +168,6 @@ class Whole:
     def changed(self) -> tuple[PeriodMeasure, ...]:
         """The measures that changed by test."""
         return tuple(measure for measure in self.measures if measure.changed)
-
-    @property
-    def tails_settled(self) -> bool:
-        """Whether no more requests are slow, shown at every threshold."""
-        tails = [measure for measure in self.measures if measure.name == "tail"]
-        return bool(tails) and all(tail.settled for tail in tails)
 
     @cached_property
     def equivalent_share(self) -> float:
