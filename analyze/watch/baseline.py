@@ -320,8 +320,8 @@ def innovations(
 def _spread(off: F8, kinds: list[str]) -> F8:
     """[series] standard deviations of what is off by nothing on average.
 
-    By medians where one odd value could carry them away. A share is bounded, and its median distance is nothing
-    where most ticks have none.
+    By medians where one odd value could carry them away. A share is bounded, and its median distance is
+    nothing where most ticks have none.
     """
     n = np.maximum(np.isfinite(off).sum(axis=1), 1)
     plain = np.sqrt(np.nansum(off * off, axis=1) / n)
