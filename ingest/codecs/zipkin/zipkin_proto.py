@@ -141,12 +141,13 @@ def _pairs(span: Any) -> Iterator[tuple[str, str]]:
 
 
 def _endpoint(endpoint: Any) -> ZipkinEndpoint:
-    ip = _ip(endpoint.ipv4) if endpoint.ipv4 else _ip(endpoint.ipv6)
-    return ZipkinEndpoint(endpoint.service_name or None, ip)
+    return ZipkinEndpoint(endpoint.service_name or None, _ip(endpoint.ipv4 or endpoint.ipv6))
 
 
 def _ip(raw: bytes) -> str | None:
     """The address; None for bytes that are none."""
+    if not raw:
+        return None
     try:
         return str(ipaddress.ip_address(raw))
     except ValueError:
