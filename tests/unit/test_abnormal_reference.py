@@ -63,7 +63,12 @@ def run(
 
 
 @pytest.mark.parametrize(
-    ("reference", "problem"), [(pages(9_000), pages(9_900)), (pages(1_000, 60), pages(1_000, 78))]
+    ("reference", "problem"),
+    [
+        (pages(9_000), pages(9_900)),
+        (pages(9_900), pages(9_000)),  # inside of what the reference makes ordinary
+        (pages(1_000, 60), pages(1_000, 78)),
+    ],
 )
 def test_the_same_incident_on_both_sides_is_no_finding(reference: list[Call], problem: list[Call]) -> None:
     found = run(reference, problem)

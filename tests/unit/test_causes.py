@@ -317,12 +317,6 @@ def test_what_is_cut_short_or_fails_is_no_improvement(worse: dict[str, Any]) -> 
     assert ranked(symptom(PATH, BANK, range(60, 90), **(values | worse)), symptom(SLOWER, STORE))[0] == BANK
 
 
-@pytest.mark.parametrize(("score", "first"), [(0.12, STORE), (0.13, BANK)])
-def test_known_paths_rank_by_four_fifths_of_what_was_never_there(score: float, first: int) -> None:
-    known = symptom(PATH, BANK, range(60, 90), score=score)
-    assert ranked(known, symptom(NEW_PATH, STORE, range(20), score=0.1))[0] == first
-
-
 def test_errors_lead_what_changed_at_an_operation() -> None:
     lead = leading([change(PATH, SHOP, after=0.9), change(ERRORS, SHOP), change(NEW_PATH, SHOP)])
     assert lead.kind is ERRORS

@@ -428,7 +428,6 @@ def failing_requests(view: View) -> Observed:
         estimate=found,
         reference=alone,
         tested=seen.tested & several & (found.before + found.after > 0),
-        floor=np.where(found.new, view.settings.new_floor, view.settings.shape_floor),
         weight=weight,
         call_ratio=view.call_ratio,
     )

@@ -61,11 +61,4 @@ RANKING: tuple[RankFactor, ...] = (
         "What got better needs no mending, and is what the others outweigh.",
         "8.5",
     ),
-    RankFactor(
-        "known-paths",
-        lambda cause: cause.lead.kind is ChangeKind.PATH and _of_known_paths(cause),
-        lambda settings: settings.known_weight,
-        "What was never there is a cause sooner than known paths taken more often: state moves those.",
-        "tests/unit/test_robust_other_requests.py: about the same size",
-    ),
 )
