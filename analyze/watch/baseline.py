@@ -46,6 +46,8 @@ KNOWN: Final = 10
 """Pairs of values that weigh as much as the autocorrelation that is assumed."""
 MOST_POOLED: Final = 64
 """Ticks that a value may be made of; rarer series are left to the daily comparison."""
+BLOCK: Final = 256
+"""Series that are learned at once: of these all past values are in memory."""
 RUN: Final = 2 * MOST_POOLED
 """Ticks that are learned from together: two values of the rarest series."""
 SLOW_QUANTILE: Final = 0.9
@@ -208,17 +210,17 @@ def fit(
     cuts = _slow_cuts(ring, history, np.array([kind == SLOW for kind in kinds]))
     count_slow(ring, cuts)
     at = ring.at[history]
-    sums = ring.sums(history)
     n_days, hours, hourly = _hourly(ring, sample.past, settings)
-    per_tick = sums[0].sum(axis=1) / max(len(history), 1)
+    per_tick = ring.events(history) / max(len(history), 1)
     wanted = settings.least_events / np.maximum(per_tick, _TINY)
     k_of = np.exp2(np.ceil(np.log2(np.maximum(wanted, 1.0))))
     groups = []
-    for k in (2**power for power in range(MOST_POOLED.bit_length())):
-        rows = np.flatnonzero(usual & (k_of == k))
-        if not len(rows) or not len(history):
-            continue
-        pool, here = pooled(sums[:, rows], at, k)
+    of_one_k = (np.flatnonzero(usual & (k_of == 2**power)) for power in range(MOST_POOLED.bit_length()))
+    for rows in (alike[n : n + BLOCK] for alike in of_one_k for n in range(0, len(alike), BLOCK)):
+        if not len(history):
+            break
+        k = int(k_of[rows[0]])
+        pool, here = pooled(ring.sums(rows, history), at, k)
         mine = [kinds[row] for row in rows]
         x = values(here, mine, settings.least_events)
         for row, code in enumerate(rows.tolist()):

@@ -138,10 +138,7 @@ def evidence_of(
         if not len(ends):
             continue
         window = slice(int(np.searchsorted(ring.at, ends[0] + 1 - MEMORY * k)), int(columns[-1]) + 1)
-        cells = ring.ticks.cells[:, :, window]
-        sums: F8 = cells[:, group.rows].astype(np.float64)
-        sums[0] = cells[0, np.asarray(ring.base)[group.rows]]
-        pool, sums = pooled(sums, ring.at[window], k)
+        pool, sums = pooled(ring.sums(group.rows, window), ring.at[window], k)
         x, error = values(sums, group.kinds, settings.least_events), errors(sums, group.kinds)
         left = (
             x

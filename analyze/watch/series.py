@@ -453,19 +453,23 @@ class Ring:
             np.zeros(n_hours),
         )
 
-    def sums(self, columns: slice | I8) -> F8:
-        """[3, series, columns] den, num, sq of ticks."""
-        return self._with_base(self.ticks.cells[:, : len(self.names), columns])
+    def sums(self, rows: I8, columns: slice | I8) -> F8:
+        """[3, rows, columns] den, num, sq of ticks."""
+        found = self.ticks.cells[:, rows][:, :, columns].astype(np.float64)
+        found[0] = self.ticks.cells[0, np.asarray(self.base)[rows]][:, columns]
+        return found
+
+    def events(self, columns: I8) -> F8:
+        """[series] events of ticks."""
+        events: F8 = self.ticks.cells[0, self.base][:, columns].sum(axis=1, dtype=np.float64)
+        return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
         """Hours before one, and [3, series, hours] their sums."""
         n = int(np.searchsorted(self.hour, past))
-        return self.hour[:n], self._with_base(self.hours.cells[:, : len(self.names), :n])
-
-    def _with_base(self, cells: npt.NDArray[np.float32]) -> F8:
-        found = cells.astype(np.float64)
-        found[0] = cells[0, self.base]
-        return found
+        found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
+        found[0] = self.hours.cells[0, self.base, :n]
+        return self.hour[:n], found
 
     def _code(self, name: Name) -> int:
         code = self.codes.get(name)

@@ -371,7 +371,9 @@ def naive(watcher: Watcher, cases: Sequence[dict[str, Any]]) -> dict[str, int]:
     """What the naive rule says of the same ticks: visible faults with an alarming tick, and those in none."""
     ring, faults = watcher.ring, faults_of(cases)
     kinds = [name.kind for name in ring.names]
-    logs = values(ring.sums(slice(0, len(ring.at))), kinds, watcher.settings.least_events)
+    logs = values(
+        ring.sums(np.arange(len(kinds)), slice(0, len(ring.at))), kinds, watcher.settings.least_events
+    )
     at_ns = (ring.at[HOUR:][alarming(logs[usable(ring.names)])] + 1) * ring.tick_ns
     within = [[fault["a"] < at <= fault["b"] + ring.tick_ns for fault in faults] for at in at_ns]
     return {
