@@ -317,6 +317,12 @@ def test_what_is_cut_short_or_fails_is_no_improvement(worse: dict[str, Any]) -> 
     assert ranked(symptom(PATH, BANK, range(60, 90), **(values | worse)), symptom(SLOWER, STORE))[0] == BANK
 
 
+def test_whom_several_callers_fail_by_is_what_a_finding_is_of() -> None:
+    failing = symptom(ERRORS, SHOP, suspect="store"), symptom(ERRORS, WEB, range(40, 60), suspect="store")
+    assert [cause.component for cause in causes(failing[0])] == ["shop"]
+    assert [cause.component for cause in causes(*failing)] == ["store"]
+
+
 def test_errors_lead_what_changed_at_an_operation() -> None:
     lead = leading([change(PATH, SHOP, after=0.9), change(ERRORS, SHOP), change(NEW_PATH, SHOP)])
     assert lead.kind is ERRORS

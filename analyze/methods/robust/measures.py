@@ -546,7 +546,7 @@ MEASURES: Final = (
     Measure(
         "far-slower-calls",
         "Very few calls are far slower than any ordinary one: no test of ranks can tell.",
-        "F10; tests/unit/test_measures.py: one read in 75",
+        "F10 of 10,000 requests; tests/unit/test_measures.py: one read in 75",
         far_slower_calls,
         (ChangeKind.TAIL, ChangeKind.TAIL),
         "share",
@@ -558,7 +558,7 @@ MEASURES: Final = (
     Measure(
         "overlap",
         "Children of a call run one after the other that ran side by side.",
-        "F8",
+        "tests/unit/test_robust_overlap.py",
         overlap,
         (ChangeKind.PARALLEL, ChangeKind.SERIAL),
         "ratio",
@@ -583,7 +583,7 @@ MEASURES: Final = (
     Measure(
         "failing-calls",
         "Calls fail that did not.",
-        "F10",
+        "systems: a database that fails in 12 %",
         failing_calls,
         (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
         "share",
@@ -623,7 +623,7 @@ MEASURES: Final = (
     Measure(
         "calls",
         "A call is made more often, by less than patterns tell apart.",
-        "systems: N+1 queries",
+        "tests/unit/test_rare_paths.py: from 5 calls to 8",
         calls,
         (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS),
         "calls",

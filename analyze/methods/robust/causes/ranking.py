@@ -59,6 +59,6 @@ RANKING: tuple[RankFactor, ...] = (
         is_better,
         lambda settings: settings.better_weight,
         "What got better needs no mending, and is what the others outweigh.",
-        "8.5",
+        "8.5 of 10,000 requests",
     ),
 )

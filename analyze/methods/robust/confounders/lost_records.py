@@ -48,7 +48,7 @@ class LostRecords(Unadjusted):
 
     name = "lost-records"
     doc = "Events that never arrived look like calls that are not made."
-    case = "N3"
+    case = "N5 of 10,000 requests"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain changes that such a loss makes, in size and in kind."""
