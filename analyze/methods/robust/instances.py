@@ -36,8 +36,10 @@ _MIDDLE: Final = 4096
 """Bin of a call that takes what is usual."""
 _ASKED_OF_A_HOST: Final = 3
 """Requests of an instance whose resource attributes are read."""
+_TRIM: Final = 0.1
+"""Part of an instance's times that is left out at either end: what is very slow is of its tail."""
 _MEDIAN_OF_MEAN: Final = 1.57
-"""Variance of a weighted median over that of the mean."""
+"""Variance of a weighted median over that of the mean; the median of two is their mean."""
 
 
 class _Level(NamedTuple):
@@ -395,12 +397,12 @@ def _numbers(levels: Sequence[_Level]) -> dict[tuple[int, ...], int]:
 
 
 def _medians(calls: Calls, groups: Mapping[tuple[int, ...], int]) -> tuple[LogMedians, F8]:
-    """Give [groups, (reference, problem)] log medians, and requests."""
+    """Give [groups, (reference, problem)] levels of times, and requests."""
     parts = [(number, np.flatnonzero(np.isin(calls.host, hosts))) for hosts, number in groups.items()]
     rows = np.concatenate([mine for _, mine in parts])
     place = np.concatenate([np.full(len(mine), number, dtype=np.int64) for number, mine in parts])
     table = Histograms.of(place, calls.late[rows], calls.bin[rows], calls.n[rows])
-    return table.log_medians(len(groups), 2)
+    return table.trimmed_log_means(len(groups), 2, _TRIM)
 
 
 def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
@@ -428,7 +430,7 @@ def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, fl
     past = np.cumsum(weight) - weight / 2
     middle = float(np.interp(weight.sum() / 2, past, value[order]))
     of_mean = float((weight**2 * sampling[order]).sum() / weight.sum() ** 2)
-    return middle, of_mean if len(value) == 1 else _MEDIAN_OF_MEAN * of_mean
+    return middle, of_mean if len(value) <= 2 else _MEDIAN_OF_MEAN * of_mean
 
 
 def _relative(calls: Calls, least: int) -> Calls:

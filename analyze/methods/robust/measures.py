@@ -24,7 +24,7 @@ from analyze.methods.robust.instances import InstanceTests, failing_instances, s
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
-from analyze.stats.estimate import AFTER, BEFORE, Estimate
+from analyze.stats.estimate import AFTER, BEFORE, LEAST_IN_ENVELOPE, Estimate
 from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
@@ -162,14 +162,15 @@ def pooled_own_time(view: View) -> Observed | None:
 
 
 def slow_calls(view: View) -> Observed:
-    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary.
+    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary, and over three
+    medians of the reference: where half of it is slow already, slow calls are no tail.
 
     A rise below the floor counts where very slow calls take much of the response time. Without a history a
     rise must also show without the block of the problem that has most of it: a burst is one event, and
     nobody says how often there is one.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
-    limit = _slow_from(values.where(roles.side[values.column] == 0), view)
+    limit = _slow_from(values, view)
     over = values.bin > limit[values.place]
     n = view.sums(values.place, values.column, values.n, view.n_sites)
     x = view.sums(values.place, values.column, values.n * over, view.n_sites)
@@ -191,12 +192,17 @@ def slow_calls(view: View) -> Observed:
     return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
 
 
-def _slow_from(ordinary: Histograms, view: View) -> I8:
+def _slow_from(values: Histograms, view: View) -> I8:
     """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
-    pooled = Histograms.of(ordinary.place, np.zeros_like(ordinary.column), ordinary.bin, ordinary.n)
-    there, (high, middle) = pooled.holding(view.n_sites, (view.settings.slow_level, 0.5))
+    settings, roles = view.settings, view.roles
+    times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
-    limit[there] = np.maximum(high, middle + round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE))
+    ordinary, reference = (values.pooled(np.where(part, 0, -1)) for part in (roles.ordinary, roles.reference))
+    there, (high, middle) = ordinary.holding(view.n_sites, (settings.slow_level, 0.5))
+    limit[there] = np.maximum(high, middle + times)
+    enough = totals(reference.place, reference.n, view.n_sites)[reference.place] >= LEAST_IN_ENVELOPE
+    there, (middle,) = reference.where(enough).holding(view.n_sites, (0.5,))
+    limit[there] = np.maximum(limit[there], middle + times)
     return limit
 
 

@@ -18,7 +18,15 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
+from analyze.stats.estimate import (
+    AFTER,
+    BEFORE,
+    FIRST_BLOCK,
+    LEAST_IN_ENVELOPE,
+    Estimate,
+    level_change,
+    share_change,
+)
 from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LogMedians
 from analyze.stats.rank import in_requests
@@ -103,17 +111,26 @@ class View:
         return in_requests(self.touching, self.visits("w2"))
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone."""
+        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone.
+
+        Where that is not normal, ordinary times are the history alone.
+        """
         prior = self.settings.cold_phi if self.roles.cold and not one_sided else 1.0
-        found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
-        if not self.has_history:
-            return found, None
-        own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
-        alone = [
-            np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, [AFTER]], v[:, others]], axis=1)
-            for v in (x, n)
-        ]
-        return found, share_change(*alone, prior_phi=prior, margin=self.settings.share_margin)
+        margin, alone = self.settings.share_margin, None
+        if self.has_history:
+            own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
+            reference = [v[:, own].sum(axis=1, keepdims=True) for v in (x, n)]
+            columns = [
+                np.concatenate([before, v[:, [AFTER]], v[:, others]], axis=1)
+                for before, v in zip(reference, (x, n), strict=True)
+            ]
+            alone = share_change(*columns, prior_phi=prior, margin=margin)
+            abnormal = not_normal(alone)
+            x, n = x.copy(), n.copy()
+            for v, before in zip((x, n), reference, strict=True):
+                v[abnormal, BEFORE] -= before[abnormal, 0]
+                v[np.ix_(abnormal, own)] = 0.0
+        return share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=margin), alone
 
     @cached_property
     def _own_blocks(self) -> tuple[I8, I8]:
@@ -171,10 +188,12 @@ class View:
         medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
         least_tau: float,
     ) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of a level; medians: (values, places, columns) to logarithms and requests."""
-        blocks, blocks_n = medians(values.pooled(self.roles.noise), self.n_sites, self.n_blocks)
+        """Estimate changes of a level, see `shares`; medians: (values, places, columns) to logarithms and
+        requests."""
+        roles = self.roles
 
-        def of(side: I8, blocks: LogMedians, blocks_n: F8) -> Estimate:
+        def of(values: Histograms, side: I8, noise: I8) -> Estimate:
+            blocks, blocks_n = medians(values.pooled(noise), self.n_sites, self.n_blocks)
             rows = values.pooled(side)
             periods, n = medians(rows, self.n_sites, 2)
             p = rows.rank_p(self.n_sites)
@@ -182,14 +201,12 @@ class View:
                 p = self._by_size(rows, periods, n, p, least_tau)
             return level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
 
-        roles = self.roles
-        found = of(roles.side, blocks, blocks_n)
         if not self.has_history:
-            return found, None
-        _, others = self._own_blocks
-        alone = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
-        history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
-        return found, of(alone, history, blocks_n[:, others])
+            return of(values, roles.side, roles.noise), None
+        side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
+        alone = of(values, side, np.where(roles.reference, -1, roles.noise))
+        ordinary = values.where(~(not_normal(alone)[values.place] & roles.reference[values.column]))
+        return of(ordinary, roles.side, roles.noise), alone
 
     @property
     def least_tau(self) -> float:
@@ -263,6 +280,14 @@ class View:
     def mean_response_ns(self) -> F8:
         """Mean response time of the requests after that touch the site."""
         return self.after.response_ns / np.maximum(self.after.w, 1e-300)
+
+
+def not_normal(reference: Estimate) -> B1:
+    """Tell at which places a reference leaves what a history has; reference: a change from it alone.
+
+    Fewer than five requests of it say nothing: they are too easily all of a kind.
+    """
+    return reference.before_outside() & (reference.n0 >= LEAST_IN_ENVELOPE)
 
 
 def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:
