@@ -31,6 +31,7 @@ from confluent_kafka import Message, Producer
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, cut_log, started
 from kafka import TopicPartition
+from kafka.errors import KafkaError
 from oracles.live_process import flow_rows
 
 from ingest.formats import codec_for
@@ -56,7 +57,7 @@ AT_WORK_SHARE = 0.75
 """So many blows are only for processes that are past their start; the others for any."""
 BROKER_SHARE = 0.02
 """Of blows, so many hit a broker too."""
-READ_PAUSE_S = 0.02
+READ_PAUSE_S = 0.005
 """Between two reads."""
 GAP_EVERY_S = 90.0
 """From one log that loses something to the next: each takes most of a minute."""
@@ -429,10 +430,17 @@ class Gaps:
         with self._sender.held():
             position, end = self._read_to(partition), self._end(partition)
             first = max(end - rng.randrange(MOST_CUT // 10), position + 1)
-            self._bench.admin.delete_records({TopicPartition(self._topic, partition): first})
+            self._wait(lambda: self._deleted(partition, first), f"{partition} keeps what is before {first}")
             self._sender.lose(partition, position, first)
             self.booked.append((partition, position, first))
         self._blows.start()
+
+    def _deleted(self, partition: int, first: int) -> bool:
+        try:
+            self._bench.admin.delete_records({TopicPartition(self._topic, partition): first})
+        except KafkaError:  # its broker was killed a moment ago, and is on its way back
+            return False
+        return True
 
     def _end(self, partition: int) -> int:
         return self._bench.end(StreamId(self._topic, partition))

@@ -3,10 +3,10 @@
 A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or REQUEST_MIX. Compared are the goldens'
 lakes, and with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history and
 alone, with some quiet pairs. Each is profiled and observed once; what is made again without a rule is what
-comes after it, and only of rules that had a part in it. What is held against the whole engine is what a
-person reads first: how many findings there are, and the first of them; of a labelled fault, whether it is the
-right one. `make evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the
-page has the table; `WITHOUT=name` prints what one rule changes.
+comes after it, and only where the rule had a part in it (`without_each`). What is compared is what a person
+reads first: how many findings there are, and the first of them; of a labelled fault, whether it is the right
+one. `make evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page
+has the table; `WITHOUT=name` prints what one rule changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -28,26 +28,29 @@ from evaluation.recordings.comparing import Asked, loaded  # noqa: E402
 from evaluation.recordings.kept_lakes import lake_of as recorded_lake  # noqa: E402
 from evaluation.recordings.labelled import Fault, read_recordings  # noqa: E402
 from evaluation.systems.recorded import recorded  # noqa: E402
-from golden.comparisons import CASES  # noqa: E402
+from golden.comparisons import CASES, Case  # noqa: E402
 from golden.lakes import lake_of  # noqa: E402
 
 from analyze.methods.robust import robust_result as filled  # noqa: E402
 from analyze.methods.robust.causes.cause import Cause  # noqa: E402
 from analyze.methods.robust.causes.ranking import RANKING  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
+from analyze.methods.robust.causes.resolve import causes_of  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
 from analyze.methods.robust.measures import MEASURES  # noqa: E402
 from analyze.methods.robust.mixes import REQUEST_MIX  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
+from analyze.methods.robust.testing import Tested  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
 
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
 QUIET: Final = 10
 """Quiet pairs of a recording or system, either way."""
 SETTINGS: Final = RobustSettings(explained=0)
-MEASURED, CONFOUNDING = ({row.name for row in rows} for rows in (MEASURES, CONFOUNDERS))
+JUDGED: Final = frozenset({REQUEST_MIX.name, *(measure.name for measure in MEASURES)})
+RANKED: Final = {factor.name: factor for factor in RANKING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,56 +132,71 @@ def _at(cause: Cause, run: RobustRun) -> frozenset[str]:
 def without_each(
     observing: Observing, whole: RobustRun, names: Collection[str]
 ) -> Iterator[tuple[str, RobustRun]]:
-    """Give the run without each rule that had a part in it."""
-    had = {change_key(change) for change in whole.tested.changes}
+    """Give the run without each rule that had a part in it; the others cannot change what is read.
+
+    A measure, and the request mix, may have one by the correction of many tests alone: so what was observed
+    is judged again, and they had a part if other changes are significant. A confounder had one if it adjusted
+    the profile, or if changes are explained by it (of the load also those that findings took); a relation, if
+    a symptom follows by it; a factor of the ranking, if it holds of a cause. Of these last two causes are
+    resolved again, and nothing before.
+    """
+    had = _what_counts(whole.tested)
+    explained = {name for name, one in whole.confounded.explained.items() if one.changes}
+    if any(symptom.by_load for symptom in whole.context.symptoms):
+        explained.add("load")
     related = {edge.relation for cause in whole.causes for edge in cause.edges}
     for name in names:
-        if name in MEASURED:
-            again = observing.judged((name,))
-            if {change_key(change) for change in again.changes} != had:
-                yield name, observing.run((name,), again)
-        elif name == REQUEST_MIX.name:
-            again = observing.anew((name,)).judged()
-            if {change_key(change) for change in again.changes} != had:
-                yield name, observing.run((name,), again)
+        left = observing.without((name,))
+        if name in JUDGED:
+            again = left.judged()
+            if _what_counts(again) != had:
+                yield name, left.run(again)
         elif name in observing.comparison.noticed:  # it adjusted the profile
-            yield name, observing.anew((name,)).run((name,))
-        elif name in CONFOUNDING:
-            if name in whole.confounded.explained:
-                yield name, observing.run((name,), whole.tested)
-        elif name in related or name in {row.name for row in RANKING}:
-            yield name, observing.run((name,), whole.tested)
+            yield name, observing.anew((name,)).run()
+        elif name in explained:
+            yield name, left.run(whole.tested)
+        elif name in related or (name in RANKED and any(map(RANKED[name].holds, whole.causes))):
+            yield name, replace(whole, causes=causes_of(whole.context, whole.tested.sites, (name,)))
 
 
-def change_key(change: Change) -> tuple[object, ...]:
-    """Name a change."""
-    return change.kind, change.site, change.shape, change.child, change.instance
+def _what_counts(tested: Tested) -> list[Change]:
+    """List the significant changes but for their q, which decides nothing more."""
+    return [replace(change, q=1.0) for change in tested.changes]
 
 
 Observed = tuple[str, bool, Fault | None, Observing]
 """What a comparison is called, whether it is a quiet pair, its labelled fault, and what was observed."""
 
 
+class _Observed(Exception):  # noqa: N818 - no error: what is asked of a command is done
+    """A command has come to the engine."""
+
+
 def golden_runs() -> Iterator[Observed]:
     """Observe the goldens' comparisons by robust mode."""
-    whole = filled.robust_result
     for case in CASES:
-        seen: list[Observing] = []
+        if case.arguments[0] == "compare" and "--method" not in case.arguments:
+            yield case.name, case.quiet, None, observed_by(case)
 
-        def each(
-            compared: Any, history: Any, settings: Any, limits: Any, seen: list[Observing] = seen
-        ) -> Any:
-            plain = settings.model_copy(update={"explained": 0, "paths": False})
-            seen.append(Observing.of(compared, history, plain))
-            return whole(compared, history, plain, limits)
 
-        filled.robust_result = each
-        try:
-            arguments = (*case.arguments, "--lake", lake_of(case.lake, ROOT, _command), "--no-save")
-            _command(*arguments)
-        finally:
-            filled.robust_result = whole
-        yield from ((case.name, case.quiet, None, one) for one in seen)
+def observed_by(case: Case) -> Observing:
+    """Let the command line load a comparison, and observe it instead of making its report."""
+    whole = filled.robust_result
+    seen: list[Observing] = []
+
+    def observe(compared: Any, history: Any, settings: Any, _: object) -> None:
+        plain = settings.model_copy(update={"explained": 0, "paths": False})
+        seen.append(Observing.of(compared, history, plain))
+        raise _Observed
+
+    filled.robust_result = observe  # type: ignore[assignment]
+    try:
+        _command(*case.arguments, "--lake", lake_of(case.lake, ROOT, _command), "--no-save")
+    except _Observed:
+        pass
+    finally:
+        filled.robust_result = whole
+    return seen[0]
 
 
 def _command(*arguments: object) -> tuple[int, str]:
@@ -227,19 +245,22 @@ def main() -> None:
             parser.error(f"no rule is called {chosen.without}; there are {', '.join(names)}")
         names = [chosen.without]
     changed: dict[str, dict[str, Difference]] = {name: {} for name in names}
+    acted = dict.fromkeys(names, 0)
     n = 0
     for about, quiet, fault, observing in _all(chosen):
         n += 1
         run = observing.run()
         whole = read(run, fault)
         for name, left in without_each(observing, run, names):
+            acted[name] += 1
             if found := read(left, fault).against(whole, quiet=quiet):
                 changed[name][about] = found
                 print(f"{name}: {about}: {found.effect}: {found.what}", flush=True)
     print(f"{n} comparisons; no rent here: {', '.join(m for m in names if not changed[m]) or 'none'}")
     if not chosen.without:
         rows = [
-            {"name": r.name, "kind": r.kind, "doc": r.doc, "case": r.case, "changed": changed[r.name]}
+            {"name": r.name, "kind": r.kind, "doc": r.doc, "case": r.case}
+            | {"acted": acted[r.name], "changed": changed[r.name]}
             for r in every
         ]
         chosen.json.write_text(

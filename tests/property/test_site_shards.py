@@ -13,7 +13,6 @@ from oracles.made_profiles import Service
 
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.confounders.load import _factors
-from analyze.methods.robust.measures import MEASURES
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites, site_views, whole_view
@@ -125,10 +124,10 @@ def test_shards_of_sites_are_all_sites(
     cut = in_runs(profile, np.random.default_rng(seed))
     assert cut.runs is not None
     most = -(-len(cut.runs.bin) // shards)
-    plain = seen_at_sites([whole_view(View(profile, roles, SETTINGS))], profile.names, SETTINGS, MEASURES)
+    plain = seen_at_sites([whole_view(View(profile, roles, SETTINGS))], profile.names, SETTINGS)
     parts = list(site_views(cut, roles, SETTINGS, most))
     assert len(parts) == shards
-    sharded = seen_at_sites(parts, cut.names, SETTINGS, MEASURES)
+    sharded = seen_at_sites(parts, cut.names, SETTINGS)
     same_sites(sharded, plain)
     first, second = judged_sites(plain), judged_sites(sharded)
     assert second.sites == first.sites

@@ -10,14 +10,9 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
-from analyze.methods.robust.causes.settings import CausesSettings
-from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
-from analyze.methods.robust.roles import slots_of
+from analyze.methods.robust.robust_run import robust_run
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.testing import significant_changes
-from analyze.methods.robust.view import View
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
-from analyze.profile.build import profile_of
 from schemas.events import EventKind
 from schemas.lake import SPANS
 from stitch.graph.placed import START
@@ -72,12 +67,10 @@ def with_params(made: Population, told: Callable[[int], dict[str, str]]) -> Popu
 
 def callee(made: Population) -> str | None:
     """Whom the slower call goes to, as it is found out."""
-    slots, roles = slots_of(made.samples, (), 8)
-    profiled = profile_of(made, slots)
-    names = profiled.profile.names
-    changes = significant_changes(View(profiled.profile, roles, RobustSettings())).changes
-    assert any(names.operation(change.site).point == "ask" for change in changes)
-    found = unrecorded_callees(made, profiled.patterns, names, changes, CausesSettings())
+    run = robust_run(made, None, RobustSettings())
+    names = run.profile.names
+    assert any(names.operation(change.site).point == "ask" for change in run.tested.changes)
+    found = names.unrecorded
     assert {names.operations[number].point for number in found} <= {"ask"}
     return next(iter(found.values()), None)
 

@@ -14,7 +14,6 @@ from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
-from analyze.methods.robust.measures import MEASURES
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites
@@ -63,12 +62,12 @@ def robust_run(
 
 @dataclass(frozen=True, slots=True)
 class Observing:
-    """What was observed at call sites, before it is judged: rules that judge can be left out of it."""
+    """What was observed at call sites, before it is judged: rules can be left out of what comes after."""
 
+    plain: Comparison
+    """As the samples are."""
     comparison: Comparison
     """As confounders adjusted it."""
-    plain: Comparison
-    """As it is."""
     seen: SitesSeen
     threshold_ns: float
 
@@ -82,33 +81,36 @@ class Observing:
         samples = samples_of(compared)
         profiled, roles, threshold_ns = _profiled(samples, history, settings)
         plain = Comparison(samples.population, profiled, roles, settings, samples.traffic)
-        return _observed(plain, threshold_ns)
+        return Observing._adjusted(plain, threshold_ns)
+
+    @staticmethod
+    def _adjusted(plain: Comparison, threshold_ns: float) -> Observing:
+        comparison = adjusted(plain)
+        names = comparison.profiled.profile.names
+        seen = seen_at_sites(comparison.views(), names, plain.settings)
+        return Observing(plain, comparison, seen, threshold_ns)
 
     def anew(self, without: Collection[str]) -> Observing:
         """Observe again without some confounders."""
-        settings = self.comparison.settings.model_copy(update={"without": tuple(without)})
-        return _observed(replace(self.plain, settings=settings), self.threshold_ns)
+        settings = self.plain.settings.model_copy(update={"without": tuple(without)})
+        return Observing._adjusted(replace(self.plain, settings=settings), self.threshold_ns)
 
-    def judged(self, without: Collection[str] = ()) -> Tested:
-        """Judge what was observed, without some measures."""
-        observed = tuple((m, found) for m, found in self.seen.observed if m.name not in without)
-        return judged_sites(replace(self.seen, observed=observed))
+    def without(self, names: Collection[str]) -> Observing:
+        """Leave rules out of all that comes after what was observed."""
+        settings = self.plain.settings.model_copy(update={"without": tuple(names)})
+        return replace(
+            self,
+            comparison=replace(self.comparison, settings=settings),
+            seen=replace(self.seen, settings=settings),
+        )
 
-    def run(self, without: Collection[str] = (), tested: Tested | None = None) -> RobustRun:
-        """Judge, and find the causes, without some rules."""
-        comparison = self.comparison
-        if without:
-            settings = comparison.settings.model_copy(update={"without": tuple(without)})
-            comparison = replace(comparison, settings=settings)
-        return _caused(comparison, tested or self.judged(), self.threshold_ns)
+    def judged(self) -> Tested:
+        """Judge what was observed."""
+        return judged_sites(self.seen)
 
-
-def _observed(plain: Comparison, threshold_ns: float) -> Observing:
-    comparison = adjusted(plain)
-    measures = [measure for measure in MEASURES if measure.name not in plain.settings.without]
-    names = comparison.profiled.profile.names
-    seen = seen_at_sites(comparison.views(), names, plain.settings, measures)
-    return Observing(comparison, plain, seen, threshold_ns)
+    def run(self, tested: Tested | None = None) -> RobustRun:
+        """Find the causes of what was judged."""
+        return _caused(self.comparison, tested or self.judged(), self.threshold_ns)
 
 
 def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> RobustRun:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.measures import Measure, Observed
-from analyze.methods.robust.mixes import REQUEST_MIX
+from analyze.methods.robust.measures import MEASURES, Measure, Observed
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.places import Places, joined_places, places_of
@@ -42,6 +41,8 @@ class SitesSeen:
     names: Names
     settings: RobustSettings
     observed: tuple[tuple[Measure, Observed], ...]
+    cold: bool
+    """No history and no long reference shows how much ordinary times differ."""
     places: Places
     call_ratio: F8
     """[sites] calls a request, after over before."""
@@ -60,17 +61,15 @@ def whole_view(view: View) -> SiteView:
     return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.shapes)))
 
 
-def seen_at_sites(
-    views: Iterable[SiteView], names: Names, settings: RobustSettings, measures: Sequence[Measure]
-) -> SitesSeen:
+def seen_at_sites(views: Iterable[SiteView], names: Names, settings: RobustSettings) -> SitesSeen:
     """Observe every measure at every site."""
-    observed: dict[str, list[Observed]] = {measure.name: [] for measure in measures}
+    observed: dict[str, list[Observed]] = {measure.name: [] for measure in MEASURES}
     places: list[Places] = []
     sites: list[I8] = []
     ratios: list[F8] = []
     cold = False
     for part in views:
-        for measure in measures:
+        for measure in MEASURES:
             found = measure.observe(part.view)
             if found is not None:
                 observed[measure.name].append(_placed(found, part))
@@ -79,13 +78,11 @@ def seen_at_sites(
         sites.append(part.site)
         cold = part.view.roles.cold
     order = np.argsort(np.concatenate(sites), kind="stable")
-    joined = tuple((m, _joined(observed[m.name])) for m in measures if observed[m.name])
-    if cold and REQUEST_MIX.name not in settings.without:
-        joined = REQUEST_MIX.noisier(joined, settings)
     return SitesSeen(
         names,
         settings,
-        joined,
+        tuple((m, _joined(observed[m.name])) for m in MEASURES if observed[m.name]),
+        cold,
         joined_places(places, order),
         np.concatenate(ratios)[order],
     )

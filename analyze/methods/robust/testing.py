@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
-from analyze.methods.robust.measures import MEASURES, Measure, Observed
+from analyze.methods.robust.measures import Measure, Observed
+from analyze.methods.robust.mixes import REQUEST_MIX
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites, whole_view
-from analyze.methods.robust.view import View, not_normal
+from analyze.methods.robust.sites_seen import SitesSeen
+from analyze.methods.robust.view import not_normal
 from analyze.profile.names import NO_CALLER, Names
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
@@ -67,19 +68,18 @@ class _Row(NamedTuple):
         return self.counts & ~self.there_before
 
 
-def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
-    """Run every measure at the sites of one view, see `judged_sites`."""
-    used = [measure for measure in measures if measure.name not in view.settings.without]
-    return judged_sites(seen_at_sites([whole_view(view)], view.names, view.settings, used))
-
-
 def judged_sites(seen: SitesSeen) -> Tested:
     """Judge what was seen at all sites: Benjamini-Hochberg over all, then noise and floors.
 
     Measures that stand apart, and those that speak only where the others are silent, are corrected by
     themselves.
     """
-    settings, seen_by = seen.settings, seen.observed
+    settings = seen.settings
+    seen_by: Sequence[tuple[Measure, Observed]] = [
+        (measure, found) for measure, found in seen.observed if measure.name not in settings.without
+    ]
+    if seen.cold and REQUEST_MIX.name not in settings.without:
+        seen_by = REQUEST_MIX.noisier(seen_by, settings)
     usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
     words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
     more = [_judged(settings, [(m, o) for m, o in seen_by if m.apart == word], usual) for word in words]

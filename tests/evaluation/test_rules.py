@@ -1,0 +1,34 @@
+"""Leaving a rule out of what comes after it is the same as never having had it."""
+
+from __future__ import annotations
+
+import pytest
+from evaluation.rules import observed_by, read, rules, without_each
+from golden.comparisons import CASES, Case
+
+pytestmark = pytest.mark.evaluation
+
+CHOSEN = (
+    "boutique-return",
+    "made-canary-the-canary-is-slower",
+    "made-zipkin-unrecorded-orders-db-fails-in-35",
+    "shop-exception-alone",
+    "simulated-8.2-mds-config",
+    "simulated-F12-load",
+    "simulated-N6-rename",
+    "tickets-contention-alone",
+)
+"""By history and alone; between them every kind of rule has a part in some."""
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in CHOSEN], ids=lambda case: case.name)
+def test_a_rule_without_a_part_changes_nothing(case: Case) -> None:
+    """Everything that comes after the profile is made anew without the rule, and reads the same."""
+    observing = observed_by(case)
+    whole = observing.run()
+    names = [rule.name for rule in rules()]
+    left = dict(without_each(observing, whole, names))
+    reads = {name: read(left.get(name, whole), None) for name in names}
+    assert reads == {name: read(observing.anew((name,)).run(), None) for name in names}
+    assert any(one != read(whole, None) for one in reads.values()), "no rule of this comparison matters"
+    assert len(left) < len(names), "every rule was tried"
