@@ -56,7 +56,7 @@ def compare(
     results = [_analysed(chosen, compared, past, bounds) for chosen in methods]
     samples = compared.summaries()
     ratio = compared.traffic.load_ratio if n == PAIR_SIZE else None
-    told = {row.text for section in _verdicts(results) for row in section.quality}
+    shown = {row.text for section in _verdicts(results) for row in section.quality}
     report = Report(
         id="",
         created_at=created_at,
@@ -67,7 +67,7 @@ def compare(
             *excluded_notes(samples, compared.population),
             *folded_notes(compared.population.folded),
             *(note for result in results for note in result.notes),
-            *(note for note in compared.notes if note not in told),
+            *(note for note in compared.notes if note not in shown),
         ),
         headline=headline(samples, ratio, results[0].headline),
         methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),

@@ -151,9 +151,9 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
     if refused is not None:
         raise refused
     where = parts[0].period.where
-    told = "" if where is None else f" where {where.text}"
+    filtered = "" if where is None else f" where {where.text}"
     raise PeriodError(
-        f"Period {ranges_text([part.period for part in parts])}{told} holds no request.",
+        f"Period {ranges_text([part.period for part in parts])}{filtered} holds no request.",
         remedy=unknown_name(parts[0]),
     )
 

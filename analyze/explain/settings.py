@@ -50,6 +50,20 @@ class ExplainSettings:
     """Levels of a text column that are kept by name; the rest is `other`."""
     presence: float = 0.95
     """A node's parameters are compared where at least this share of both classes passes the node."""
+    known: float = 0.9
+    """Share of the requests of a period that pass a node whose value must be known for an identifier."""
+    few_values: int = 10
+    """A text column with fewer different values may take part in any case,"""
+    alike: float = 0.5
+    """one of more where it has so many at most, a request that has any: else they are ids."""
+    ranked: int = 20
+    """Different numbers from which their correlation with time is asked for,"""
+    with_time: float = 0.95
+    """and from this rank correlation on they are a clock, a counter, a sequence number."""
+    most_background: int = 1_000
+    """Requests beside the classes' own by which identifiers of a period are known."""
+    most_changes: int = 20
+    """Columns of how a number changes from node to node."""
     tie: float = 0.01
     """Excess gains that differ by this share are equal: of columns that say the same the first is taken."""
     same_split: float = 0.8

@@ -23,23 +23,12 @@ from analyze.stats.rank import midranks
 from schemas.arrays import B1, F8, I4, I8
 from schemas.report.explanations import ChangedIdentifier, Contrast
 
-_MOST_LEVELS: Final = 20
-_LEAST_KNOWN: Final = 0.9
-"""Share of the requests that pass the node whose value must be known."""
-_LEAST_REQUESTS: Final = 5
-"""Of each period, with a value."""
 _ONE_VALUE: Final = ("", "first", "last", "mode", "min", "max")
-_TIME_BOUND = 0.95
-_LEAST_RANKED = 20
-"""Distinct values from which a correlation with time is asked for."""
-_MOST_BACKGROUND = 1_000
-"""Requests beside the groups' own by which identifiers of a period are known."""
 _PLAIN = ("first", "last", "min", "max", "mean", "mode")
-_MOST_CHANGES = 20
 
 
 def _changed_identifiers(
-    columns: Sequence[AttributeColumn], chosen: ChosenRequests
+    columns: Sequence[AttributeColumn], chosen: ChosenRequests, settings: ExplainSettings
 ) -> dict[tuple[str, str], ChangedIdentifier]:
     """Those of the columns whose values part the periods by construction, by (where, key).
 
@@ -56,14 +45,16 @@ def _changed_identifiers(
     for field, of_field in fields.items():
         if field == (REQUEST, TYPE) or field[1].startswith(REACHES):
             continue
-        pairs = [_values(column, chosen) for column in of_field]
+        pairs = [_values(column, chosen, settings) for column in of_field]
         if all(pair is not None for pair in pairs) and pairs[0] is not None:
             before, after = (_said(of_field[0], values) for values in pairs[0])
             found[field] = ChangedIdentifier(where=field[0], key=field[1], before=before, after=after)
     return found
 
 
-def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
+def _values(
+    column: AttributeColumn, chosen: ChosenRequests, settings: ExplainSettings
+) -> tuple[F8, F8] | None:
     """Values before and after, where they have none in common and are few; None for what is no identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
@@ -76,10 +67,10 @@ def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | 
     for period in periods:
         mine = chosen.sample == period
         values = column.values[known & mine]
-        if len(values) < max(_LEAST_REQUESTS, _LEAST_KNOWN * (passes & mine).sum()):
+        if len(values) < max(settings.least_leaf, settings.known * (passes & mine).sum()):
             return None
         sides.append(np.unique(values))
-    most = 1 if column.levels is None else _MOST_LEVELS
+    most = 1 if column.levels is None else settings.levels
     if max(len(side) for side in sides) > most or np.intersect1d(sides[0], sides[1]).size:
         return None
     return sides[0], sides[1]
@@ -170,7 +161,7 @@ class Observations:
         block = time_blocks(time, label, settings.blocks, apart=apart)
         fold = time_blocks(time, label, settings.folds, apart=True)
         columns = self.columns
-        found = _changed_identifiers(columns, chosen)
+        found = _changed_identifiers(columns, chosen, settings)
         if apart:
             columns = tuple(
                 column
@@ -242,7 +233,12 @@ def observe(
         alone.append(group)
     groups = alone
     rng = np.random.default_rng(settings.seed)
-    chosen = choose(population, (*groups, _background(population, groups)), settings.most_requests, rng)
+    chosen = choose(
+        population,
+        (*groups, _background(population, groups, settings.most_background)),
+        settings.most_requests,
+        rng,
+    )
     if len(chosen) == 0:
         return Observations(chosen, ())
     # Parameters first: of columns that part alike the first is named, and a host is often where they led.
@@ -257,10 +253,10 @@ def observe(
         )
         parts = {operation.partition("/")[0] for operation in near}
         columns = [c for c in columns if c.where == REQUEST or c.where in near or c.where in parts]
-    return Observations(chosen, (*columns, *_changes(columns)))
+    return Observations(chosen, (*columns, *_changes(columns, settings.most_changes)))
 
 
-def _background(population: Population, groups: Sequence[Selection]) -> Selection:
+def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
     """Requests of the same root types that no group has, evenly over their rows."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
@@ -271,7 +267,7 @@ def _background(population: Population, groups: Sequence[Selection]) -> Selectio
     }
     for index, rows in taken:
         free[index][rows] = False
-    step = max(1, -(-sum(int(rows.sum()) for rows in free.values()) // _MOST_BACKGROUND))
+    step = max(1, -(-sum(int(rows.sum()) for rows in free.values()) // most))
     return Selection({index: np.flatnonzero(rows)[index % step :: step] for index, rows in free.items()})
 
 
@@ -305,22 +301,22 @@ def _comparable(column: AttributeColumn, label: B1, time: I8, settings: ExplainS
     if distinct + (not known.all()) < 2:
         return False
     if not column.numeric:
-        return distinct < 10 or distinct <= 0.5 * known.sum()
-    return distinct < _LEAST_RANKED or not all(
-        _follows_time(values[side], time[side]) for side in (label, ~label)
+        return distinct < settings.few_values or distinct <= settings.alike * known.sum()
+    return distinct < settings.ranked or not all(
+        _follows_time(values[side], time[side], settings) for side in (label, ~label)
     )
 
 
-def _follows_time(values: F8, time: I8) -> bool:
+def _follows_time(values: F8, time: I8, settings: ExplainSettings) -> bool:
     """Whether a class's values rise or fall with time: a counter, a clock, a sequence number."""
     known = ~np.isnan(values)
-    if known.sum() < _LEAST_RANKED:
+    if known.sum() < settings.ranked:
         return False
     x, y = midranks(values[known]), midranks(time[known])
     x -= x.mean()
     y -= y.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
-    return scale > 0 and abs(float(x @ y)) > _TIME_BOUND * scale
+    return scale > 0 and abs(float(x @ y)) > settings.with_time * scale
 
 
 def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
@@ -338,7 +334,7 @@ def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
     )
 
 
-def _changes(columns: Sequence[AttributeColumn]) -> list[AttributeColumn]:
+def _changes(columns: Sequence[AttributeColumn], most: int) -> list[AttributeColumn]:
     """How a number changes from one node to another that has it too: bytes that grow between components."""
     by_key: dict[str, list[AttributeColumn]] = {}
     for column in columns:
@@ -347,7 +343,7 @@ def _changes(columns: Sequence[AttributeColumn]) -> list[AttributeColumn]:
     changes: list[AttributeColumn] = []
     for key, found in sorted(by_key.items()):
         for one, other in pairwise(found):
-            if len(changes) == _MOST_CHANGES:
+            if len(changes) == most:
                 return changes
             both = None if one.passes is None or other.passes is None else one.passes & other.passes
             with np.errstate(over="ignore"):

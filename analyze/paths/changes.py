@@ -201,7 +201,7 @@ def share_tests(table: PathTable, counts: F8, change: F8, settings: PathSettings
     found = share_change(
         np.concatenate([counts, _by_root(np.where(tested[:, None], 0.0, counts), table.root, n_roots)]),
         np.concatenate([trials[table.root], trials]),
-        prior_phi=settings.cold_phi if table.cold else 1.0,
+        prior_phi=settings.assumed_phi if table.noise_assumed else 1.0,
     )
     seen, expected = np.nan_to_num(found.after * found.n1), np.nan_to_num(found.before * found.n1)
     enough = np.append(tested, (expected >= settings.least_expected)[n:] | (seen >= settings.min_count)[n:])
@@ -262,7 +262,7 @@ def time_tests(table: PathTable, settings: PathSettings) -> TimeTests:
         bin_of(made.response_ns),
         as_requests(made.weight, cell, n * table.n_columns),
     )
-    tau = max(settings.min_tau, settings.cold_tau) if table.cold else settings.min_tau
+    tau = max(settings.min_tau, settings.assumed_tau) if table.noise_assumed else settings.min_tau
     found = _level_changes(table, values, n, Histograms.log_medians, tau)
     enough = table.moments.count.min(axis=0) >= settings.min_requests
     q, changed = _changed(found, enough, settings.floor_time, settings)

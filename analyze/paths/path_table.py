@@ -47,7 +47,7 @@ class PathTable:
     requests: PathRequests
     blocks: tuple[int, int]
     """How many blocks of ordinary times the reference has, and the history after them."""
-    cold: bool
+    noise_assumed: bool
     """Too few windows to see how shares and times move between them: it is assumed."""
 
     @property
@@ -96,8 +96,8 @@ def path_table(population: Population, history: Population | None, settings: Pat
     before = [] if history is None else [_Sample.of(old, sample) for sample in range(len(history.samples))]
     blocks = [_windows(sample, history.window_ns) for sample in before if history is not None]
     own = _windows(reference, population.window_ns)
-    cold = sum(_number(block) for block in (own, *blocks)) < LEAST_FOR_VARIANCE
-    if cold:
+    noise_assumed = sum(_number(block) for block in (own, *blocks)) < LEAST_FOR_VARIANCE
+    if noise_assumed:
         own = _blocks(reference, settings.blocks)
     column = FIRST_BLOCK + np.cumsum([0, *(_number(block) for block in (own, *blocks))])
     parts = [
@@ -120,7 +120,7 @@ def path_table(population: Population, history: Population | None, settings: Pat
             np.concatenate([sample.weight for sample, _ in parts]),
         ),
         blocks=(_number(own), int(column[-1]) - FIRST_BLOCK - _number(own)),
-        cold=cold,
+        noise_assumed=noise_assumed,
     )
 
 

@@ -25,9 +25,9 @@ class PathSettings(Config):
     """Relative change of a category's median response time that is no change."""
     blocks: int = Field(default=8, ge=2)
     """Of fewer than three ordinary windows the reference is cut into so many blocks of time;"""
-    cold_tau: float = Field(default=0.2, ge=0, le=10)
+    assumed_tau: float = Field(default=0.2, ge=0, le=10)
     """times (log units) are then taken to move so much between windows at least,"""
-    cold_phi: float = Field(default=3.0, ge=1, le=1e6)
+    assumed_phi: float = Field(default=3.0, ge=1, le=1e6)
     """and shares to be so much over-dispersed."""
     min_tau: float = Field(default=0.05, ge=0, le=10)
     """Noise of times and repeats between windows is taken to be this at least."""

@@ -68,12 +68,12 @@ def cut_history(
     a range holds no window, or where nothing is left.
     """
     compared = [part for sample in samples for part in parts_of(sample)]
-    told = [
+    ranges = [
         replace(fitted(period, lakes.sealed(period)), lake=lakes.manifest(period).lake) for period in periods
     ]
     stretches: list[_Stretch] = []
     left_out: list[Period] = []
-    for period in united(told):
+    for period in united(ranges):
         root = lakes.root(period)
         taken = [part for part in compared if part.root.resolve() == root and overlap(part.period, period)]
         left_out += [part.period for part in taken]
@@ -207,17 +207,17 @@ def read_samples(
     """Read the samples in the form that their size asks for.
 
     can_use: whether the methods can work from statistics; where not, `auto` never does. Raises as
-    `load_population` and `sample_profile`.
+    `load_population` and `gathered`.
     """
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
-        told = (
+        how = (
             "compared from the statistics of their windows: there are no examples, no explanations, and no "
             "breakdown of slow requests"
         )
         run = RunNames()
         both = _statistics(compared, refine, watch, run, added=False)
-        both = replace(both, notes=(*both.notes, f"The samples were {told}."))
+        both = replace(both, notes=(*both.notes, f"The samples were {how}."))
         return Read(both, _statistics(history, refine, watch, run, added=True) if history else None)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
         past = _statistics(history, refine, watch, RunNames(), added=True)
@@ -255,5 +255,5 @@ def _statistics(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."
         for reason in tally.refusals
     )
-    told = tuple(sample_of(name, parts) for name, parts in samples)
-    return SampleProfiles(told, found.profile(refine.max_names), samples[0][1][0].window_ns, notes, found)
+    named = tuple(sample_of(name, parts) for name, parts in samples)
+    return SampleProfiles(named, found.profile(refine.max_names), samples[0][1][0].window_ns, notes, found)

@@ -17,7 +17,6 @@ from analyze.profile.build import Profiled, profile_of
 from analyze.profile.gathering import Gathered
 from analyze.profile.profile import Profile, Slot, Watched
 from analyze.stats.histograms import value_of
-from analyze.stats.moments import category_moments, pooled
 from analyze.stats.silences import (
     ComparedTraffic,
     Traffic,
@@ -214,14 +213,13 @@ class RequestsAtHand:
     def summaries(self) -> tuple[SampleSummary, ...]:
         """Give counts and response times of every sample, over all tested flows."""
         population = self.population
-        moments = category_moments(population.categories, len(population.samples))
-        mean_us = pooled(moments, np.arange(len(population.categories))).mean_us[:, 0].tolist()
         found = []
         for sample, named in enumerate(population.samples):
-            responses = [c.response_ns[c.rows(sample)] for c in population.categories]
-            us = np.concatenate(responses) / NS_PER_US if responses else np.zeros(0)
-            requests = int(moments.count[sample].sum())
-            weighted = float(moments.weighted[sample].sum())
+            rows = [(c, c.rows(sample)) for c in population.categories]
+            parts = [(c.response_ns[mine] / NS_PER_US, c.weight[mine]) for c, mine in rows]
+            parts = [(us, weight) for us, weight in parts if len(us)]
+            us, weight = (np.concatenate([np.zeros(0), *(part[at] for part in parts)]) for at in (0, 1))
+            requests, weighted = len(us), float(weight.sum())
             failed, failed_weight = _failed(population, sample)
             excluded = {flag: n[sample] for flag, n in sorted(population.excluded.items()) if n[sample]}
             found.append(
@@ -229,13 +227,13 @@ class RequestsAtHand:
                     named,
                     requests=requests,
                     weighted_requests=weighted,
-                    mean_us=mean_us[sample] if requests else None,
+                    mean_us=float(weight @ us) / weighted if requests else None,
                     median_us=float(np.quantile(us, 0.5)) if requests else None,
                     p99_us=float(np.quantile(us, 0.99)) if requests else None,
-                    total_us=float(moments.total_us[sample].sum()),
+                    total_us=float(sum(len(one) * (w @ one) / w.sum() for one, w in parts)),
                     failed=failed,
                     failed_share=failed_weight / weighted if requests else None,
-                    categories=int((moments.count[sample] > 0).sum()),
+                    categories=len(parts),
                     excluded=excluded,
                 )
             )

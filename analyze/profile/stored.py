@@ -62,20 +62,6 @@ class ProfileTally:
         self.refusals += [reason for reason in other.refusals if reason not in self.refusals]
 
 
-def sample_profile(
-    samples: Sequence[LakePeriods],
-    settings: RefineSettings,
-    *,
-    tally: ProfileTally | None = None,
-    watch: ReadWatch | None = None,
-    with_silent: bool = False,
-) -> Profile:
-    """One profile of several samples, see `gathered`."""
-    return gathered(samples, settings, RunNames(), tally=tally, watch=watch, with_silent=with_silent).profile(
-        settings.max_names
-    )
-
-
 def gathered(
     samples: Sequence[LakePeriods],
     settings: RefineSettings,
@@ -94,7 +80,7 @@ def gathered(
     slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. Raises
     LakeError where flows cannot be read, PeriodError where no sample has a request.
     """
-    told = ProfileTally() if tally is None else tally
+    tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
     wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
     many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
@@ -111,9 +97,9 @@ def gathered(
             gathering.close()
         seen[sample] += 1
         stored = (
-            _kept_or_made(data, here, settings, told)
+            _kept_or_made(data, here, settings, tally)
             if _is_whole(here)
-            else _piece_made(here, settings, told)
+            else _piece_made(here, settings, tally)
         )
         if stored is not None:
             found[at] += stored.slots
@@ -242,32 +228,32 @@ def window_profile(
     here: LakePeriod, settings: RefineSettings, tally: ProfileTally | None = None
 ) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
-    told = ProfileTally() if tally is None else tally
-    stored = _kept_or_made(_read(here, settings), here, settings, told)
+    tally = ProfileTally() if tally is None else tally
+    stored = _kept_or_made(_read(here, settings), here, settings, tally)
     return None if stored is None else profile_of_stored(stored)
 
 
 def _kept_or_made(
-    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, told: ProfileTally
+    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
 ) -> Stored | None:
     """The profile of a whole window from what is kept, if that is one; else made, and kept."""
     (window,) = here.windows
     slot = Slot(0, window.start_ns, window.end_ns)
     stored = None if data is None else stored_tables(data)
     if stored is not None and stored.slots == (slot,):
-        told.read += 1
+        tally.read += 1
         return stored
-    told.made += 1
+    tally.made += 1
     profile = _made(here, slot, settings)
     if profile is None:
         return None
-    _keep(here.store, key_of(here, window, settings), encode(profile), told)
+    _keep(here.store, key_of(here, window, settings), encode(profile), tally)
     return stored_of(profile)
 
 
-def _piece_made(here: LakePeriod, settings: RefineSettings, told: ProfileTally) -> Stored | None:
+def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
     """The profile of a part of a window, or of what a filter leaves of it."""
-    told.made += 1
+    tally.made += 1
     profile = _made(here, Slot(0, here.period.start_ns, here.period.end_ns), settings)
     return None if profile is None else stored_of(profile)
 
@@ -287,16 +273,16 @@ def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | N
     return profile_of(loaded.population, [slot]).profile
 
 
-def _keep(store: Store, key: StatsKey, data: bytes, told: ProfileTally) -> None:
+def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None:
     """Write it if that is possible: a lake that may only be read is compared all the same."""
     try:
         put_stats(store, key, data)
     except OSError as error:
         reason = error.strerror or str(error)
-        if reason not in told.refusals:
-            told.refusals.append(reason)
+        if reason not in tally.refusals:
+            tally.refusals.append(reason)
     else:
-        told.kept += 1
+        tally.kept += 1
 
 
 def key_of(here: LakePeriod, window: Window, settings: RefineSettings) -> StatsKey:

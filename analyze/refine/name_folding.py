@@ -117,7 +117,7 @@ class NameFolder:
         for fold in sorted(before, key=lambda fold: fold.component is not None):
             place = None if fold.component is None else self._component(fold.component)
             self._levels[place] = max(fold.level, self._levels.get(place, 0))
-            self._before[place] = min(fold, self._before.get(place, fold), key=lambda told: told.example)
+            self._before[place] = min(fold, self._before.get(place, fold), key=lambda folded: folded.example)
 
     def add(self, names: Iterable[FoldableName]) -> None:
         """See some names; equal ones may come again."""

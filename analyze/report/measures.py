@@ -14,7 +14,7 @@ UNKNOWN = 1e15
 """Ends of an interval from here on stand for none: thirty years, in µs."""
 
 
-UNTOLD = "interval not known"
+NO_INTERVAL = "interval not known"
 
 
 def value(unit: Unit, number: float) -> str:
@@ -53,7 +53,7 @@ def is_known(change: Interval) -> bool:
 def span(unit: Unit, change: Interval) -> str:
     """An interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; or that it is not known."""
     if not is_known(change):
-        return UNTOLD
+        return NO_INTERVAL
     if unit == "us":
         low, high = wording.change(change.low), wording.change(change.high)
         amount, _, scale = low.rpartition(NBSP)

@@ -12,7 +12,7 @@ NBSP = "\u00a0"
 """Between a number and its unit: they must not part at a line's end."""
 
 MOST_DIGITS: Final = 6
-"""Digits up to which two durations are told apart."""
+"""Digits up to which two durations are written apart."""
 
 LEAST_PREFIX: Final = 8
 """Characters that names must share for them to be left out."""
@@ -57,7 +57,7 @@ def durations(before: float | None, after: float | None) -> tuple[str, str]:
 
 
 def moved_duration(before: float | None, after: float | None) -> str:
-    """`2.71 s → 3.4 s`, told apart as `durations` does."""
+    """`2.71 s → 3.4 s`, as different as `durations` writes them."""
     return " → ".join(durations(before, after))
 
 
@@ -86,7 +86,7 @@ def percent(share: float | None, *, sign: bool = False) -> str:
     if share == 0:
         return f"0{NBSP}%"
     value = abs(share * 100)
-    # Sums of one share in another order are told alike, also half way between two numbers.
+    # Sums of one share in another order are written alike, also half way between two numbers.
     value = round(value, 9) if value >= 0.05 else value
     digits = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
     if 0 < value < 0.05:
@@ -169,11 +169,11 @@ def measured_sentence(
         return "One of the periods holds no testable request."
     first, second = durations(mean0_us, mean1_us)
     means = f"{first} → {second}{_by(mean0_us, mean1_us)}" if first != second else f"{first} in both periods"
-    told = f"Mean response time {means}"
+    text = f"Mean response time {means}"
     before, after = failed
     if before is not None and after is not None and percent(before) != percent(after):
-        told += f", failed requests {percent(before)} → {percent(after)}"
-    return f"{told}."
+        text += f", failed requests {percent(before)} → {percent(after)}"
+    return f"{text}."
 
 
 def moved_sentence(what: str, before: str, after: str, *, up: bool, by: str = "") -> str:

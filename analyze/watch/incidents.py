@@ -56,7 +56,7 @@ class Tracked(Config):
 
     incident: Incident
     series: tuple[Name, ...]
-    """That told of it: they ask for no further comparison while it goes on."""
+    """That reported it: they ask for no further comparison while it goes on."""
     onset: int
     calm: int = 0
     """Calm values running, up to now."""

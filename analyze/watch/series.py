@@ -211,10 +211,10 @@ def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> Win
     where = visits["site"], visits["slot"]
     rows.add(_named(FAIL, component, operation, label), *where, visits["n"], visits["failing_n"])
     rows.add(_named(CALLS, component, operation, label), *where, visits["n"], visits["calls"])
-    told = [name.text for name in names.operations]
+    texts = [name.text for name in names.operations]
     by_operation = np.array([site.operation for site in names.sites], dtype=np.int64)[visits["site"]]
     rows.add_totals(
-        [Name(OPERATION, "", "", text) for text in told],
+        [Name(OPERATION, "", "", text) for text in texts],
         by_operation,
         visits["slot"],
         visits["calls"],
@@ -257,13 +257,13 @@ def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> Win
 
 def _sites(names: Names) -> tuple[list[str], list[str], list[str]]:
     """[sites] label, component, and operation without it."""
-    told = [name.text for name in names.operations]
+    texts = [name.text for name in names.operations]
     label = [
-        f"{told[s.operation]}{CALLER_MARK}{told[s.caller] if s.caller != NO_CALLER else '-'}"
+        f"{texts[s.operation]}{CALLER_MARK}{texts[s.caller] if s.caller != NO_CALLER else '-'}"
         for s in names.sites
     ]
     component = [names.operations[s.operation].component for s in names.sites]
-    plain = [told[s.operation].partition("/")[2] for s in names.sites]
+    plain = [texts[s.operation].partition("/")[2] for s in names.sites]
     return label, component, plain
 
 
@@ -276,14 +276,14 @@ def _patterns(
 ) -> None:
     """Votes for call patterns; of how many, the ring takes from the call site (`base_of`)."""
     names = profile.names
-    told = [name.text for name in names.operations]
+    texts = [name.text for name in names.operations]
     shapes = {name: profile.shapes[name].to_numpy() for name in ("site", "shape", "slot", "votes")}
     many = max(len(names.shapes), 1)
     pairs, code = np.unique(shapes["site"].astype(np.int64) * many + shapes["shape"], return_inverse=True)
     named = []
     for pair in pairs.tolist():
         site, shape = divmod(pair, many)
-        children = ",".join(f"{told[child.operation]}x{child.calls}" for child in names.shapes[shape])
+        children = ",".join(f"{texts[child.operation]}x{child.calls}" for child in names.shapes[shape])
         of = f"{label[site]}{PATTERN_MARK}{children or '-'}"
         named.append(Name(PATTERN, component[site], operation[site], of))
     rows.add(named, code, shapes["slot"], np.ones(len(code)), shapes["votes"])

@@ -233,13 +233,13 @@ class Watcher:
     def _left_out_differs(self) -> bool:
         """Whether incidents began or ended since what is usual was learned."""
 
-        def told(tracked: Iterable[Tracked]) -> list[object]:
+        def known(tracked: Iterable[Tracked]) -> list[object]:
             return [
                 (one.incident.id, one.onset, one.resolved, one.incident.state == "accepted")
                 for one in tracked
             ]
 
-        return told(self.book.tracked) != told(self.state.fitted_tracked)
+        return known(self.book.tracked) != known(self.state.fitted_tracked)
 
     def _fit(self, past: int, tracked: Sequence[Tracked]) -> None:
         quiet = quiet_ticks(self.ring.at, tracked)

@@ -175,12 +175,15 @@ class _Observed(Exception):  # noqa: N818 - no error: what is asked of a command
 def golden_runs() -> Iterator[Observed]:
     """Observe the goldens' comparisons by robust mode."""
     for case in CASES:
-        if case.arguments[0] == "compare" and "--method" not in case.arguments:
-            yield case.name, case.quiet, None, observed_by(case)
+        if case.arguments[0] != "compare" or "--method" in case.arguments:
+            continue
+        if (found := observed_by(case)) is not None:
+            yield case.name, case.quiet, None, found
 
 
-def observed_by(case: Case) -> Observing:
-    """Let the command line load a comparison, and observe it instead of making its report."""
+def observed_by(case: Case) -> Observing | None:
+    """Let the command line load a comparison, and observe it instead of making its report; None where a
+    period has no request."""
     whole = filled.robust_result
     seen: list[Observing] = []
 
@@ -196,7 +199,7 @@ def observed_by(case: Case) -> Observing:
         pass
     finally:
         filled.robust_result = whole
-    return seen[0]
+    return seen[0] if seen else None
 
 
 def _command(*arguments: object) -> tuple[int, str]:

@@ -25,6 +25,7 @@ CHOSEN = (
 def test_a_rule_without_a_part_changes_nothing(case: Case) -> None:
     """Everything that comes after the profile is made anew without the rule, and reads the same."""
     observing = observed_by(case)
+    assert observing is not None
     whole = observing.run()
     names = [rule.name for rule in rules()]
     left = dict(without_each(observing, whole, names))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from oracles.bucket_server import KEYS, BucketServer
+from oracles.sample_profiles import sample_profile
 
-from analyze.profile.stored import ProfileTally, sample_profile
+from analyze.profile.stored import ProfileTally
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes, refuse_overlap, resolve
 from analyze.sql.session import open_session

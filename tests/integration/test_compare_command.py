@@ -153,7 +153,7 @@ def test_a_report_is_kept_in_the_lake_that_was_looked_at(
         (("--set", "host_roles=(x=web"), "refine.host_roles cannot be '(x=web': '(x' is no regular"),
         (("--set", "blocks=40000"), "Take fewer blocks"),
         (("--set", "min_z=inf"), "robust.min_z cannot be 'inf': input should be a finite number"),
-        (("--set", "cold-phi=nan"), "robust.cold_phi"),
+        (("--set", "assumed-phi=nan"), "robust.assumed_phi"),
     ],
 )
 def test_settings_that_cannot_be_are_one_line(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.timed_command import timed
+from oracles.sample_profiles import sample_profile
 from oracles.traffic import START_NS
 
 from analyze.load import load_population
@@ -15,7 +16,6 @@ from analyze.population import Population
 from analyze.profile.build import profile_of
 from analyze.profile.history import read_samples
 from analyze.profile.profile import Profile
-from analyze.profile.stored import sample_profile
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, Lakes
 from schemas.ranges import parse_ranges

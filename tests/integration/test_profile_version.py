@@ -7,11 +7,11 @@ import json
 from io import BytesIO
 from pathlib import Path
 
+from oracles.sample_profiles import sample_profile
 from oracles.traffic import write_native, write_otlp
 
 from analyze.profile.encoding import version
 from analyze.profile.profile import Profile
-from analyze.profile.stored import sample_profile
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes
 from schemas.ranges import parse_ranges

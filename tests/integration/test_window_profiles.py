@@ -7,10 +7,11 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from oracles.sample_profiles import sample_profile
 from oracles.traffic import START_NS, write_native
 
 from analyze.profile.profile import Profile
-from analyze.profile.stored import ProfileTally, sample_profile
+from analyze.profile.stored import ProfileTally
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, Lakes
 from flowdiff.__main__ import main

@@ -58,10 +58,10 @@ def _with(table: pa.Table, name: str, **columns: np.ndarray) -> pa.Table:
     return table
 
 
-def roles_of(profile: Profile, *, cold: bool) -> Roles:
+def roles_of(profile: Profile, *, noise_assumed: bool) -> Roles:
     sample = np.array([slot.sample for slot in profile.slots])
     noise = np.where(sample == 1, -1, np.cumsum(sample != 1) - 1)
-    return Roles(sample != 1, sample == 0, sample == 1, noise.astype(np.int64), cold)
+    return Roles(sample != 1, sample == 0, sample == 1, noise.astype(np.int64), noise_assumed)
 
 
 def in_runs(profile: Profile, rng: np.random.Generator) -> Profile:
@@ -120,7 +120,7 @@ def test_shards_of_sites_are_all_sites(
     seed: int, n_sites: int, n_slots: tuple[int, int, int], shards: int, weighted: bool
 ) -> None:
     profile = made(seed, n_sites, n_slots, weighted=weighted)
-    roles = roles_of(profile, cold=not n_slots[2])
+    roles = roles_of(profile, noise_assumed=not n_slots[2])
     cut = in_runs(profile, np.random.default_rng(seed))
     assert cut.runs is not None
     most = -(-len(cut.runs.bin) // shards)

@@ -110,7 +110,9 @@ def test_share_tests_keep_their_size_and_have_power() -> None:
     for moved, low, high in ((0.0, 0, 3), (0.25, 900, m)):
         after = rng.binomial(n, np.minimum(share + moved, 1.0)).astype(float)
         held = np.stack([parts.sum(axis=1), after], axis=1)
-        tests = share_tests(held, asked, parts, np.full((m, blocks), n / blocks), settings, cold=False)
+        tests = share_tests(
+            held, asked, parts, np.full((m, blocks), n / blocks), settings, noise_assumed=False
+        )
         assert low <= int(tests.changed.sum()) <= high
     # Shares that swing between blocks are no news where they swing again.
     swing = rng.uniform(0.0, 0.6, (200, blocks))
@@ -118,9 +120,11 @@ def test_share_tests_keep_their_size_and_have_power() -> None:
     after = rng.binomial(50, rng.uniform(0.0, 0.6, (200, blocks))).sum(axis=1)
     held = np.stack([parts.sum(axis=1), after], axis=1)
     told = share_tests(
-        held, np.full((200, 2), 400.0), parts, np.full((200, blocks), 50.0), settings, cold=True
+        held, np.full((200, 2), 400.0), parts, np.full((200, blocks), 50.0), settings, noise_assumed=True
     )
-    blind = share_tests(held, np.full((200, 2), 400.0), held[:, :1], held[:, :1], settings, cold=False)
+    blind = share_tests(
+        held, np.full((200, 2), 400.0), held[:, :1], held[:, :1], settings, noise_assumed=False
+    )
     assert told.changed.sum() <= 1
     assert blind.changed.sum() >= 20
 

@@ -67,11 +67,16 @@ def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:
         requests(200, 2, name="db/fetch", skips=0.5),
         requests(200, 2, name="cache/read", other="cache/keep"),
         requests(200, 2, name="cache/read", other="db/ping"),
+        [
+            call("web/get", 0, 800, call("db/ping", 10, 700, call("db/audit", 20, 420 + at)))
+            for at in range(200)
+        ],
     ],
     ids=[
         "half as often",
         "another component that does other things",
         "another component, the old one still there",
+        "between other neighbours",
     ],
 )
 def test_another_call_is_no_rename(after: list[Call]) -> None:

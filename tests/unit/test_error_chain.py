@@ -62,15 +62,16 @@ def test_an_error_passed_on_and_tried_again_is_one_finding(swapped: bool) -> Non
     assert (finding.affected0, finding.affected1) == ((20, 0) if swapped else (0, 20))
 
 
-def order(at: int, failing: tuple[str, ...], *, page_us: float = 0.0) -> Call:
-    """A service that asks a store three times; where any answer fails it fails, after making a page of it."""
+def order(at: int, failing: tuple[str, ...], *, page_us: float = 0.0, own: bool = False) -> Call:
+    """A service that asks a store three times; where any answer fails it fails, after making a page of it;
+    `own`: it fails by its own fault."""
     reads = []
     start = 20.0
     for name in ("find", "price", "stock"):
         status = "timeout" if name in failing else "ok"
         reads.append(remote("shop/send", f"store/{name}", start, start + 300 + at % 5, status=status))
         start += 310
-    status = "error" if failing else "ok"
+    status = "error" if failing or own else "ok"
     end = start + 30 + (page_us if failing else 0.0)
     listed = remote("web/send", "shop/order", 10, end, *reads, status=status)
     return call("web/get", 0, end + 20 + at % 9, listed, kind=EventKind.SPAN_SERVER, status=status)
@@ -89,6 +90,12 @@ def test_who_makes_several_calls_fails_where_any_of_them_does() -> None:
     assert [finding.site.component for finding in found] == ["store"]
     assert found[0].title.replace("\xa0", " ").endswith("; the same at 2 other operations")
     assert any("shop/order fails" in text for text in found[0].chain)
+
+
+def test_who_mostly_fails_by_its_own_fault_is_named_beside_a_call_that_fails() -> None:
+    fine = [order(at, ()) for at in range(N)]
+    broken = [order(at, ("price",) if at % 4 == 0 else (), own=at % 4 in (1, 2)) for at in range(N)]
+    assert {finding.site.component for finding in findings(fine, broken)} == {"shop", "store"}
 
 
 def test_what_is_done_after_a_failure_follows_from_it() -> None:

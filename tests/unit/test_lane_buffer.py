@@ -298,7 +298,6 @@ def test_under_pressure_the_oldest_requests_are_closed_as_incomplete() -> None:
     held = buffer.bytes
     buffer.relieve(budget // 2)
     assert 0 < buffer.open_flows < 10
-    assert buffer.relieved_flows == 20 - buffer.open_flows
     due = commit(buffer, buffer.due(early=True))
     assert ids(due) == [f"t{i:02d}" for i in range(buffer.open_flows, 20)]
     assert due.counters.quality["INCOMPLETE"] == due.counters.flows

@@ -45,7 +45,7 @@ def said(before: list[Call], after: list[Call], *without: str) -> list[str]:
     ("rule", "before", "after"),
     [
         ("far-slower-calls", pages(1, 1_000), pages(2, 1_000, far=4)),
-        ("plain-own-time", pages(1, 100), pages(2, 200)),
+        ("own-time", pages(1, 100), pages(2, 200)),
     ],
     ids=["one read in 75 takes a thousand times as long", "half a percent of the page, twice as long"],
 )

@@ -87,7 +87,7 @@ def quiet(seed: int, windows: int = oracle.WINDOWS) -> Population:
 def test_quiet_periods_have_no_moves(windows: int) -> None:
     found = [path_changes(quiet(seed, windows), None, S) for seed in range(25)]
     assert sum(len(f.groups) + len(f.repeats) + int(f.times.changed.sum()) for f in found) <= 1
-    assert all(f.table.cold == (windows == 1) for f in found)
+    assert all(f.table.noise_assumed == (windows == 1) for f in found)
 
 
 def test_a_slower_path_is_a_time_and_no_move() -> None:

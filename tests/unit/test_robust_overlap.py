@@ -38,7 +38,7 @@ def overlap_kinds(before: list[Call], after: list[Call]) -> set[ChangeKind]:
     )
     found = replace(population(before, after), samples=samples)
     # What an hour of ordinary times would have taught: that these times hardly drift.
-    settings = RobustSettings(cold_tau=0.05)
+    settings = RobustSettings(assumed_tau=0.05)
     return {change.kind for change in robust_run(found, None, settings).tested.changes} & OVERLAP
 
 

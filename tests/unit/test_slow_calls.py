@@ -34,7 +34,7 @@ ROLES = Roles(
     np.array([True, False]),
     np.array([False, True]),
     np.array([0, -1], dtype=np.int64),
-    cold=True,
+    noise_assumed=True,
 )
 BINS = st.lists(st.integers(400, 440) | st.integers(400, 700), min_size=4, max_size=120)
 
@@ -105,17 +105,19 @@ def test_a_call_is_very_slow_over_the_bin_that_holds_the_quantile(
 
 
 BLOCKS, EACH = 8, 150
-COLD = Roles(
+ASSUMED = Roles(
     np.repeat([True, False], BLOCKS),
     np.repeat([True, False], BLOCKS),
     np.repeat([False, True], BLOCKS),
     np.concatenate([np.arange(BLOCKS), np.full(BLOCKS, -1)]).astype(np.int64),
-    cold=True,
+    noise_assumed=True,
 )
 
 
 def share_told(
-    shares: np.ndarray[tuple[int, int], np.dtype[np.float64]], rng: np.random.Generator, roles: Roles = COLD
+    shares: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    rng: np.random.Generator,
+    roles: Roles = ASSUMED,
 ) -> float:
     """How often a tail is told, of sites whose blocks [sites, 2 · BLOCKS] have such shares of slow calls."""
     slow = rng.binomial(EACH, shares)
@@ -148,7 +150,7 @@ def test_a_burst_is_one_event_and_a_rise_in_all_blocks_is_told() -> None:
         bursts[has, period * BLOCKS + place[has, period]] = 0.6
     assert share_told(bursts, rng) == 0.0
     # With a history its windows say how far bursts go.
-    assert share_told(bursts, rng, replace(COLD, cold=False)) > 0.1
+    assert share_told(bursts, rng, replace(ASSUMED, noise_assumed=False)) > 0.1
     assert share_told(np.full((600, 2 * BLOCKS), 0.02), rng) == 0.0
     rise = np.repeat([[0.005] * BLOCKS + [0.1] * BLOCKS], 600, axis=0)
     assert share_told(rise, rng) >= 0.95

@@ -139,8 +139,8 @@ def test_a_fault_in_the_history_is_no_noise() -> None:
 
 def test_few_windows_tell_nothing() -> None:
     rng = np.random.default_rng(4)
-    assert window_tau(windows(rng, 2, 0.5), SETTINGS) == (SETTINGS.cold_tau, np.inf)
-    assert window_tau(None, SETTINGS) == (SETTINGS.cold_tau, np.inf)
+    assert window_tau(windows(rng, 2, 0.5), SETTINGS) == (SETTINGS.assumed_tau, np.inf)
+    assert window_tau(None, SETTINGS) == (SETTINGS.assumed_tau, np.inf)
 
 
 def test_few_requests_are_compared_with_all_ordinary_windows() -> None:

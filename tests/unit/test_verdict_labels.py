@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyze.methods.robust.verdict.label_hygiene import label_hygiene, propose_cleaning
+from analyze.methods.robust.verdict.settings import VerdictSettings
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ from analyze.methods.robust.verdict.label_hygiene import label_hygiene, propose_
 )
 def test_ids_are_found(make: object, what: str, left: str) -> None:
     names = [make(at) for at in range(1, 301)]  # type: ignore[operator]
-    found = label_hygiene(names, 400)
+    found = label_hygiene(names, 400, VerdictSettings())
     assert found is not None
     assert found.cleaning is not None
     assert what in found.cleaning.what
@@ -39,7 +40,7 @@ def test_ids_are_found(make: object, what: str, left: str) -> None:
 
 def test_the_simplest_pattern_that_does_is_taken() -> None:
     names = [f"fs -put file_{at}" for at in range(100)] + ["GET /", 'say "hello"']
-    found = propose_cleaning(names)
+    found = propose_cleaning(names, 0.5)
     assert found is not None
     assert found.what == ("numbers",)
     assert found.rule == "s/[0-9]+/#/g"
@@ -49,7 +50,7 @@ def test_the_simplest_pattern_that_does_is_taken() -> None:
 
 def test_the_rule_does_what_it_says() -> None:
     names = [f'"{at}"/{at * 2654435761 % 2**40:010x}' for at in range(100)]
-    found = propose_cleaning(names)
+    found = propose_cleaning(names, 0.5)
     assert found is not None
     pattern = re.fullmatch(r"s/(.*)/#/g", found.rule)
     assert pattern is not None
@@ -60,11 +61,11 @@ def test_the_rule_does_what_it_says() -> None:
 
 
 def test_names_that_are_few_or_plain_are_let_be() -> None:
-    assert label_hygiene([f"op{at}" for at in range(19)], 20) is None
-    assert label_hygiene([f"op{at}" for at in range(100)], 1_000) is None
-    assert label_hygiene([], 0) is None
+    assert label_hygiene([f"op{at}" for at in range(19)], 20, VerdictSettings()) is None
+    assert label_hygiene([f"op{at}" for at in range(100)], 1_000, VerdictSettings()) is None
+    assert label_hygiene([], 0, VerdictSettings()) is None
     words = [f"{a}{b}{c}" for a in "abcde" for b in "fghij" for c in "klmno"]
-    found = label_hygiene(words, 130)
+    found = label_hygiene(words, 130, VerdictSettings())
     assert found is not None
     assert found.cleaning is None
 
@@ -88,7 +89,7 @@ HOSTILE = [
 def test_hostile_names_do_no_harm() -> None:
     names = [f"{name}{at}" for at in range(20) for name in HOSTILE]
     start = time.process_time()
-    found = label_hygiene(names, len(names))
+    found = label_hygiene(names, len(names), VerdictSettings())
     assert found is not None
     assert found.cleaning is not None
     assert re.compile(found.cleaning.pattern)
@@ -98,7 +99,7 @@ def test_hostile_names_do_no_harm() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=20, max_size=60, unique=True))
 def test_whatever_the_names(names: list[str]) -> None:
-    found = label_hygiene(names, 30)
+    found = label_hygiene(names, 30, VerdictSettings())
     if found is None or found.cleaning is None:
         return
     cleaned = {found.cleaning.clean(name) for name in names}
@@ -107,7 +108,7 @@ def test_whatever_the_names(names: list[str]) -> None:
 
 
 def test_more_names_than_are_looked_at() -> None:
-    found = propose_cleaning([f"dir_{at}" for at in range(50_000)])
+    found = propose_cleaning([f"dir_{at}" for at in range(50_000)], 0.5)
     assert found is not None
     assert found.before == 50_000
     assert found.after <= 3

@@ -194,21 +194,21 @@ def test_least_clients_against_the_steps(n: int, mean_us: float) -> None:
 
 def test_nobody_is_at_least_one_client() -> None:
     rng = np.random.default_rng(30)
-    assert least_clients(sampled(rng, drawn(rng, 5), 0.0)) == 1.0
+    assert least_clients(sampled(rng, drawn(rng, 5), 0.0), 8) == 1.0
 
 
 def test_as_many_clients_as_there_are() -> None:
     """Sampling hides none of those alike; what comes in now and then does not make one client many."""
     rng = np.random.default_rng(31)
     several = clients_in_turn(rng, 6, 3_000, 9_000)
-    assert least_clients(several) == pytest.approx(6, rel=0.1)
-    assert least_clients(sampled(rng, several, 0.5)) == pytest.approx(6, rel=0.25)
+    assert least_clients(several, 8) == pytest.approx(6, rel=0.1)
+    assert least_clients(sampled(rng, several, 0.5), 8) == pytest.approx(6, rel=0.25)
     alone = clients_in_turn(rng, 1, 1_000, 9_000)
     others = drawn(rng, 40, mean_us=9_000.0)
     merged = PeriodRequests(
         *(np.concatenate([getattr(alone, f), getattr(others, f)]) for f in PeriodRequests.__slots__)
     )
-    assert least_clients(merged) < 1.3
+    assert least_clients(merged, 8) < 1.3
 
 
 def with_crowd(requests: PeriodRequests, at_ns: int, n: int) -> PeriodRequests:
@@ -234,7 +234,7 @@ def test_a_crowd_makes_one_client_no_more(moments: list[float]) -> None:
                 for moment in moments:
                     side = with_crowd(side, int(moment * PERIOD[1]), n)
                 sides.append(side)
-            assert least_clients(sides[0]) < 2.5
+            assert least_clients(sides[0], 8) < 2.5
             assert not cleared(*sides)
 
 
@@ -250,7 +250,7 @@ def said(before: PeriodRequests, after: PeriodRequests, tau: float = 0.0, **more
     known: dict[str, object] = {
         "as_fast": as_fast(sides),
         "gaps_us": (mean_gap_us(before), mean_gap_us(after)),  # type: ignore[arg-type]
-        "clients": lambda: least_clients(asked),
+        "clients": lambda: least_clients(asked, 8),
     }
     return clients_sent_less(*sides, rate_of(*sides, tau), SETTINGS, **(known | more))  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ from analyze.methods.robust.verdict.whole import Name, Noise, PeriodMeasure, Who
 
 SETTINGS = VerdictSettings()
 CALM = Noise(tau=0.0)
-COLD = Noise(tau=0.1, phi=3.0)
+ASSUMED = Noise(tau=0.1, phi=3.0)
 TRIALS = 200
 
 
@@ -165,7 +165,7 @@ def test_twelve_failing_of_fourteen_are_found_and_one_is_open() -> None:
     def errors(k: int) -> PeriodMeasure:
         found = population(failing(14, 0), failing(14, k))
         sides = [period_blocks(period_requests(found, at), 1, []) for at in (0, 1)]
-        return measure(whole(sides[0], sides[1], COLD), "errors")
+        return measure(whole(sides[0], sides[1], ASSUMED), "errors")
 
     assert errors(12).changed
     assert errors(12).interval(0.95)[0] > 0
@@ -231,6 +231,20 @@ def test_noise_between_windows_is_in_the_band() -> None:
     found = whole(*sides, Noise(tau=0.06))
     assert found.equivalent_share == pytest.approx(1)
     assert np.isclose(found.band, 2 * 0.06 * 2**0.5)
+
+
+def test_a_tail_is_as_before_by_the_error_inside_of_the_periods() -> None:
+    """What ordinary periods differ by is in the margin: counted in the error as well, 300 would never do."""
+    rng = np.random.default_rng(12)
+    settled = [
+        sum(
+            whole(*blocks_of(drawn(rng, 300), drawn(rng, 300, sigma=sigma)), ASSUMED).tails_settled
+            for _ in range(20)
+        )
+        for sigma in (0.5, 1.0)
+    ]
+    assert settled[0] >= 10
+    assert settled[1] == 0
 
 
 def test_root_types_count_by_their_time() -> None:

@@ -82,7 +82,7 @@ def tested_shares(
         blocks[dominant, np.arange(clustered.n_clusters)] * worth[:, :1],
         whole[dominant] * worth[:, :1],
         settings,
-        cold=is_cold(population, settings),
+        noise_assumed=noise_is_assumed(population, settings),
     )
 
 
@@ -96,7 +96,7 @@ def _worth(population: Population, clustered: ClusteredRequests) -> F8:
     return in_requests(w, w2)
 
 
-def is_cold(population: Population, settings: ClustersSettings) -> bool:
+def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool:
     """Whether the first of two samples is too short, beside the second, to tell what is ordinary."""
     first, second = population.samples
     return first.length_ns < settings.blocks * second.length_ns
@@ -151,15 +151,15 @@ class ClusterShareTests:
 
 
 def share_tests(
-    held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, cold: bool
+    held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, noise_assumed: bool
 ) -> ClusterShareTests:
     """Tests of held / asked, [clusters, 2], B against A; blocks, block_asked: [clusters, blocks] of A.
 
-    cold: the blocks are pieces of a stretch too short to tell; φ is `cold_phi` at least then.
+    noise_assumed: the blocks are pieces of a stretch too short to tell; φ is `assumed_phi` at least then.
     """
     tested = (asked > 0).all(axis=1)
     x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)
-    prior = settings.cold_phi if cold else 1.0
+    prior = settings.assumed_phi if noise_assumed else 1.0
     found = share_change(np.minimum(x, n), n, prior_phi=prior, margin=settings.share_margin)
     p = np.where(tested, found.p, 1.0)
     q = np.ones(len(p))

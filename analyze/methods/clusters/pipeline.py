@@ -11,7 +11,7 @@ from analyze.methods.clusters.cluster_shares import (
     ClusteredRequests,
     ClusterShareTests,
     clustered_requests,
-    is_cold,
+    noise_is_assumed,
     tested_shares,
     time_blocks,
 )
@@ -118,7 +118,12 @@ def clusters_run(population: Population, settings: ClustersSettings) -> Clusters
         tree,
         tuple(
             held_against(
-                tree, clustered, nearest, origin, settings, cold=two and is_cold(population, settings)
+                tree,
+                clustered,
+                nearest,
+                origin,
+                settings,
+                noise_assumed=two and noise_is_assumed(population, settings),
             )
         ),
     )

@@ -45,13 +45,13 @@ class ClustersSettings(Config):
     """The same for a cluster that is new or gone."""
     share_margin: float = Field(default=0.02, ge=0, le=1)
     """A share must leave what the blocks of the reference show by this much."""
-    cold_phi: float = Field(default=3.0, ge=1, le=1e6)
+    assumed_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where a reference is too short to tell."""
     time_floor: float = Field(default=0.10, ge=0, le=1_000)
     """Smallest relative change of a node's time that is coloured."""
     min_tau: float = Field(default=0.05, ge=0, le=10)
     """Noise of a node's log time between two samples is taken to be this at least."""
-    cold_tau: float = Field(default=0.20, ge=0, le=10)
+    assumed_tau: float = Field(default=0.20, ge=0, le=10)
     """The same where the reference is too short to tell."""
     blocks: int = Field(default=8, ge=2)
     """The reference is cut into this many blocks of time."""

@@ -310,13 +310,13 @@ def held_against(
     origin: I8,
     settings: ClustersSettings,
     *,
-    cold: bool,
+    noise_assumed: bool,
 ) -> list[HeldAgainst]:
     """All overlays, by what their most coloured node adds; then by requests.
 
-    cold: the first sample is too short to tell how far ordinary times differ.
+    noise_assumed: the first sample is too short to tell how far ordinary times differ.
     """
-    found = list(_all(tree, clustered, nearest, origin, settings, cold=cold))
+    found = list(_all(tree, clustered, nearest, origin, settings, noise_assumed=noise_assumed))
     found.sort(key=lambda one: (-one.score_us, -one.weight, one.cluster, one.kind))
     return found
 
@@ -328,7 +328,7 @@ def _all(
     origin: I8,
     settings: ClustersSettings,
     *,
-    cold: bool,
+    noise_assumed: bool,
 ) -> Iterator[HeldAgainst]:
     samples = clustered.n_samples
     last = clustered.weight[:, :, -1].sum(axis=0)
@@ -337,9 +337,11 @@ def _all(
     floors = (settings.share_floor, settings.new_floor)
     gates = within = Gates(settings.q, settings.min_z, settings.time_floor, *floors)
     if samples == 2:
-        tau = settings.cold_tau if cold else settings.min_tau
+        tau = settings.assumed_tau if noise_assumed else settings.min_tau
         moved = max(settings.time_floor, math.expm1(settings.min_z * tau))
-        gates = Gates(settings.q, settings.min_z, moved, *floors, phi=settings.cold_phi if cold else 1.0)
+        gates = Gates(
+            settings.q, settings.min_z, moved, *floors, phi=settings.assumed_phi if noise_assumed else 1.0
+        )
 
     def side(cluster: int, sample: int) -> range:
         first = (cluster * samples + sample) * settings.blocks

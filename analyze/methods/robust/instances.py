@@ -490,12 +490,12 @@ def failing_instances(found: ByInstance, settings: RobustSettings) -> InstanceTe
         _instances(rows),
         e,
         e.n1,
-        _rises_from(past, e, settings.new_floor),
+        _rises_from(past, e, settings),
         np.zeros(len(rows)),
     )
 
 
-def _rises_from(past: F8, e: Estimate, floor: float) -> B1:
+def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
     """Tell which shares are over their own past by the floor, and by more than chance makes of it."""
     x = np.maximum(e.after * e.n1, 0.0)
     with np.errstate(invalid="ignore"):
@@ -503,7 +503,8 @@ def _rises_from(past: F8, e: Estimate, floor: float) -> B1:
         chance = np.where(
             (past > 0) & (x > 0), betainc(np.maximum(x, 1e-9), np.maximum(e.n1 - x + 1, 1e-9), past), 0.0
         )
-        return np.asarray(np.isnan(past) | ((e.after - past > floor) & (chance < 0.01)))
+        risen = (e.after - past > settings.new_floor) & (chance < settings.instance_q)
+        return np.asarray(np.isnan(past) | risen)
 
 
 def _alone(e: Estimate) -> Estimate:

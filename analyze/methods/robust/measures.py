@@ -63,8 +63,6 @@ class Observed:
     """The same against the reference alone, where a history makes ordinary times more than that."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
-    beyond: float | None = None
-    """What the change less a standard error must be over."""
     instance: Sequence[Instance] | None = None
     """Where alone it was seen."""
 
@@ -105,26 +103,19 @@ class Measure:
 
 
 def own_time(view: View) -> Observed:
-    """Observe the own time of a call given its pattern; the response must have waited for it, too."""
-    return _own_time(view, view.settings.time_share)
+    """Observe the own time of a call given its pattern; the response must have waited for it, too.
 
-
-def plain_own_time(view: View) -> Observed:
-    """Observe a plain change of own time that responses hardly feel: 100 us of 20 ms (NSDI 8.6)."""
+    A plain change (large, and far from chance in many requests) may be a smaller part of its response: 100 us
+    of 20 ms (NSDI 8.6).
+    """
     settings, found = view.settings, view.own_time
-    plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
-    seen = _own_time(view, settings.time_share * settings.plain_share)
-    return replace(seen, matters=seen.matters & plain, beyond=float(np.log1p(settings.plain_time)))
-
-
-def _own_time(view: View, share: float) -> Observed:
-    """Ask that a change takes this share of the response time of the requests that touch the site."""
-    found = view.own_time
     with np.errstate(invalid="ignore", over="ignore"):
+        plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
+        plain &= np.abs(found.change) - found.se > np.log1p(settings.plain_time)
         moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.calls_a_visit
-    least = share * view.mean_response_ns
-    matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
-    seen = _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
+        least = settings.time_share * np.where(plain, settings.plain_share, 1.0) * view.mean_response_ns
+        matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
+    seen = _at_sites(view, found, np.log1p(settings.time_floor), matters, view.slower_ns)
     return replace(seen, reference=view.own_time_change[1])
 
 
@@ -185,7 +176,7 @@ def slow_calls(view: View) -> Observed:
     matters = (
         (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
     )
-    if roles.cold:
+    if roles.noise_assumed:
         matters &= _without_worst_block(view, values, over, found)
     floor = np.where(much, 0.0, settings.tail_floor)
     seen = _at_sites(view, found, floor, matters, view.slower_ns)
@@ -291,7 +282,9 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     if not wanted.any():
         return None
     values = values.where(wanted[values.place])
-    least_tau = max(settings.min_tau, settings.cold_calls_tau) if view.roles.cold else settings.min_tau
+    least_tau = (
+        max(settings.min_tau, settings.assumed_calls_tau) if view.roles.noise_assumed else settings.min_tau
+    )
     found, alone = view.levels(values, _log_means, least_tau)
     with np.errstate(divide="ignore", invalid="ignore"):
         a_call_ns = np.nan_to_num(
@@ -311,7 +304,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
     """Give logarithms of mean numbers, with their sampling variance, and requests: [places, columns]."""
-    # Counts were put in bins of ratios; small ones are told apart exactly.
+    # Counts were put in bins of ratios; small ones are known exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
     return values.log_means(number, n_places, n_columns)
 
@@ -529,22 +522,11 @@ MEASURES: Final = (
     Measure(
         "own-time",
         "A call takes longer by itself, its children apart.",
-        "shop: network delays; 8.6",
+        "shop: network delays; 8.6; tests/unit/test_measures.py: half a percent of the page",
         own_time,
         (ChangeKind.SLOWER, ChangeKind.FASTER),
         "us",
         1e-3,
-    ),
-    Measure(
-        "plain-own-time",
-        "A call takes plainly longer by itself, though it is little of its response.",
-        "8.6, 100 us; tests/unit/test_measures.py: half a percent of the page",
-        plain_own_time,
-        (ChangeKind.SLOWER, ChangeKind.FASTER),
-        "us",
-        1e-3,
-        apart="times",
-        unless="own-time",
     ),
     Measure(
         "pooled-own-time",

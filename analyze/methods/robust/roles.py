@@ -28,7 +28,7 @@ class Roles:
     problem: B1
     noise: I8
     """Block of ordinary times that a slot belongs to; -1 for none."""
-    cold: bool
+    noise_assumed: bool
     """The blocks are pieces of one short stretch: they tell less than there is."""
 
     @property
@@ -62,10 +62,10 @@ def slots_of(
     if history:
         usual = float(np.median([sample.length_ns for sample in history]))
         n_blocks = max(1, min(_MOST_BLOCKS, round(length / max(usual, 1))))
-        cold = False
+        noise_assumed = False
     else:
         n_blocks = max(blocks, min(_MOST_BLOCKS, length // max(problem.length_ns, 1)))
-        cold = length < blocks * problem.length_ns
+        noise_assumed = length < blocks * problem.length_ns
     slots: list[Slot] = []
     noise: list[int] = []
     if kept is None:
@@ -89,7 +89,7 @@ def slots_of(
     sample_of = np.array([slot.sample for slot in slots])
     in_problem = sample_of == PROBLEM
     return slots, Roles(
-        ~in_problem, sample_of == REFERENCE, in_problem, np.array(noise, dtype=np.int64), cold
+        ~in_problem, sample_of == REFERENCE, in_problem, np.array(noise, dtype=np.int64), noise_assumed
     )
 
 

@@ -14,6 +14,8 @@ class ConfounderSettings(Config):
 
     load_ratio: float = Field(default=1.15, gt=1, le=100)
     """Factor of the load that requests meet from which waiting is looked at."""
+    load_requests: int = Field(default=50, ge=2)
+    """Requests of a block of time in which the load is counted, about."""
     load_room: float = Field(default=1.5, ge=1, le=100)
     """A place may slow down by so many times what one server with random arrivals does; bursts do more."""
     clock_room: float = Field(default=1.2, ge=1, le=100)
@@ -105,12 +107,12 @@ class RobustSettings(Config):
     """A smaller rise counts where very slow calls take this part of the response time of all that touch."""
     min_tau: float = Field(default=0.06, ge=0, le=10)
     """Noise of a site's log median between windows is taken to be this at least."""
-    cold_tau: float = Field(default=0.20, ge=0, le=10)
+    assumed_tau: float = Field(default=0.20, ge=0, le=10)
     """The same where neither history nor a long reference tells."""
-    cold_calls_tau: float = Field(default=0.10, ge=0, le=10)
+    assumed_calls_tau: float = Field(default=0.10, ge=0, le=10)
     """Noise of a mean number of calls where nothing tells: half that of times, as how often a loop turns
     does not follow from how fast a machine is today."""
-    cold_phi: float = Field(default=3.0, ge=1, le=1e6)
+    assumed_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where nothing tells."""
     mix_patterns: int = Field(default=10, ge=2)
     """Call patterns that, without a history, say together how much the requests themselves differ;"""
@@ -163,7 +165,8 @@ class RobustSettings(Config):
     """Noise of a share between windows that is assumed until they tell, as an angle: 0.03 is 3 points of half
     the requests, and 0.6 of 1 in 100."""
     matters_time: float = Field(default=1.0, gt=0, le=1_000)
-    """No change is told where times of requests may have changed by this part at most (1: twice as long)."""
+    """A report says "unchanged" where times of requests may have changed by this part at most (1: twice as
+    long)."""
     matters_share: float = Field(default=0.10, gt=0, le=1)
     """And no more than this share of requests may be slow, fail or take another path than before."""
     exclude: tuple[str, ...] = ()

@@ -41,7 +41,7 @@ class SitesSeen:
     names: Names
     settings: RobustSettings
     observed: tuple[tuple[Measure, Observed], ...]
-    cold: bool
+    noise_assumed: bool
     """No history and no long reference shows how much ordinary times differ."""
     places: Places
     call_ratio: F8
@@ -67,7 +67,7 @@ def seen_at_sites(views: Iterable[SiteView], names: Names, settings: RobustSetti
     places: list[Places] = []
     sites: list[I8] = []
     ratios: list[F8] = []
-    cold = False
+    noise_assumed = False
     for part in views:
         for measure in MEASURES:
             found = measure.observe(part.view)
@@ -76,13 +76,13 @@ def seen_at_sites(views: Iterable[SiteView], names: Names, settings: RobustSetti
         places.append(places_of(part.view))
         ratios.append(part.view.call_ratio)
         sites.append(part.site)
-        cold = part.view.roles.cold
+        noise_assumed = part.view.roles.noise_assumed
     order = np.argsort(np.concatenate(sites), kind="stable")
     return SitesSeen(
         names,
         settings,
         tuple((m, _joined(observed[m.name])) for m in MEASURES if observed[m.name]),
-        cold,
+        noise_assumed,
         joined_places(places, order),
         np.concatenate(ratios)[order],
     )

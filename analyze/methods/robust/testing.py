@@ -1,4 +1,4 @@
-"""Test every row of MEASURES at every call site, and tell which changes count."""
+"""Test every row of MEASURES at every call site, and decide which changes count."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def judged_sites(seen: SitesSeen) -> Tested:
     seen_by: Sequence[tuple[Measure, Observed]] = [
         (measure, found) for measure, found in seen.observed if measure.name not in settings.without
     ]
-    if seen.cold and REQUEST_MIX.name not in settings.without:
+    if seen.noise_assumed and REQUEST_MIX.name not in settings.without:
         seen_by = REQUEST_MIX.noisier(seen_by, settings)
     usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
     words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
@@ -122,8 +122,6 @@ def _judged(
                 if other.measure.name == measure.where_of:
                     significant |= _at_changed_sites(other, found, mine) <= settings.instance_q
             passes = mine & significant & found.matters
-            if found.beyond is not None:
-                passes &= np.abs(e.change) - e.se > found.beyond
             if not measure.by_p_alone:
                 passes &= e.clears(settings.min_z, found.floor)
             if measure.only_more:
@@ -215,7 +213,7 @@ def _path_kind(kind: ChangeKind, requests0: float, requests1: float) -> ChangeKi
 def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBackChange]:
     """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
     is."""
-    told = {names.sites[change.site].operation for change in kept if not change.there_before}
+    named = {names.sites[change.site].operation for change in kept if not change.there_before}
     places: dict[int, HeldBackChange] = {}
     for row in rows:
         block, value = row.seen.estimate.furthest()
@@ -226,7 +224,9 @@ def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> It
             if row.seen.estimate.unit == "log":
                 shown = float(np.exp(shown)) * row.measure.scale
             found = HeldBackChange(change, int(block[at]), shown)
-            if operation not in told and (operation not in places or _size(found) > _size(places[operation])):
+            if operation not in named and (
+                operation not in places or _size(found) > _size(places[operation])
+            ):
                 places[operation] = found
     yield from sorted(places.values(), key=_size, reverse=True)
 
@@ -286,8 +286,8 @@ def _silent_before(second: Sequence[Change], first: Sequence[Change], seen: Site
     left: dict[int, Change] = {}
     for change in second:
         site = names.sites[change.site]
-        told = more if change.kind is ChangeKind.NEW_PATH else any_way
-        if id(change) in inherited or site.operation in told or site.caller in told:
+        reported = more if change.kind is ChangeKind.NEW_PATH else any_way
+        if id(change) in inherited or site.operation in reported or site.caller in reported:
             continue
         known = left.get(change.site)
         if known is None or abs(change.z) > abs(known.z):

@@ -98,7 +98,7 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
     kinds = ALIKE_KINDS | PATH_KINDS
     alike = {names.sites[change.site].operation for change in cause.leads if change.kind in kinds}
     others = sum(names.operations[operation].component == own.component for operation in alike - {lead})
-    told = [f"{others} other operation{'s' * (others > 1)}"] if others else []
+    places = [f"{others} other operation{'s' * (others > 1)}"] if others else []
     if names.callee(lead) == cause.component:
         asking = {names.sites[change.site].operation for change in cause.leads}
         callers = {
@@ -107,10 +107,10 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
             if names.callee(operation) == cause.component
             for component in [names.operations[operation].component]
         }
-        told += [f"{len(callers) - 1} other caller{'s' * (len(callers) > 2)}"] if len(callers) > 1 else []
+        places += [f"{len(callers) - 1} other caller{'s' * (len(callers) > 2)}"] if len(callers) > 1 else []
     calls = len(_waiting_calls(cause, names) - {lead})
-    told += [f"{calls} other call{'s' * (calls > 1)} of {own.component}"] if calls else []
-    return f"; the same at {' and '.join(told)}" if told else ""
+    places += [f"{calls} other call{'s' * (calls > 1)} of {own.component}"] if calls else []
+    return f"; the same at {' and '.join(places)}" if places else ""
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:

@@ -115,7 +115,7 @@ class View:
 
         Where that is not normal, ordinary times are the history alone.
         """
-        prior = self.settings.cold_phi if self.roles.cold and not one_sided else 1.0
+        prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         margin, alone = self.settings.share_margin, None
         if self.has_history:
             own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
@@ -212,7 +212,7 @@ class View:
     def least_tau(self) -> float:
         """Noise of log medians between windows that is assumed at least."""
         settings = self.settings
-        return max(settings.min_tau, settings.cold_tau) if self.roles.cold else settings.min_tau
+        return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
     def _by_size(self, rows: Histograms, periods: LogMedians, n: F8, p: F8, tau: float) -> F8:
         """Let few requests speak by the size of a change: ranks of four against four say 3 % at best."""

@@ -282,7 +282,7 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
     rows = []
     for group in range(groups.n_groups):
         n = int(whole.by_group.n[group])
-        told = n > LARGE and math.isfinite(c2[group])
+        known = n > LARGE and math.isfinite(c2[group])
         graph = run.graph_of(group)
         rows.append(
             VariableCategory(
@@ -293,10 +293,10 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
                 requests=n,
                 mean_us=_over(sums[group, 1], sums[group, 0]),
                 sd_us=float(sd[group]),
-                c2=float(c2[group]) if told else None,
-                c2_interval=c2_interval(spread, group) if told else None,
+                c2=float(c2[group]) if known else None,
+                c2_interval=c2_interval(spread, group) if known else None,
                 c2_residual=None
-                if left is None or not told or not math.isfinite(left[group])
+                if left is None or not known or not math.isfinite(left[group])
                 else float(left[group]),
                 impact=_over(whole.split.within[group], whole.split.total),
             )
@@ -520,9 +520,9 @@ def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:
     order = run.shown.site_order
     for place in np.flatnonzero((within >= _LEAST_SUGGESTED) & unmarked).tolist():
         name = site_name(order[place], run.times.names)
-        if told := suggested(name):
+        if marker := suggested(name):
             found.setdefault(
                 name.text,
-                MarkerSuggestion(label=name.text, kind=told[0], why=told[1], within=float(within[place])),
+                MarkerSuggestion(label=name.text, kind=marker[0], why=marker[1], within=float(within[place])),
             )
     return list(found.values())

@@ -105,8 +105,6 @@ class LaneBuffer:
         """Number of the coming segment, from 0 for the first that was loaded."""
         self._now_ns = 0
         """Clock, when something came last."""
-        self.relieved_flows = 0
-        """Requests that were closed to make room, in the buffer's life."""
         self.sealed_to_ns = sealed_to_ns
         """Every window that ends here or before is published whole."""
 
@@ -268,7 +266,6 @@ class LaneBuffer:
         if self._open.bytes > keep_bytes and self._open.n_events:
             n_events = int(self._open.n_events * (1 - keep_bytes / self._open.bytes)) + 1
             for closed in self._open.close_oldest(n_events, max_events=self._stitched):
-                self.relieved_flows += len(np.unique(closed.key))
                 self._stitch(closed)
 
     def _stitch(self, closed: ClosedEvents) -> None:

@@ -23,7 +23,6 @@ from schemas.arrays import I8
 from schemas.report.findings import ChangeKind
 
 _FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
-_MOST_ASKED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,10 @@ class Failures:
     """[operations, 2]"""
 
     def more(self) -> list[int]:
-        """Operations at which more began than did, those with most first; a few."""
+        """Operations at which more began than did, those with most first."""
         share = self.failed / np.maximum(self.n, 1)
         rise = share[:, 1] - share[:, 0]
-        order = np.argsort(-rise, kind="stable")[:_MOST_ASKED]
+        order = np.argsort(-rise, kind="stable")
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:

@@ -24,8 +24,6 @@ from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind
 
-_PER_BLOCK = 50
-"""Requests of a block of time in which the load is counted, about."""
 _NS_PER_S = 1e9
 _MAX_NS = 2**63 - 1
 
@@ -43,26 +41,29 @@ class LoadMet:
         return self.after / self.before if self.before > 0 and self.after > 0 else 1.0
 
 
-def load_met(population: Population, profile: Profile, roles: Roles) -> LoadMet:
+def load_met(comparison: Comparison) -> LoadMet:
     """Mean over requests of the arrival rate around them.
 
     A period's own rate hides bursts: twice the load in half of the time is the same number of requests.
-    Blocks are short where requests are at hand, slots of the profile where they are not. O(requests).
+    Blocks hold about `load_requests` where requests are at hand; without they are slots of the profile.
+    O(requests).
     """
+    population, roles = comparison.population, comparison.roles
     if not population.categories:
-        sides = (_of_slots(profile, slots) for slots in (roles.reference, roles.problem))
-        return LoadMet(*sides)
-    return LoadMet(*(_of_requests(population, sample) for sample in (REFERENCE, PROBLEM)))
+        profile = comparison.profiled.profile
+        return LoadMet(*(_of_slots(profile, slots) for slots in (roles.reference, roles.problem)))
+    requests = comparison.settings.confounders.load_requests
+    return LoadMet(*(_of_requests(population, sample, requests) for sample in (REFERENCE, PROBLEM)))
 
 
-def _of_requests(population: Population, sample: int) -> float:
+def _of_requests(population: Population, sample: int, block_requests: int) -> float:
     parts = [(category, category.rows(sample)) for category in population.categories]
     start = np.concatenate([category.start_ns[rows] for category, rows in parts])
     weight = np.concatenate([category.weight[rows] for category, rows in parts])
     ranges = population.samples[sample].ranges or ((int(start.min()), int(start.max()) + 1),)
     seconds = sum(end - begin for begin, end in ranges) / _NS_PER_S
     # Of one request in some years the block would be longer than times are: it holds them all as it is.
-    length_ns = min(max(int(seconds * _NS_PER_S * _PER_BLOCK / max(len(start), 1)), 1), _MAX_NS)
+    length_ns = min(max(int(seconds * _NS_PER_S * block_requests / max(len(start), 1)), 1), _MAX_NS)
     _, block = np.unique(start // length_ns, return_inverse=True)
     n = np.bincount(block).astype(np.float64)
     kept = float(weight.mean())
@@ -88,7 +89,7 @@ class Load(Unadjusted):
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain slow-downs of no more than queueing with so many more requests makes; speed-ups alike."""
-        met = load_met(comparison.population, comparison.profiled.profile, comparison.roles)
+        met = load_met(comparison)
         found = load_changes(changes, met, comparison)
         if not found:
             return None

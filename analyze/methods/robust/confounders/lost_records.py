@@ -91,15 +91,15 @@ def loss_of(
     return Loss(in_problem, abs(missing[1] - missing[0]), missing, 0)
 
 
-def _lacks(profile: Profile, whole: B1, torn: B1, settings: ConfounderSettings) -> F8:
-    """[calls that nearly every request at a place makes] share of them that the torn period lacks."""
-    shapes = _Shapes.of(profile, whole, torn)
+def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
+    """[calls that nearly every request at a place makes] share of them that the lossy period lacks."""
+    shapes = _Shapes.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
     for site, shape, votes in zip(shapes.site.tolist(), shapes.shape.tolist(), shapes.votes, strict=True):
         for child in profile.names.shapes[shape]:
             present[site, child.operation] += votes
     found = []
-    recorded = np.stack([_requests(profile, period) for period in (whole, torn)], axis=1)
+    recorded = np.stack([_requests(profile, period) for period in (whole, lossy)], axis=1)
     for (site, _), votes in present.items():
         n = shapes.total[site]
         if (recorded[site] < settings.lost_requests).any() or votes[0] < settings.lost_always * n[0]:
@@ -152,13 +152,13 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
         return []
     profile, roles, sums = comparison.profiled.profile, comparison.roles, comparison.view
     settings = comparison.settings.confounders
-    whole, torn = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
-    torn_part = _torn_part(profile, _Shapes.of(profile, whole, torn), loss.rate)
+    whole, lossy = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
+    incomplete_part = _incomplete_part(profile, _Shapes.of(profile, whole, lossy), loss.rate)
     below = _below(profile, sums, loss.in_problem)
-    return [c for c in changes if _explained(c, loss, profile, sums, torn_part, below, settings)]
+    return [c for c in changes if _explained(c, loss, profile, sums, incomplete_part, below, settings)]
 
 
-def _torn_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
+def _incomplete_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
     """[sites] share of the calls that lose at least one of those they make."""
     made = np.array([sum(child.calls for child in shape) for shape in profile.names.shapes], dtype=np.float64)
     lost = 1 - (1 - rate) ** made[shapes.shape] if len(made) else np.zeros(0)
@@ -173,9 +173,9 @@ def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
     """
     bases: dict[tuple[str, str], int] = {}
     base = [bases.setdefault(name[:2], len(bases)) for name in profile.names.operations]
-    whole, torn = (sums.before, sums.after) if in_problem else (sums.after, sums.before)
+    whole, lossy = (sums.before, sums.after) if in_problem else (sums.after, sums.before)
     after = _next(profile, whole.calls, base)
-    also = _next(profile, torn.calls, base)
+    also = _next(profile, lossy.calls, base)
     below = {}
     for operation in {*after, *also}:
         two_on = {far for near in also.get(operation, ()) for far in also.get(near, ()) if near != operation}
@@ -206,13 +206,13 @@ def _explained(
     loss: Loss,
     profile: Profile,
     sums: View,
-    torn_part: F8,
+    incomplete_part: F8,
     below: _Below,
     settings: ConfounderSettings,
 ) -> bool:
     size = abs(change.after - change.before)
     se = size / max(abs(change.z), 1e-9)
-    allowed = settings.lost_room * float(torn_part[change.site])
+    allowed = settings.lost_room * float(incomplete_part[change.site])
     operation = profile.names.sites[change.site].operation
     if change.kind in PATH_KINDS and change.shape != NO_SHAPE:
         children = {
@@ -227,11 +227,11 @@ def _explained(
     if change.kind is ChangeKind.TAIL:
         return (
             size
-            <= settings.lost_room * _mixed(change, profile, sums, torn_part, loss, settings)
+            <= settings.lost_room * _mixed(change, profile, sums, incomplete_part, loss, settings)
             + settings.lost_z * se
         )
     if change.kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
-        return _mixed(change, profile, sums, torn_part, loss, settings) >= settings.lost_mixed
+        return _mixed(change, profile, sums, incomplete_part, loss, settings) >= settings.lost_mixed
     if change.kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
         return (
             size
@@ -241,14 +241,19 @@ def _explained(
 
 
 def _mixed(
-    change: Change, profile: Profile, sums: View, torn_part: F8, loss: Loss, settings: ConfounderSettings
+    change: Change,
+    profile: Profile,
+    sums: View,
+    incomplete_part: F8,
+    loss: Loss,
+    settings: ConfounderSettings,
 ) -> float:
     """Part of the requests at the place that loss brought there: of a step those that skipped another."""
     site = profile.names.sites[change.site]
     if site.kind is not SiteKind.STEP:
-        return float(torn_part[change.site])
+        return float(incomplete_part[change.site])
     rates = float(sums.rates[0][change.site]), float(sums.rates[1][change.site])
-    whole, torn = rates if loss.in_problem else rates[::-1]
+    whole, lossy = rates if loss.in_problem else rates[::-1]
     # More than loss can bring was brought by something else.
     starts = [
         number
@@ -260,8 +265,8 @@ def _mixed(
         * loss.rate
         * float((sums.rates[0] if loss.in_problem else sums.rates[1])[starts].sum())
     )
-    more = torn - whole
-    return more / torn if 0 < more <= most else 0.0
+    more = lossy - whole
+    return more / lossy if 0 < more <= most else 0.0
 
 
 def _text(loss: Loss, changes: Sequence[Change], settings: ConfounderSettings) -> str:

@@ -51,7 +51,7 @@ class OutlyingWindows:
         has_history = bool((roles.ordinary & ~roles.reference).any())
         if has_history:
             candidate[own[own >= 0]] = False
-        if roles.cold or not candidate.any():
+        if roles.noise_assumed or not candidate.any():
             return comparison
         blocks = profile_blocks(comparison.profiled.profile, roles.noise)
         candidate &= blocks.requests.sum(axis=1) >= comparison.settings.outlying_requests
@@ -96,7 +96,7 @@ def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1
     """
     settings, found = comparison.settings, np.zeros(len(candidate), dtype=np.bool_)
     verdict = settings.verdict
-    for value, variance, assumed in _levels(blocks, verdict.cold_tau, settings.outlying_share_tau):
+    for value, variance, assumed in _levels(blocks, verdict.assumed_tau, settings.outlying_share_tau):
         there = LogMedians(np.where(candidate, value, np.nan)[None], variance[None])
         noise = window_noise(there, floor=verdict.min_tau, prior_tau2=np.array([assumed**2]))
         errors = enough_errors(settings.outlying_z, SHRINKAGE_WEIGHT + float(noise.windows[0]) - 1)

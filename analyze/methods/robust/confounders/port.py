@@ -67,7 +67,7 @@ class Explained:
     severe: bool = False
     """What is left cannot be believed to be all there is."""
     hidden_paths: float = 0.0
-    """Share of a path that could not be told from it."""
+    """Share of a path that could be its doing."""
 
 
 class Confounder(Protocol):

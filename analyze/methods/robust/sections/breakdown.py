@@ -371,7 +371,7 @@ def moved(account: Account) -> str:
 def interval(account: Account) -> str:
     """`+110 to +124 ms`."""
     if account.low is None or account.high is None:
-        return measures.UNTOLD
+        return measures.NO_INTERVAL
     return measures.span(account.unit, Interval(low=account.low, high=account.high))
 
 

@@ -112,7 +112,7 @@ def paths_section(
         paths_tested=int(found.tests.tested.sum()),
         paths_total=int((found.table.moments.count.sum(axis=0) > 0).sum()),
         windows=sum(found.table.blocks),
-        cold=found.table.cold,
+        cold=found.table.noise_assumed,
     )
 
 

@@ -54,7 +54,7 @@ def verdict_section(
         len(findings),
         explained,
         by_load=run.confounded.text("load"),
-        torn=" ".join(
+        incomplete=" ".join(
             filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
         ),
     )

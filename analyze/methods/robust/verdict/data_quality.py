@@ -25,8 +25,6 @@ from schemas.windows import NS_PER_SECOND
 
 THERE_BEFORE: Final = "there before"
 """Words of every sentence that says so."""
-_LEAST_SPREAD: Final = 0.05
-"""Standard deviation of the log of ordinary means is taken to be this at least."""
 _MOST_ROOTS: Final = 3
 """Root types that a sentence names."""
 
@@ -45,7 +43,7 @@ def quality_rows(
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     rows = [
-        *label_rows(population),
+        *label_rows(population, settings),
         *sampling_rows(weights[0], weights[1], population.weight_known, settings),
         *excluded_rows(population.excluded, kept, settings),
         *load_rows(rates, settings),
@@ -57,13 +55,13 @@ def quality_rows(
     return tuple(sorted(rows, key=lambda row: not row.severe))
 
 
-def label_rows(population: Population) -> Iterator[QualityRow]:
+def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
     """Root types and components with ids in their names."""
     traces = sum(category.n_requests for category in population.categories)
     roots = {category.graph.root for category in population.categories}
     components = {node.component for category in population.categories for node in category.graph.nodes}
     for noun, names in (("root types", roots), ("components", components)):
-        found = label_hygiene(sorted(names), traces)
+        found = label_hygiene(sorted(names), traces, settings)
         if found is not None:
             yield QualityRow(kind="labels", severe=True, text=_label_text(noun, found))
 
@@ -85,26 +83,26 @@ def _label_text(noun: str, found: Hygiene) -> str:
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Sampling that differs between the periods, or that nobody told. mean0, mean1: mean weights."""
+    """Sampling that differs between the periods, or that is not recorded. mean0, mean1: mean weights."""
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
             severe=True,
-            text=f"{percent(known[0])} of the reference and {percent(known[1])} of the problem requests told "
+            text=f"{percent(known[0])} of the reference and {percent(known[1])} of the problem requests say "
             "how they were sampled; the others count once, so rates and shares of the two do not compare.",
         )
     elif len(known) >= 2 and 0 < min(known[:2]) < 1:
         yield QualityRow(
             kind="sampling",
             severe=False,
-            text=f"{percent(1 - min(known[:2]))} of the requests did not tell how they were sampled; "
+            text=f"{percent(1 - min(known[:2]))} of the requests do not say how they were sampled; "
             "those count once.",
         )
     elif len(known) >= 2 and max(known[:2]) == 0:
         yield QualityRow(
             kind="sampling",
             severe=False,
-            text="No request told how it was sampled; each counts once, and rates are of what was recorded.",
+            text="No request says how it was sampled; each counts once, and rates are of what was recorded.",
         )
     if mean0 and mean1 and not 1 / settings.weight_floor < mean1 / mean0 < settings.weight_floor:
         yield QualityRow(
@@ -194,7 +192,7 @@ def history_rows(
         return
     there = history.weight.sum(axis=1) > 0
     logs = np.log(history.time_us.sum(axis=1)[there] / history.weight.sum(axis=1)[there])[None]
-    noise = window_noise(LogMedians(logs, 0 * logs), floor=_LEAST_SPREAD)
+    noise = window_noise(LogMedians(logs, 0 * logs), floor=settings.min_tau)
     if int(there.sum()) < LEAST_FOR_ENVELOPE:
         return
     mean, variance, _, _ = (values[0] for values in before.response_times().mean())
@@ -227,7 +225,7 @@ def _not_normal(why: str, alike: bool) -> QualityRow:
 
 _REFERENCE, _PROBLEM = 0, 1
 _COARSE_NS: Final = 10 * NS_PER_SECOND
-"""Of longer stretches whole seconds are told."""
+"""Of longer stretches whole seconds are shown."""
 _FINE_NS: Final = NS_PER_SECOND // 1000
 
 

@@ -91,12 +91,12 @@ class Judgement:
         return [ChangedShare(measure, of.before, of.after) for measure, of in said]
 
     def outcome(
-        self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", torn: str = ""
+        self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", incomplete: str = ""
     ) -> VerdictReached:
         """Decide, see `outcome.Evidence`."""
         largest = self.sizes.largest()
-        told = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
-        missing = None if told or largest.within(self.settings) else self.sizes.missing(self.n1)
+        decided = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
+        missing = None if decided or largest.within(self.settings) else self.sizes.missing(self.n1)
         return outcome(
             VerdictBasis(
                 findings=findings,
@@ -108,7 +108,7 @@ class Judgement:
                 explained=explained,
                 external=self.external,
                 by_load=by_load,
-                torn=torn,
+                incomplete=incomplete,
                 silent=self.silent,
                 there_before=self.there_before,
             ),
@@ -124,9 +124,11 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
         profile_blocks(profile, each_slot(slots), limits) for slots in (roles.reference, roles.problem)
     )
     blocks = profile_blocks(profile, roles.noise, limits) if roles.n_noise else None
-    ordinary = None if roles.cold else blocks
+    ordinary = None if roles.noise_assumed else blocks
     tau, freedom = window_tau(ordinary, verdict)
-    noise = Noise(tau, freedom, settings.cold_phi if roles.cold else 1.0, _lengths(ordinary, before, after))
+    noise = Noise(
+        tau, freedom, settings.assumed_phi if roles.noise_assumed else 1.0, _lengths(ordinary, before, after)
+    )
     whole = whole_change(before, after, blocks, noise, verdict)
     mix = mix_change(before, after, verdict)
     places = run.tested.seen.places
@@ -162,7 +164,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             as_fast=whole.equivalent_share >= verdict.nearly_all
             or (whole.tails_settled and places.as_fast(whole.band) >= verdict.nearly_all),
             gaps_us=(mean_gap_us(requests[0]), mean_gap_us(requests[1])),
-            clients=lambda: least_clients(requests_of(run.population, REFERENCE, asked=True)),
+            clients=lambda: least_clients(
+                requests_of(run.population, REFERENCE, asked=True), settings.blocks
+            ),
             largest_rise=np.inf
             if mean is None
             else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
@@ -174,7 +178,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
         ),
         silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
         n1=float(after.whole().effective[0]),
-        has_noise=not roles.cold,
+        has_noise=not roles.noise_assumed,
         there_before=run.confounded.text("abnormal-reference")
         or next((text for text in abnormal if THERE_BEFORE in text), ""),
     )
@@ -183,7 +187,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
 def _history(run: RobustRun) -> PeriodBlocks | None:
     """Ordinary windows that are not the reference's, a block each; None where there are none."""
     roles = run.roles
-    if roles.cold or not roles.n_noise:
+    if roles.noise_assumed or not roles.n_noise:
         return None
     own = np.isin(roles.noise, roles.noise[roles.reference])
     if not (~own & (roles.noise >= 0)).any():

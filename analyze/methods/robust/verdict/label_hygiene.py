@@ -12,19 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.refine.name_folding import MARK, PARTS, IdKind
 
-MANY_SHARE: Final = 0.5
-"""Names per trace from which names are nearly as many as traces."""
-LEAST_NAMES: Final = 20
-"""Fewer names are no trouble, however few traces there are."""
-WORTH_SHARE: Final = 0.5
-"""A pattern is worth proposing if at most this share of the names is left."""
 MOST_NAMES: Final = 20_000
 """Names looked at; of more, an even choice. 20,000 names of 256 bytes take 0.3 s."""
 MOST_CHARACTERS: Final = 256
-_NEARLY: Final = 1.1
-"""A pattern with fewer parts is taken if it leaves at most so many times the names that all parts leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +55,33 @@ class Hygiene:
     """None: no pattern would help."""
 
 
-def label_hygiene(names: Sequence[str], traces: int) -> Hygiene | None:
+def label_hygiene(names: Sequence[str], traces: int, settings: VerdictSettings) -> Hygiene | None:
     """Judge distinct names of one kind (root types, components) of so many traces; None where they are fine.
 
     Duplicates count once. O(characters), bounded by MOST_NAMES · MOST_CHARACTERS.
     """
     distinct = sorted(set(names))
-    if len(distinct) < LEAST_NAMES or len(distinct) < MANY_SHARE * traces:
+    if len(distinct) < settings.names_least or len(distinct) < settings.names_many * traces:
         return None
-    return Hygiene(len(distinct), traces, propose_cleaning(distinct))
+    return Hygiene(len(distinct), traces, propose_cleaning(distinct, settings.names_many))
 
 
-def propose_cleaning(names: Sequence[str]) -> Cleaning | None:
-    """The pattern with the fewest parts that leaves nearly as few names as all parts together.
+def propose_cleaning(names: Sequence[str], most: float) -> Cleaning | None:
+    """The pattern with the fewest parts that leaves as few names as all parts together.
 
-    None where even those leave more than half of the names. Names past MOST_NAMES are represented by an even
-    choice; a pattern that is proposed is then counted on the choice and scaled up.
+    None where even those leave more than the part `most` of the names. Names past MOST_NAMES are represented
+    by an even choice; a pattern that is proposed is then counted on the choice and scaled up.
     """
     distinct = sorted(set(names))
     chosen = distinct[:: -(-len(distinct) // MOST_NAMES) or 1]
     cut = [name[:MOST_CHARACTERS] for name in chosen]
     parts = list(PARTS)
     left = _left(cut, parts)
-    if not cut or left > WORTH_SHARE * len(cut):
+    if not cut or left > most * len(cut):
         return None
     for part in PARTS:  # drop what is not needed, the most special first
         fewer = [other for other in parts if other is not part]
-        if fewer and _left(cut, fewer) <= _NEARLY * left:
+        if fewer and _left(cut, fewer) == left:
             parts = fewer
     pattern = _joined(parts)
     scale = len(distinct) / len(cut)

@@ -25,11 +25,6 @@ from analyze.stats.time_blocks import mean_change
 from schemas.arrays import B1, F8, I8
 from schemas.messages import is_message
 
-_LEAST_COUNT = 10.0
-"""Requests of a root type in both periods together: five expected in each."""
-CLIENT_BLOCKS = 8
-"""Blocks of a period in which clients are counted: what comes in fewer than half of them is no client."""
-
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
@@ -111,7 +106,7 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: Verdict
     moved = float(np.abs(shares[1] - shares[0]).sum()) / 2
     scale = np.array([side.weight.sum() / side.weight2.sum() for side in sides])
     counts = totals * scale[:, None]
-    large = counts.sum(axis=0) >= _LEAST_COUNT
+    large = counts.sum(axis=0) >= settings.mix_requests
     merged = _merged(counts, large)
     if merged.shape[1] < 2:
         return MixChange(moved, 1.0, False, shares[0], shares[1])
@@ -181,7 +176,7 @@ def mean_gap_us(requests: RequestTimes) -> float | None:
     return float(gaps.mean()) / 1e3
 
 
-def least_clients(requests: RequestTimes, blocks: int = CLIENT_BLOCKS) -> float:
+def least_clients(requests: RequestTimes, blocks: int) -> float:
     """Count how many clients there are at least, if each waits for its answer before it asks again.
 
     The median over blocks of time, of which each says: as many as were in flight at once, and no more than

@@ -88,7 +88,7 @@ class VerdictBasis:
     mix_changed: bool
     largest: LargestChange
     missing: int | None
-    """Problem requests that lack where it cannot be told."""
+    """Problem requests that lack where the outcome is "cannot tell"."""
     has_noise: bool = False
     """A history, or a long reference, says how far ordinary periods differ."""
     explained: ExplainedShare | None = None
@@ -97,7 +97,7 @@ class VerdictBasis:
     """That clients sent less to a service that answered as before, a sentence; so are the others."""
     by_load: str = ""
     """What the load explains."""
-    torn: str = ""
+    incomplete: str = ""
     """What is missing of a period's events."""
     there_before: str = ""
     """That reference and problem differ from the history, not from each other."""
@@ -131,9 +131,9 @@ def _decided(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached
         changed.append("Another mix of request types arrived.")
     if evidence.findings:
         return _with_findings(evidence, changed, settings)
-    if evidence.torn and (changed or evidence.by_load):
+    if evidence.incomplete and (changed or evidence.by_load):
         return VerdictReached(
-            "cannot-tell", (evidence.torn, *changed, "What is missing may be what changed.")
+            "cannot-tell", (evidence.incomplete, *changed, "What is missing may be what changed.")
         )
     if evidence.by_load:
         return VerdictReached("not-explained", (evidence.by_load, *changed), by_load=True)
@@ -144,7 +144,7 @@ def _decided(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached
     if not evidence.largest.within(settings):
         return VerdictReached(
             "cannot-tell",
-            (evidence.silent, evidence.torn, _too_few(evidence.largest, evidence.missing, settings)),
+            (evidence.silent, evidence.incomplete, _too_few(evidence.largest, evidence.missing, settings)),
             missing_requests=evidence.missing,
         )
     why = (

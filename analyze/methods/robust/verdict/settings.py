@@ -35,7 +35,7 @@ class VerdictSettings(Config):
     most_band: float = Field(default=0.25, gt=0)
     """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than
     that on its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""
-    cold_tau: float = Field(default=0.1, ge=0)
+    assumed_tau: float = Field(default=0.1, ge=0)
     """Noise of a period's log mean where no window shows it; what windows show is shrunk to it."""
     min_tau: float = Field(default=0.02, ge=0)
     """And at least."""
@@ -59,6 +59,13 @@ class VerdictSettings(Config):
     """Difference of the share of flows left out that is worth a word."""
     excluded_many: float = Field(default=0.05, ge=0)
     """Share of flows left out from which results stand on a choice of them."""
+    mix_requests: float = Field(default=10.0, gt=0)
+    """Requests of a root type in both periods from which it is counted by itself: five expected in each."""
+    names_many: float = Field(default=0.5, gt=0, le=1)
+    """Names a trace from which they are nearly as many as traces: they hold ids. A pattern that would clean
+    them must leave this part of them at most."""
+    names_least: int = Field(default=20, ge=2)
+    """Fewer names are no trouble, however few traces there are."""
     weight_floor: float = Field(default=1.1, ge=1)
     """Factor between mean weights from which the two periods were not sampled alike."""
     abnormal_z: float = Field(default=3.0, gt=0)

@@ -30,9 +30,9 @@ from schemas.report.accounts import VisibleRow
 MOST_ROWS: Final = 100
 """Root types that are shown."""
 _MOST_FACTOR: Final = 1e6
-"""Times as many requests from which no number would tell."""
+"""Times as many requests from which no number would do."""
 _MOST_PERCENT: Final = 3.0
-"""A relative change from here on is told as a factor."""
+"""A relative change from here on is written as a factor."""
 _STEPS: Final = 20
 
 

@@ -58,14 +58,14 @@ def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple
     Robust, as history holds faults; less what chance does in the windows; shrunk to the assumed one.
     """
     if windows is None:
-        return settings.cold_tau, np.inf
+        return settings.assumed_tau, np.inf
     sums = windows.response_times()
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = sums.total[:1] / sums.weight[:1]
         n = sums.weight[:1] ** 2 / sums.weight2[:1]
         chance = (sums.square[:1] / sums.weight[:1] / mean**2 - 1) / np.maximum(n - 1, 1)
         medians = LogMedians(np.log(mean), chance)
-    noise = window_noise(medians, floor=settings.min_tau, prior_tau2=np.array([settings.cold_tau**2]))
+    noise = window_noise(medians, floor=settings.min_tau, prior_tau2=np.array([settings.assumed_tau**2]))
     known = float(noise.windows[0])
     return math.sqrt(noise.tau2[0]), SHRINKAGE_WEIGHT + known - 1 if known > 2 else np.inf
 
