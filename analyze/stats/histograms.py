@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.stats.noise import LogMedians
+from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
 from analyze.stats.rank import rank_tests_of_groups
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
@@ -87,8 +87,6 @@ _MEDIAN_SE = 1.2533
 """√(π/2): standard error of a median over that of a mean."""
 _LEAST_SPREAD = 0.02
 """A sample of equal values is not without error, relative: a bin is 2.2 % wide."""
-_SPREAD_WEIGHT: Final = 4.0
-"""Requests that the spread of a place's other columns is worth beside that of one column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +234,7 @@ def _variances(spread: F8, n: F8) -> F8:
     square = np.where(n > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_place = ((n * square).sum(axis=1) / n.sum(axis=1))[:, None]
-        return np.where(n > 0, (n * square + _SPREAD_WEIGHT * of_place) / (n + _SPREAD_WEIGHT) / n, np.nan)
+        return np.where(n > 0, (n * square + SPREAD_WEIGHT * of_place) / (n + SPREAD_WEIGHT) / n, np.nan)
 
 
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:
