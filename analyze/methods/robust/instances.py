@@ -310,12 +310,13 @@ def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSetting
     own_ns = totals(found.calls.site[late], found.calls.own_ns[late], len(critical_ns))
     waited = np.minimum(critical_ns / np.maximum(own_ns, 1.0), 1.0)
     calls, components, scope = _scoped(_relative(found.calls, settings.least_of_pattern))
+    n_sites = len(np.unique(calls.site))
     rows: list[_Row] = []
     for at, component in enumerate(components.tolist()):
         here = calls.where(scope == at)
         levels = found.levels[component]
         groups = _numbers(levels)
-        medians, n = _medians(here, groups)
+        medians, n = _levels_by_period(here, groups, one_site=at < n_sites)
         for level in levels:
             own = groups[level.hosts]
             known = n[own, 0] >= settings.least_of_instance
@@ -396,13 +397,21 @@ def _numbers(levels: Sequence[_Level]) -> dict[tuple[int, ...], int]:
     return {hosts: number for number, hosts in enumerate(dict.fromkeys(level.hosts for level in levels))}
 
 
-def _medians(calls: Calls, groups: Mapping[tuple[int, ...], int]) -> tuple[LogMedians, F8]:
-    """Give [groups, (reference, problem)] levels of times, and requests."""
+def _levels_by_period(
+    calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool
+) -> tuple[LogMedians, F8]:
+    """Give [groups, (reference, problem)] levels of times, and requests.
+
+    Of one call site a trimmed mean, which needs fewest requests. Of a whole component the median: most of its
+    calls must be slower, one operation of several is reported by itself.
+    """
     parts = [(number, np.flatnonzero(np.isin(calls.host, hosts))) for hosts, number in groups.items()]
     rows = np.concatenate([mine for _, mine in parts])
     place = np.concatenate([np.full(len(mine), number, dtype=np.int64) for number, mine in parts])
     table = Histograms.of(place, calls.late[rows], calls.bin[rows], calls.n[rows])
-    return table.trimmed_log_means(len(groups), 2, _TRIM)
+    if one_site:
+        return table.trimmed_log_means(len(groups), 2, _TRIM)
+    return table.log_medians(len(groups), 2)
 
 
 def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:

@@ -165,7 +165,7 @@ def _change(row: _Row, at: int) -> Change:
     shown = seen.reference if seen.reference is not None and row.abnormal[at] else e
     kind = measure.kinds[0 if e.change[at] > 0 else 1]
     if kind in PATH_KINDS:
-        kind = _path_kind(kind, float(e.before[at] * e.n0[at]), float(e.after[at] * e.n1[at]))
+        kind = _path_kind(kind, *(float(v[at]) for v in (shown.before * shown.n0, shown.after * shown.n1)))
     before, after, change = (float(v[at]) for v in (shown.before, shown.after, shown.change))
     reach = float(shown.reach()[at])
     if e.unit == "log":
@@ -195,7 +195,7 @@ def _change(row: _Row, at: int) -> Change:
         shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
         shapes=() if seen.patterns is None else seen.patterns(at),
         child=NO_SHAPE if seen.child is None else int(seen.child[at]),
-        new=bool(e.new[at]),
+        new=bool(shown.new[at]),
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
         q=float(row.q[at]),
