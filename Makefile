@@ -8,6 +8,9 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
+# In the order of their folders: what takes long begins first, and thousands of unit tests fill up the end.
+SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not collector"
+
 .PHONY: help demo live test check buckets fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
@@ -58,9 +61,10 @@ check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, un
 test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then property, integration, evaluation and browser tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench and not collector"
+	@echo '$(SUITE), and $(BIN)/mypy beside it'
+	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; $(SUITE); code=$$?; \
+	wait $$types || code=1; cat $(VENV)/mypy.txt; exit $$code
 
 $(VENV)/versitygw:
 	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }

@@ -25,8 +25,6 @@ writes down. That is what lingering is for, and what comes later is late.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,16 +40,6 @@ NEVER = np.int64(2**63 - 1)
 """First time of what has none; its last time is `-NEVER`."""
 COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
 """All that `complete_requests` looks at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """What a watermark does to the events at hand."""
-
-    closed: B1
-    """[events] the event's request is closed."""
-    aged: B1
-    """[events] closed by age while events still came in: the flow is incomplete."""
 
 
 def event_times(events: pa.Table) -> tuple[I8, I8]:
@@ -71,22 +59,6 @@ def idle_and_old(first: I8, last: I8, watermark_ns: int, config: StitchConfig) -
     idle = (last > -NEVER) & (last <= max(watermark_ns - config.idle_ns, -int(NEVER)))
     old = (first < NEVER) & (first <= max(watermark_ns - config.max_age_ns, -int(NEVER)))
     return idle, old
-
-
-def close_requests(
-    request: I8, n_requests: int, events: pa.Table, watermark_ns: int, config: StitchConfig
-) -> Closing:
-    """Close requests, complete or not, by idle gap and age. `request` [events] codes. O(events).
-
-    A request without any known time waits for the end of the input.
-    """
-    of_first, of_last = event_times(events)
-    first = np.full(n_requests, NEVER)
-    np.minimum.at(first, request, of_first)
-    last = np.full(n_requests, -NEVER)
-    np.maximum.at(last, request, of_last)
-    idle, old = idle_and_old(first, last, watermark_ns, config)
-    return Closing(closed=(idle | old)[request], aged=(old & ~idle)[request])
 
 
 def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:

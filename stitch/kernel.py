@@ -1,8 +1,7 @@
 """Stitch events into flows; pure, Arrow in and Arrow out.
 
-The output depends on the set of events of each request only: not on their order, on repeated delivery, on
-other requests of the batch, nor on where the input was cut (as long as a request's events come before it
-closes).
+The output depends on the set of events of each request only: not on their order, on repeated delivery, nor
+on other requests of the batch. What is still open waits elsewhere (`stitch.drivers.live`).
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8
 from schemas.config import StitchConfig
-from schemas.events import SPAN_KIND_BASE, concat_events, empty_events, with_text_ids
+from schemas.events import SPAN_KIND_BASE, concat_events, with_text_ids
 from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
-from stitch.closing import close_requests
 from stitch.columnar.runs import whole
 from stitch.flow_rows import FlowOrder, categorise, flows_table, named_params, order_flows, params_of_flows
 from stitch.graph.placed import LabelCodes, PlacedFlows, encode_labels, label_nodes
-from stitch.records.components import request_codes
 from stitch.records.record_graphs import place_records
 from stitch.spans.span_graphs import place_spans
 from stitch.structures import StructureMemo
@@ -40,13 +37,11 @@ class Stitched:
     """STRUCTURES_SCHEMA, one row a category of `flows`, sorted by (root, category)."""
     params: pa.Table
     """PARAMS_SCHEMA, in the order of `flows`, then position, then key."""
-    carry: pa.Table
-    """EVENT_SCHEMA: raw events of requests that are still open; give them to the next call."""
     rejects: list[Reject]
     """Events that could not be placed, with reasons."""
     counts: Mapping[str, int]
     """`flows`, and where the events went: `events` = placed in flows + `duplicates` + `merged` (partial
-    reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`) + `carried`."""
+    reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +67,20 @@ class ClosedFlows:
 
 
 def stitch(
-    events: pa.Table,
-    config: StitchConfig,
-    *,
-    carry: pa.Table | None = None,
-    watermark_ns: int | None = None,
-    lane: int = 0,
-    memo: StructureMemo | None = None,
+    events: pa.Table, config: StitchConfig, *, lane: int = 0, memo: StructureMemo | None = None
 ) -> Stitched:
-    """Stitch events into flows.
+    """Stitch events of whole requests into flows.
 
-    events: EVENT_SCHEMA. carry: events left open by the call before. watermark_ns: no event before it is
-    still to come; None is the end of the input, everything closes. lane: written into the flows. memo: keep
-    one between calls to describe each structure once; it never changes the result.
+    events: EVENT_SCHEMA. lane: written into the flows. memo: keep one between calls to describe each
+    structure once; it never changes the result.
 
-    A request closes `config.idle_ns` after its last event, or at `config.max_age_ns` (then INCOMPLETE). Rows
-    of span kinds become trees of spans, others graphs of records; a request id that has both gives two
+    Rows of span kinds become trees of spans, others graphs of records; a request id that has both gives two
     flows, distinguished by their `kind`. O(events log events).
     """
-    batch = concat_events([part for part in (carry, events) if part is not None and part.num_rows])
+    batch = concat_events([events] if events.num_rows else [])
     n_events = batch.num_rows
     batch, rejects = _without_unidentified(batch)
-    batch, carried, aged = _closed(batch, watermark_ns, config)
-    placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
+    placed, order, flows, structures = _stitch(batch, None, config, lane, memo)
     for rows, reason, detail in (
         (placed.conflicts, Reason.CONFLICT, "another version of this id was kept"),
         (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
@@ -102,12 +88,11 @@ def stitch(
         if rows is not None:
             rejects += reject_rows(batch, rows, reason, detail)
     merged = 0 if placed.merged is None else len(placed.merged[0])
-    used_otherwise = carried.num_rows + placed.duplicates + merged + len(rejects)
+    used_otherwise = placed.duplicates + merged + len(rejects)
     return Stitched(
         flows=flows,
         structures=structures,
         params=named_params(params_of_flows(placed, batch, order), flows),
-        carry=carried,
         rejects=rejects,
         counts={
             "events": n_events,
@@ -117,7 +102,6 @@ def stitch(
             "merged": merged,
             "rejected": len(rejects),
             "capped": n_events - used_otherwise - _n_placed(placed, batch.num_rows),
-            "carried": carried.num_rows,
         },
     )
 
@@ -132,8 +116,8 @@ def stitch_closed(
 ) -> ClosedFlows:
     """Stitch events of requests that are closed, and say what became of each event.
 
-    As `stitch` at the end of the input, for a caller that keeps what is open; every span has a trace id
-    and a span id. aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
+    As `stitch`, for a caller that keeps what is open; every span has a trace id and a span id.
+    aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
     """
     batch = concat_events([events] if events.num_rows else [])
     placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
@@ -163,29 +147,6 @@ def _stitch(
     categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
     return placed, order, flows_table(placed, batch, categorised, order, lane), categorised.structures
-
-
-def _closed(
-    batch: pa.Table, watermark_ns: int | None, config: StitchConfig
-) -> tuple[pa.Table, pa.Table, B1 | None]:
-    """Events of closed requests, events that wait, and which of the former were closed by age."""
-    if watermark_ns is None or not batch.num_rows:
-        return batch, empty_events(), None
-    request, n_requests = request_codes(batch)
-    closing = close_requests(request, n_requests, batch, watermark_ns, config)
-    if closing.closed.all():
-        return batch, empty_events(), closing.aged
-    waiting = _with_own_words(batch.filter(pa.array(~closing.closed)))
-    return concat_events([batch.filter(pa.array(closing.closed))]), waiting, closing.aged[closing.closed]
-
-
-def _with_own_words(events: pa.Table) -> pa.Table:
-    """The same rows with dictionaries of their own words only: what is carried on and on must not grow."""
-    for i, field in enumerate(events.schema):
-        if pa.types.is_dictionary(field.type):
-            column = whole(events[field.name]).cast(pa.string()).dictionary_encode()
-            events = events.set_column(i, field, column)
-    return events
 
 
 def _n_placed(placed: PlacedFlows, n_events: int) -> int:

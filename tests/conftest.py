@@ -40,10 +40,15 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+# Threads of OpenMP that have nothing to do sleep: where more processes run than there are cores, they would
+# take as much time by waiting as by working.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: many tests wait for a server."""
-    return (os.cpu_count() or 1) + 1
+    """Return two workers more than there are cores: many tests wait for a server, or for a process."""
+    return (os.cpu_count() or 1) + 2
 
 
 # Loaded before any test module, whose `@settings` take the rest from here. `repeatable` is what everyone

@@ -417,9 +417,7 @@ def explain_finding(
         "other requests of the problem",
         "requests of the reference",
     ),
-    counts: bool = False,
     exclude: Sequence[str] = (),
-    settings: ExplainSettings | None = None,
 ) -> Explanation:
     """Explain what separates `affected` (problem) from `unaffected` (problem) and from `reference` requests.
 
@@ -432,12 +430,11 @@ def explain_finding(
     them from the rest of the reference is no news, large reads are slow on every day, and is left out inside
     the problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
     """
-    asked = ExplainSettings() if settings is None else settings
-    none = Selection({})
+    asked, none = ExplainSettings(), Selection({})
     as_usual = none if usual is None else usual
     inside = none if unaffected is None else unaffected
     groups = (affected, reference.without(as_usual), as_usual, inside)
-    observed = observe(population, groups, counts=counts, settings=asked)
+    observed = observe(population, groups, asked)
     control = None if usual is None else ((0, 3), (1, 2), 2)
     contrasts: list[tuple[tuple[int, ...], str]] = [((1, 2), words[2])]
     if inside.n_requests >= asked.least_requests:

@@ -17,7 +17,6 @@ from scipy.special import ndtr
 
 from analyze.explain.chosen_requests import chosen_rows
 from analyze.explain.columns import REQUEST, TYPE, AttributeColumn, request_columns
-from analyze.explain.parameters import parameter_columns
 from analyze.population import Population
 from analyze.stats.multiple import q_values
 from analyze.stats.rank import midranks
@@ -269,13 +268,10 @@ def factor_attributes(
     row: I8,
     *,
     component: str | None = None,
-    params: bool = False,
-    settings: FactorSettings | None = None,
 ) -> tuple[Attribute, ...]:
     """Attributes of requests given by category index and row, [requests] each, in their order.
 
-    component: of hosts only this one's and the entry host. params: parameters too, which reads files for
-    every request given (of several values in a request the first). Attributes of one value, or of more than
+    component: of hosts only this one's and the entry host. Attributes of one value, or of more than
     `most_levels`, are left out.
     """
     order = np.lexsort((row, category))
@@ -283,9 +279,7 @@ def factor_attributes(
     columns = [c for c in request_columns(population, chosen) if c.where != REQUEST or c.key != TYPE]
     if component is not None:
         columns = [c for c in columns if c.where in (REQUEST, component)]
-    if params:
-        columns += parameter_columns(population, chosen)
-    most = (FactorSettings() if settings is None else settings).most_levels
+    most = FactorSettings().most_levels
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     found = (

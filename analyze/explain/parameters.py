@@ -59,15 +59,13 @@ class _Values:
     """[words + 1] the number that a word is; NaN for words that are words, and last for no word."""
 
 
-def parameter_columns(
-    population: Population, chosen: ChosenRequests, *, counts: bool = False
-) -> Iterator[AttributeColumn]:
+def parameter_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
     """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
 
-    counts: also how many values a request has, which is structure rather than a parameter. Where a node's
-    parameter occurs once a request at most, it gives one column, else its aggregates. Numbers that
-    came as text are numbers, but not under the name of an identifier: version 1.10 is not 1.1. Where numbers
-    and words are mixed, all are words. What is not finite is missing.
+    Where a node's parameter occurs once a request at most, it gives one column, else its aggregates; how
+    often it does is structure rather than a parameter. Numbers that came as text are numbers, but not under
+    the name of an identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words. What
+    is not finite is missing.
     """
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures)
@@ -81,7 +79,7 @@ def parameter_columns(
         passes = structures.passes[structures.of_request, operation]
         where = structures.operations[operation]
         key = values.keys[int(values.key[span.start])]
-        for column in _columns(values, span, where, key, len(chosen), counts):
+        for column in _columns(values, span, where, key, len(chosen)):
             yield AttributeColumn(
                 column.where, column.key, column.values, column.levels, column.aggregate, passes
             )
@@ -155,7 +153,7 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
 
 
 def _columns(
-    values: _Values, span: slice, where: str, key: str, n_requests: int, counts: bool
+    values: _Values, span: slice, where: str, key: str, n_requests: int
 ) -> Iterator[AttributeColumn]:
     """The columns of one field."""
     request = values.request[span]
@@ -171,9 +169,6 @@ def _columns(
     else:
         there = ~np.isnan(number)
         yield from _number_columns(where, key, request[there], number[there], n_requests)
-    several = np.bincount(request, minlength=n_requests)
-    if counts and several.max(initial=0) > 1:
-        yield AttributeColumn(where, key, several.astype(np.float64), aggregate="n")
 
 
 def _number_columns(

@@ -117,18 +117,16 @@ def features(
     others: Selection,
     *,
     words: tuple[str, str] = ("affected requests", "other requests"),
-    counts: bool = False,
     settings: ExplainSettings | None = None,
 ) -> FeatureTable:
     """The table that holds `affected` against `others`.
 
-    words: what the classes are, for people. counts: also compare how often a node's parameter occurs.
-    Classes of two periods are permuted within equal parts of their own time, classes of one period within
-    parts of common time. Raises LakeError where parameters cannot be read, ValueError for rows that are not
-    there.
+    words: what the classes are, for people. Classes of two periods are permuted within equal parts of their
+    own time, classes of one period within parts of common time. Raises LakeError where parameters cannot be
+    read, ValueError for rows that are not there.
     """
     asked = ExplainSettings() if settings is None else settings
-    observed = observe(population, (affected, others), counts=counts, settings=asked)
+    observed = observe(population, (affected, others), asked)
     return observed.contrast(0, [1], words, asked)
 
 
@@ -218,9 +216,7 @@ class Observations:
         return np.concatenate(kept)
 
 
-def observe(
-    population: Population, groups: Sequence[Selection], *, counts: bool, settings: ExplainSettings
-) -> Observations:
+def observe(population: Population, groups: Sequence[Selection], settings: ExplainSettings) -> Observations:
     """A sample of every group and its attributes; a request is of the first group that has it.
 
     Reads parameters once a period.
@@ -243,7 +239,7 @@ def observe(
         return Observations(chosen, ())
     # Parameters first: of columns that part alike the first is named, and a host is often where they led.
     columns = [
-        *_unlike(parameter_columns(population, chosen, counts=counts)),
+        *_unlike(parameter_columns(population, chosen)),
         *request_columns(population, chosen),
     ]
     nodes = [group.nodes for group in groups]

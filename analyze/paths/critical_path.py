@@ -125,22 +125,16 @@ class Attribution:
     """Mean m times change of pi; the two parts add up to `contribution_us`."""
 
 
-def attribute(
-    category: Category,
-    *,
-    samples: tuple[int, int] = (0, 1),
-    latency_ns: I8 | None = None,
-    on_path: B1 | None = None,
-) -> Attribution:
-    """Attribute mu_1 - mu_0 of a category to its edges; 0 and 1 stand for the two `samples`.
+def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 | None = None) -> Attribution:
+    """Attribute mu_1 - mu_0 of a category, of its samples 0 and 1, to its edges.
 
     `latency_ns` and `on_path` are `edge_latency_ns(category)` and `critical_path(category)` where the caller
     has them already. O(requests · edges).
     """
     latency = edge_latency_ns(category) if latency_ns is None else latency_ns
     path = critical_path(category) if on_path is None else on_path
-    pi_0, mean_0 = _moments(category, latency, path, samples[0])
-    pi_1, mean_1 = _moments(category, latency, path, samples[1])
+    pi_0, mean_0 = _moments(category, latency, path, 0)
+    pi_1, mean_1 = _moments(category, latency, path, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         m_0 = np.where(pi_0 > 0, mean_0 / pi_0, np.where(pi_1 > 0, mean_1 / pi_1, 0.0))
         m_1 = np.where(pi_1 > 0, mean_1 / pi_1, m_0)
@@ -187,14 +181,7 @@ def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8
     return pi, mean
 
 
-def recoverable_us(
-    category: Category,
-    flagged: B1,
-    *,
-    samples: tuple[int, int] = (0, 1),
-    max_requests: int = 2_000,
-    latency_ns: I8 | None = None,
-) -> float:
+def recoverable_us(category: Category, flagged: B1, *, max_requests: int = 2_000) -> float:
     """Mean response time the problem would save if flagged edges behaved as in the reference, µs.
 
     Each latency of a flagged edge in the problem becomes the reference latency of the same quantile,
@@ -204,11 +191,11 @@ def recoverable_us(
     time. 0 if a sample is empty. O(requests · edges).
     """
     graph = category.graph
-    before_rows, after_rows = (category.rows(sample) for sample in samples)
+    before_rows, after_rows = (category.rows(sample) for sample in (0, 1))
     n_problem = after_rows.stop - after_rows.start
     if before_rows.start == before_rows.stop or n_problem == 0 or not flagged.any():
         return 0.0
-    latency = edge_latency_ns(category) if latency_ns is None else latency_ns
+    latency = edge_latency_ns(category)
     taken = np.unique(np.linspace(0, n_problem - 1, min(n_problem, max_requests)).astype(np.int64))
     times = category.node_ns[:, after_rows.start + taken].astype(np.float64)
     change = np.zeros((len(graph.edges), len(taken)))

@@ -4,13 +4,14 @@ One file, so that it is there whole or not at all; plain Parquet, so that any to
 says which table a row is of. A window of a small system has sixty sites, and what is kept of it is read ten
 thousand times: bytes are split by their place before they are compressed (most of a number's are 0), whole
 numbers are integers, a column that is 0 everywhere is left out, and so is one that is equal to another (the
-weights of requests that were not sampled; `flowdiff.same` says to which).
+weights of requests that were not sampled; `flowdiff.same` says to which). Votes of a place are lists in its
+row: they are nine of ten numbers of a large window, and every other column would go on below them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, S
 from analyze.profile.votes import Votes
 from analyze.stats.histograms import N_BINS
 
-STORED_VERSION: Final = 3
+STORED_VERSION: Final = 4
 """Of this file's form."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_SLOTS: Final = b"flowdiff.slots"
@@ -45,18 +46,18 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 """Table of names -> its columns."""
 _COLUMNS: Final = {
     **_NAMES,
-    "places": ("measure", "site", "shape", "slot", "rows"),
-    **{name: tuple(schema.names) for name, schema in SCHEMAS.items()},
-    "votes": ("bin", "n", "w", "w2"),
+    **{name: tuple(schema.names) for name, schema in SCHEMAS.items() if name != "votes"},
+    "votes": ("measure", "site", "shape", "slot", "vote_bin", "vote_n", "vote_w", "vote_w2"),
 }
-"""Tables of the file. Votes are in runs: `rows` of them are of a place each."""
-_VALUES: Final = tuple(dict.fromkeys(value for _, values in TABLES.values() for value in values))
+"""Tables of the file. A row of votes is a place, its last four columns are lists."""
+_LISTS: Final = _COLUMNS["votes"][4:]
+_VALUES: Final = (*dict.fromkeys(value for _, values in TABLES.values() for value in values), *_LISTS[1:])
 _PAGE: Final = 1 << 26
 """Bytes of a dictionary of names: all of it."""
 
 _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
-} | {"rows": np.int64}
+}
 
 StoredColumn = npt.NDArray[Any]
 
@@ -82,37 +83,32 @@ def encode(profile: Profile) -> bytes:
     """Parquet bytes; the same profile always gives the same bytes. O(rows)."""
     stored = stored_of(profile)
     votes = stored.votes
-    n, w, w2 = votes.weights
+    lists = dict(zip(_LISTS, (votes.bin, *votes.weights), strict=True))
     tables: dict[str, Mapping[str, Any]] = {
         **_name_tables(stored.names),
-        "places": {
-            **dict(zip(("measure", "site", "shape", "slot"), votes.keys, strict=True)),
-            "rows": votes.n_rows,
-        },
-        "votes": {"bin": votes.bin, "n": n, "w": w, "w2": w2},
         **stored.tables,
+        "votes": dict(zip(("measure", "site", "shape", "slot"), votes.keys, strict=True)),
     }
     rows = {name: len(next(iter(columns.values()))) for name, columns in tables.items()}
+    same = _equal_columns([*tables.values(), lists])
     columns: dict[str, pa.Array] = {
         "table": pa.DictionaryArray.from_arrays(
             pa.array(np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values()))), list(rows)
         )
     }
-    for name in _TEXTS:
-        columns[name] = pa.concat_arrays(
-            [tables[t][name] if name in tables[t] else pa.repeat("", n) for t, n in rows.items()]
-        )
-    numbers = {
-        name: np.concatenate([tables[t].get(name, np.zeros(n)) for t, n in rows.items()])
-        for name in dict.fromkeys(name for of in _COLUMNS.values() for name in of)
-        if name not in _TEXTS
-    }
-    same = _equal_columns(tables)
-    columns |= {
-        name: pa.array(_narrowed(value))
-        for name, value in numbers.items()
-        if name not in same and value.any()
-    }
+    for name in dict.fromkeys(name for of in _COLUMNS.values() for name in of if name not in same):
+        if name in _LISTS:
+            columns[name] = _lists(lists[name], votes.n_rows, sum(rows.values()))
+        elif name in _TEXTS:
+            columns[name] = pa.concat_arrays(
+                [tables[t][name] if name in tables[t] else pa.repeat("", n) for t, n in rows.items()]
+            )
+        else:
+            value = np.concatenate(
+                [tables[t][name] if name in tables[t] else np.zeros(n) for t, n in rows.items()]
+            )
+            if value.any():
+                columns[name] = pa.array(_narrowed(value))
     table = pa.table(
         list(columns.values()),
         pa.schema([pa.field(name, c.type, nullable=False) for name, c in columns.items()]),
@@ -125,7 +121,11 @@ def encode(profile: Profile) -> bytes:
         compression="zstd",
         compression_level=_ZSTD_LEVEL,
         use_dictionary=texts,
-        column_encoding={name: "BYTE_STREAM_SPLIT" for name in columns if name not in texts},
+        column_encoding={
+            f"{name}.list.element" if name in _LISTS else name: "BYTE_STREAM_SPLIT"
+            for name in columns
+            if name not in texts
+        },
         dictionary_pagesize_limit=_PAGE,
         write_statistics=False,
         write_page_checksum=True,
@@ -160,11 +160,20 @@ def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn | pa.St
     }
 
 
-def _equal_columns(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _lists(values: StoredColumn, n: StoredColumn, n_rows: int) -> pa.ListArray:
+    """Lists of n values each, in the last of so many rows; none in the others."""
+    ends = np.zeros(n_rows + 1, dtype=np.int32)
+    ends[n_rows + 1 - len(n) :] = np.cumsum(n)
+    elements = pa.array(_narrowed(values))
+    of = pa.list_(pa.field("element", elements.type, nullable=False))
+    return pa.ListArray.from_arrays(pa.array(ends), elements, type=of)
+
+
+def _equal_columns(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Columns of values that are those of another wherever they are, and of which."""
     same: dict[str, str] = {}
     for at, name in enumerate(_VALUES):
-        users = [columns for columns in tables.values() if name in columns]
+        users = [columns for columns in tables if name in columns]
         for other in _VALUES[:at]:
             if other not in same and all(
                 other in columns and np.array_equal(columns[other], columns[name]) for columns in users
@@ -234,7 +243,12 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
         if table.num_rows != sum(rows[name] for name in _COLUMNS) or any(c.null_count for c in table.columns):
             return None
         texts = {name: table[name].combine_chunks() for name in _TEXTS}
-        numbers = {name: table[name].to_numpy() for name in table.column_names if name not in texts}
+        lists = {name: table[name].combine_chunks() for name in table.column_names if name in _LISTS}
+        numbers = {
+            name: table[name].to_numpy()
+            for name in table.column_names
+            if name not in texts and name not in lists
+        }
         found: dict[str, dict[str, Any]] = {}
         first = 0
         for name, columns in _COLUMNS.items():
@@ -244,12 +258,13 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
                 if key in texts
                 else _typed(name, key, numbers.get(same.get(key, key)), first, past)
                 for key in columns
+                if key not in _LISTS
             }
             first = past
         stored = Stored(
             _names(found, rows["shape"]),
             slots,
-            _votes(found["places"], found["votes"], weighted=bool({"w", "w2"} - same.keys())),
+            _votes(found["votes"], {name: lists[same.get(name, name)] for name in _LISTS}),
             {name: found[name] for name in SCHEMAS if name != "votes"},
             folded,
         )
@@ -258,18 +273,28 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
         return None
 
 
-def _votes(places: Mapping[str, Any], rows: Mapping[str, Any], *, weighted: bool) -> Votes:
-    keys = tuple(places[name] for name in ("measure", "site", "shape", "slot"))
-    sums = ("n", "w", "w2") if weighted else ("n",)
-    return Votes(keys, places["rows"], rows["bin"], tuple(rows[name] for name in sums))
+def _votes(places: Mapping[str, StoredColumn], lists: Mapping[str, pa.ListArray]) -> Votes:
+    """Votes of the last rows. Raises ValueError where a place has not as many bins as numbers."""
+    keys = tuple(places.values())
+    bins, n, w, w2 = lists.values()
+    ends = bins.offsets.to_numpy()
+    of_places = ends[len(ends) - 1 - len(keys[0]) :]
+    if of_places[0] or not all(np.array_equal(ends, other.offsets.to_numpy()) for other in (n, w, w2)):
+        raise ValueError("votes are of no place, or not of each bin")
+    sums = (n,) if n is w and n is w2 else (n, w, w2)
+    return Votes(
+        keys,
+        np.diff(of_places),
+        bins.flatten().to_numpy(),
+        tuple(column.flatten().to_numpy() for column in sums),
+    )
 
 
 def _typed(table: str, name: str, column: StoredColumn | None, first: int, past: int) -> StoredColumn:
     to = np.dtype(np.int64 if table in _NAMES else _TYPES[name])
     if column is None:
         return np.zeros(past - first, to)
-    found = column[first:past]
-    return found if table == "votes" and found.dtype.kind == to.kind else found.astype(to)
+    return column[first:past].astype(to)
 
 
 def _names(tables: Mapping[str, Mapping[str, Any]], n_shapes: int) -> NameColumns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +16,8 @@ def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int 
 
     most: as `RefineSettings.max_names`; None: what was folded before, and no more.
     """
-    if most is None and not before:
+    components = Counter(operation.component for one in names for operation in one.operations)
+    if not before and (most is None or max((len(components), *components.values())) <= most):
         return Folding()
     folder = NameFolder(sum(len(one.operations) for one in names) + 1 if most is None else most, before)
     for one in names:

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.population import FoldedNames
-from analyze.profile.encoding import Stored, StoredColumn
+from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
 from analyze.profile.shards import MOST_VOTES
-from analyze.profile.votes import Votes, joined_votes, summed_votes
+from analyze.profile.votes import SlotVotes, Votes, summed_votes
 
 MOST_ROWS: Final = 2_000_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
@@ -102,12 +102,11 @@ class Gathering:
         order = sorted(range(len(self.slots)), key=lambda at: (self.slots[at][0], self.slots[at][1].start_ns))
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.arange(len(order))
-        votes = joined_votes(self.votes) if self.votes else Votes.of(_no_votes())
         return Gathered(
             self.run,
             self.run.names(),
             tuple(self.slots[at][1] for at in order),
-            votes.in_slots(number.astype(np.int32)),
+            SlotVotes(tuple(votes.at(int(slot)) for votes, slot in zip(self.votes, number, strict=False))),
             {
                 name: pa.concat_tables(
                     [
@@ -129,28 +128,27 @@ class Gathered:
     names: Names
     """As far as they were numbered then."""
     slots: tuple[Slot, ...]
-    votes: Votes
+    votes: SlotVotes
     tables: Mapping[str, pa.Table]
     folded: tuple[FoldedNames, ...]
 
     def beside(self, other: Gathered) -> Gathered:
         """With the slots of what was read after it, numbered by the same run."""
         n = len(self.slots)
-        slot = np.arange(n, n + len(other.slots), dtype=np.int32)
         moved = {name: _moved(table, name, n) for name, table in other.tables.items()}
         return Gathered(
             self.run,
             other.names,
             (*self.slots, *other.slots),
-            joined_votes([self.votes, other.votes.in_slots(slot)]),
+            self.votes.beside(other.votes, n),
             {name: pa.concat_tables([table, moved[name]]) for name, table in self.tables.items()},
             (*self.folded, *other.folded),
         )
 
     def profile(self, most_names: int | None = None) -> Profile:
-        """The profile; names are folded as in `joined`."""
-        large = len(self.votes.bin) > MOST_VOTES
-        votes = SCHEMAS["votes"].empty_table() if large else self.votes.ordered().table()
+        """The profile; names that were folded stay so, and those that are more than `most_names` are."""
+        large = self.votes.n_rows > MOST_VOTES
+        votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
         tables = {
             name: table if table.num_rows > MOST_ROWS else summed(name, [table])
             for name, table in self.tables.items()
@@ -179,8 +177,3 @@ def _in_slot(table: pa.Table, name: str, slot: int) -> pa.Table:
     place = SCHEMAS[name].names.index("slot")
     field = SCHEMAS[name].field("slot")
     return table.set_column(place, field, pa.repeat(pa.scalar(slot, field.type), table.num_rows))
-
-
-def _no_votes() -> dict[str, StoredColumn]:
-    table = SCHEMAS["votes"].empty_table()
-    return {name: table[name].to_numpy() for name in table.column_names}

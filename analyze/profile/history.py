@@ -19,7 +19,7 @@ from analyze.load import load_population, sample_of
 from analyze.population import Population
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import SampleProfiles
-from analyze.profile.stored import ProfileTally, ReadWatch, gathered
+from analyze.profile.stored import ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -202,7 +202,6 @@ def read_samples(
     *,
     use: StatisticsUse = "auto",
     can_use: bool = True,
-    watch: ReadWatch | None = None,
 ) -> Read:
     """Read the samples in the form that their size asks for.
 
@@ -216,15 +215,27 @@ def read_samples(
             "breakdown of slow requests"
         )
         run = RunNames()
-        both = _statistics(compared, refine, watch, run, added=False)
+        both = _statistics(compared, refine, run, a_slot=_windows_a_slot(compared, history))
         both = replace(both, notes=(*both.notes, f"The samples were {how}."))
-        return Read(both, _statistics(history, refine, watch, run, added=True) if history else None)
+        return Read(both, _statistics(history, refine, run, a_slot=None) if history else None)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
-        past = _statistics(history, refine, watch, RunNames(), added=True)
+        past = _statistics(history, refine, RunNames(), a_slot=None)
         population = load_population(compared, refine, folded=past.profile.folded).population
         return Read(replace(population, notes=(*population.notes, *past.notes)), past)
     loaded = load_population(compared, refine, history=history)
     return Read(loaded.population, loaded.history)
+
+
+def _windows_a_slot(compared: NamedSamples, history: NamedSamples) -> int:
+    """Windows of what is compared that may be added up: where a history shows the noise, no more than one of
+    its blocks has, and so many that LEAST_BLOCKS slots of each sample are left."""
+    if not history:
+        return 1
+    fewest, a_block = (
+        min(sum(len(part.windows) for part in parts) for _, parts in samples)
+        for samples in (compared, history)
+    )
+    return max(1, min(fewest // LEAST_BLOCKS, a_block))
 
 
 def n_flows(samples: NamedSamples) -> int:
@@ -238,18 +249,18 @@ def n_flows(samples: NamedSamples) -> int:
 
 
 def _statistics(
-    samples: NamedSamples, refine: RefineSettings, watch: ReadWatch | None, run: RunNames, *, added: bool
+    samples: NamedSamples, refine: RefineSettings, run: RunNames, *, a_slot: int | None
 ) -> SampleProfiles:
-    """Statistics of samples that are compared, or of blocks of a history, which are added up as they come."""
+    """Statistics of samples that are compared, or of blocks of a history (a_slot None), added up as they
+    come."""
     tally = ProfileTally()
     found = gathered(
         [parts for _, parts in samples],
         refine,
         run,
         tally=tally,
-        watch=watch,
-        with_silent=not added,
-        added=added,
+        with_silent=a_slot is not None,
+        a_slot=a_slot,
     )
     notes = tuple(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."

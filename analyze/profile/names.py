@@ -7,7 +7,7 @@ compared and joined with those of another profile.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -223,6 +223,16 @@ class NameBook:
             root=np.array([self.root(name) for name in other.roots], dtype=np.int64),
             error=np.array([self.error(name) for name in other.errors], dtype=np.int64),
         )
+
+
+def reached(nexts: Mapping[int, Collection[int]], begin: Iterable[int]) -> set[int]:
+    """Find what one comes to from some numbers in one step or more."""
+    seen, left = set[int](), list(begin)
+    while left:
+        new = set(nexts.get(left.pop(), ())) - seen
+        seen |= new
+        left += new
+    return seen
 
 
 class Recoding(NamedTuple):

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from analyze.population import FoldedNames
 from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.names import NameBook, Names
-from analyze.stats.sums import keyed_sums
+from analyze.stats.sums import keyed_sums, totals
+from schemas.arrays import B1, F8
 
 if TYPE_CHECKING:
-    from analyze.profile.votes import Votes
+    from analyze.profile.votes import SlotVotes
 
 PROFILE_VERSION: Final = 6
 """Of the meaning of a stored profile; another one is made anew."""
@@ -117,18 +118,33 @@ class Profile:
     origins: pa.Table
     folded: tuple[FoldedNames, ...] = ()
     """Names that were too many, as they were folded."""
-    runs: Votes | None = None
+    runs: SlotVotes | None = None
     """Votes that are too many for a table; `votes` is empty then."""
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables by name; of votes in runs their table."""
         found = {name: getattr(self, name) for name in SCHEMAS}
-        return found if self.runs is None else found | {"votes": self.runs.ordered().table()}
+        return found if self.runs is None else found | {"votes": self.runs.table()}
+
+    def at_sites(self, table: str, column: str, slots: B1) -> F8:
+        """Add a column of a table up over some slots: [sites]."""
+        rows = getattr(self, table)
+        inside = slots[rows["slot"].to_numpy()]
+        return totals(rows["site"].to_numpy()[inside], rows[column].to_numpy()[inside], len(self.names.sites))
+
+    def at_operations(self, table: str, column: str, slots: B1) -> F8:
+        """Add the same up by operation: [operations]."""
+        of = np.array([site.operation for site in self.names.sites], dtype=np.int64)
+        return totals(of, self.at_sites(table, column, slots), len(self.names.operations))
+
+    def responded(self, column: str, slots: B1) -> float:
+        """Add a column of `responses` up over some slots."""
+        return float(self.responses[column].to_numpy()[slots[self.responses["slot"].to_numpy()]].sum())
 
     def votes_at(self, site: int) -> pa.Table:
         """Votes at a site."""
         if self.runs is not None:
-            return self.runs.of_sites(np.arange(len(self.names.sites)) == site).ordered().table()
+            return self.runs.of_sites(np.arange(len(self.names.sites)) == site).table()
         return self.votes.filter(pc.equal(self.votes["site"], site))
 
 
@@ -143,14 +159,13 @@ def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     return pa.table(arrays, schema=SCHEMAS[name])
 
 
-def joined(profiles: Sequence[Profile], most_names: int | None = None) -> Profile:
+def joined(profiles: Sequence[Profile]) -> Profile:
     """One profile of several, the slots of each after those of the one before. O(rows log rows).
 
-    Names that are folded in one of them are folded in all; most_names: and those that are too many together,
-    of which a request that has two counts twice.
+    Names that are folded in one of them are folded in all: a request that has two of them counts twice.
     """
     before = [fold for profile in profiles for fold in profile.folded]
-    folding = folding_of([profile.names for profile in profiles], before, most_names)
+    folding = folding_of([profile.names for profile in profiles], before, None)
     book = NameBook()
     slots: list[Slot] = []
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}

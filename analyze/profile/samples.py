@@ -287,12 +287,10 @@ def _failed(population: Population, sample: int) -> tuple[int, float]:
 
 def _quantile(rows: dict[str, F8], q: float) -> float | None:
     """Of response times as recorded, µs; linear inside a bin. None without requests."""
-    total = rows["n"].sum()
-    if not total:
+    n = np.bincount(rows["bin"].astype(np.int64), rows["n"])
+    if not n.any():
         return None
-    order = np.argsort(rows["bin"], kind="stable")
-    n, bins = rows["n"][order], rows["bin"][order]
     gone = np.cumsum(n)
-    at = min(int(np.searchsorted(gone, q * total)), len(n) - 1)
-    inside = (q * total - (gone[at] - n[at])) / n[at] if n[at] else 0.0
-    return float(value_of(bins[at] + min(max(inside, 0.0), 1.0))) / NS_PER_US
+    at = min(int(np.searchsorted(gone, q * gone[-1])), len(n) - 1)
+    inside = (q * gone[-1] - (gone[at] - n[at])) / n[at] if n[at] else 0.0
+    return float(value_of(at + min(max(inside, 0.0), 1.0))) / NS_PER_US

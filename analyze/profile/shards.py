@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from analyze.profile.names import Names, SiteKind
 from analyze.profile.profile import SCHEMAS, Profile, summed
-from analyze.profile.votes import Votes
+from analyze.profile.votes import Votes, joined_votes
 from schemas.arrays import I8
 
 MOST_VOTES: Final = 4_000_000
@@ -40,18 +40,23 @@ def site_shards(profile: Profile, most_votes: int = SHARD_VOTES) -> Iterator[Sit
         yield SiteShard(profile, np.arange(len(names.sites)), np.arange(len(names.shapes)))
         return
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
-    n = -(-len(votes.bin) // most_votes)
+    n = -(-votes.n_rows // most_votes)
     if any(site.kind is SiteKind.STEP for site in names.sites):
         n = 1
     shard = (operation % n).astype(np.int16)
-    runs, starts = _by_shard(shard[votes.site], n)
-    ends = np.cumsum(votes.n_rows, dtype=np.int64)
+    parts = [
+        (part, *_by_shard(shard[part.site], n), np.cumsum(part.n_rows, dtype=np.int64))
+        for part in votes.parts
+    ]
     tables = {name: getattr(profile, name) for name in ("visits", "shapes")}
     rows = {name: _by_shard(shard[table["site"].to_numpy()], n) for name, table in tables.items()}
     responses = _by_slot(profile.responses)
     for number in range(n):
         site = np.flatnonzero(shard == number)
-        mine = votes.taken(runs[starts[number] : starts[number + 1]], ends)
+        some = slice(number, number + 2)
+        mine = joined_votes(
+            [part.taken(runs[slice(*starts[some])], ends) for part, runs, starts, ends in parts]
+        )
         of = {
             name: tables[name].take(pa.array(order[first[number] : first[number + 1]]))
             for name, (order, first) in rows.items()

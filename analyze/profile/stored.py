@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -37,9 +38,6 @@ MOST_SLOTS: Final = 120
 WINDOWS_A_WORKER: Final = 6
 """Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
 
-ReadWatch = Callable[[int, int], None]
-"""Called with (windows done, windows in all)."""
-
 
 @dataclass(slots=True)
 class ProfileTally:
@@ -68,14 +66,14 @@ def gathered(
     run: RunNames,
     *,
     tally: ProfileTally | None = None,
-    watch: ReadWatch | None = None,
     with_silent: bool = False,
-    added: bool = False,
+    a_slot: int | None = 1,
 ) -> Gathered:
-    """Slots of several samples: a window each (or the part of it that a period has), in time order.
+    """Slots of several samples, in time order.
 
-    Slot.sample is the sample's place in `samples`. Of more than MOST_SLOTS windows of a sample neighbours are
-    added up; `added`: a sample is one slot, and has no account. Whole windows without a filter come from
+    Slot.sample is the sample's place in `samples`. `a_slot`: so many neighbouring windows (or the parts of
+    them that a period has) are added up in a slot, and more where there would be over MOST_SLOTS of a sample;
+    None: a sample is one slot, and has no account. Whole windows without a filter come from
     `stats/`; the others are made of their requests, and not kept. What a filter leaves nothing of has no
     slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. Raises
     LakeError where flows cannot be read, PeriodError where no sample has a request.
@@ -85,19 +83,17 @@ def gathered(
     wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
     many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
     found: list[list[Slot]] = [[] for _ in parts]
-    gathering = Gathering(run, keep_account=not added)
-    kept = _kept_ahead([here for _, here in wanted], settings)
+    gathering = Gathering(run, keep_account=a_slot is not None)
+    kept = _decoded(_kept_ahead([here for _, here in wanted], settings))
     block = None
-    for done, ((at, here), data) in enumerate(zip(wanted, kept, strict=True)):
-        if watch is not None:
-            watch(done, len(wanted))
+    for (at, here), one_kept in zip(wanted, kept, strict=True):
         sample = parts[at][0]
-        n = 1 if added else min(many[sample], MOST_SLOTS)
+        n = 1 if a_slot is None else min(-(-many[sample] // a_slot), MOST_SLOTS)
         if block != (block := (sample, seen[sample] * n // many[sample])):
             gathering.close()
         seen[sample] += 1
         stored = (
-            _kept_or_made(data, here, settings, tally)
+            _kept_or_made(one_kept, here, settings, tally)
             if _is_whole(here)
             else _piece_made(here, settings, tally)
         )
@@ -105,8 +101,6 @@ def gathered(
             found[at] += stored.slots
             gathering.add(stored, at, sample)
     gathering.close()
-    if watch is not None:
-        watch(len(wanted), len(wanted))
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
     for at, (sample, part) in enumerate(parts) if with_silent else ():
@@ -154,7 +148,7 @@ def keep_profiles(
         if (data := _read(here, settings)) is None:
             missing.append(here)
         else:
-            _kept_or_made(data, here, settings, tally)
+            _kept_or_made(stored_tables(data), here, settings, tally)
     workers = min(workers, len(missing) // WINDOWS_A_WORKER)
     with ExitStack() as stack:
         if workers > 1:
@@ -208,6 +202,20 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
+def _decoded(kept: Iterator[pa.Buffer | None]) -> Iterator[Stored | None]:
+    """What files hold, decoded one ahead in a thread: meanwhile the one before is added up."""
+    with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
+        tasks = (pool.submit(_kept_tables, data) for data in kept)
+        coming = next(tasks, None)
+        while coming is not None:
+            now, coming = coming, next(tasks, None)
+            yield now.result()
+
+
+def _kept_tables(data: pa.Buffer | None) -> Stored | None:
+    return None if data is None else stored_tables(data)
+
+
 def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:
     """The part of a period that lies in one of its windows."""
 
@@ -224,22 +232,18 @@ def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> L
     )
 
 
-def window_profile(
-    here: LakePeriod, settings: RefineSettings, tally: ProfileTally | None = None
-) -> Profile | None:
+def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
-    tally = ProfileTally() if tally is None else tally
-    stored = _kept_or_made(_read(here, settings), here, settings, tally)
+    stored = _kept_or_made(_kept_tables(_read(here, settings)), here, settings, ProfileTally())
     return None if stored is None else profile_of_stored(stored)
 
 
 def _kept_or_made(
-    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
+    stored: Stored | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
 ) -> Stored | None:
-    """The profile of a whole window from what is kept, if that is one; else made, and kept."""
+    """The profile of a whole window from what was kept, if that is one; else made, and kept."""
     (window,) = here.windows
     slot = Slot(0, window.start_ns, window.end_ns)
-    stored = None if data is None else stored_tables(data)
     if stored is not None and stored.slots == (slot,):
         tally.read += 1
         return stored

@@ -20,6 +20,8 @@ from schemas.arrays import B1, I8
 
 Column = npt.NDArray[Any]
 _WEIGHTS = ("n", "w", "w2")
+_AT_ONCE = 1 << 11
+"""Runs that are added up in one go: their rows stay in a core's second-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,35 @@ class Votes:
         return pa.table([*map(pa.array, keys), pa.array(self.bin.astype(np.int16)), *values], schema=schema)
 
 
+@dataclass(frozen=True, slots=True)
+class SlotVotes:
+    """Votes of several slots, each by itself: to put them together would copy most of a profile."""
+
+    parts: tuple[Votes, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all of them."""
+        return sum(len(part.bin) for part in self.parts)
+
+    def table(self) -> pa.Table:
+        """The table, its rows sorted by key."""
+        return joined_votes(self.parts).ordered().table() if self.parts else SCHEMAS["votes"].empty_table()
+
+    def of_sites(self, sites: B1) -> SlotVotes:
+        """Those of some sites, [sites] whether it is one."""
+        return SlotVotes(tuple(part.of_sites(sites) for part in self.parts))
+
+    def renumbered(self, site: I8, shape: I8) -> SlotVotes:
+        """With new numbers for the old."""
+        return SlotVotes(tuple(part.renumbered(site, shape) for part in self.parts))
+
+    def beside(self, other: SlotVotes, n_slots: int) -> SlotVotes:
+        """With those of other slots, which come after `n_slots`."""
+        moved = (part.in_slots(n_slots + np.arange(part.keys[3].max(initial=0) + 1)) for part in other.parts)
+        return SlotVotes((*self.parts, *moved))
+
+
 def joined_votes(parts: Sequence[Votes]) -> Votes:
     """Runs of several, one below the other."""
     weighted = max((len(part.sums) for part in parts), default=1)
@@ -147,17 +178,21 @@ def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
     low, high = np.full(len(first), 1 << 16), np.zeros(len(first), dtype=np.int64)
     place = np.split(number, np.cumsum(n_parts)[:-1])
     for part, end, mine in zip(parts, ends, place, strict=True):
-        np.minimum.at(low, mine, part.bin[end - part.n_rows])
-        np.maximum.at(high, mine, part.bin[end - 1])
+        low[mine] = np.minimum(low[mine], part.bin[end - part.n_rows])
+        high[mine] = np.maximum(high[mine], part.bin[end - 1])
     width = high - low + 1
     begin = np.cumsum(width) - width
     weighted = max(len(part.sums) for part in parts)
-    total = np.zeros((weighted, int(width.sum())))
-    for part, mine in zip(parts, place, strict=True):
-        cell = np.repeat((begin - low)[mine], part.n_rows)
-        cell += part.bin
-        for row, column in zip(total, part.weights[:weighted], strict=True):
-            row[cell] += column
+    small = all(column.dtype == np.uint16 for part in parts for column in part.sums)
+    total = np.zeros((weighted, int(width.sum())), np.uint32 if small else np.float64)
+    for part, end, mine in zip(parts, ends, place, strict=True):
+        for at in range(0, len(mine), _AT_ONCE):
+            n_rows = part.n_rows[at : at + _AT_ONCE]
+            rows = slice(end[at] - n_rows[0], end[at + len(n_rows) - 1])
+            cell = np.repeat((begin - low)[mine[at : at + _AT_ONCE]], n_rows)
+            cell += part.bin[rows]
+            for row, column in zip(total, part.weights[:weighted], strict=True):
+                row[cell] += column[rows]
     filled = np.flatnonzero(total[0])
     n_rows = np.diff(np.searchsorted(filled, np.append(begin, total.shape[1])))
     return Votes(
@@ -169,10 +204,8 @@ def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
 
 
 def _narrowed(column: Column) -> Column:
-    if column.dtype.kind != "f":
-        return column
     most = column.max(initial=0)
-    whole = most < 2**32 and bool((column == np.rint(column)).all())
-    if not whole:
+    whole = column.dtype.kind != "f" or bool((column == np.rint(column)).all())
+    if most >= 2**32 or not whole:
         return column
     return column.astype(np.uint16 if most < 2**16 else np.uint32)

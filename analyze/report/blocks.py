@@ -135,11 +135,11 @@ def tag(text: str, kind: str = "") -> Styled:
     return Styled(text, "tag", kind)
 
 
-def joined(parts: Iterable[Words], between: str = ", ") -> Words:
-    """Words with a separator between."""
+def joined(parts: Iterable[Words]) -> Words:
+    """Words with commas between."""
     every: list[Words] = []
     for part in parts:
-        every += [between, part] if every else [part]
+        every += [", ", part] if every else [part]
     return tuple(every)
 
 

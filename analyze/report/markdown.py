@@ -10,23 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.blocks import (
-    Beside,
-    Block,
-    Blocks,
-    Column,
-    Facts,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    cell,
-    runs,
-)
 from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
 
@@ -35,13 +20,13 @@ SCREEN: Final = 50
 _WIDTH: Final = 110
 """Characters of a row, for what wraps."""
 _PERIODS: Final = (
-    Column("name", "Period"),
-    Column("text", "When"),
-    Column("where", "Where"),
-    Column("requests", "Requests", "count"),
-    Column("mean_us", "Mean", "us"),
-    Column("p99_us", "99th percentile", "us"),
-    Column("failed_share", "Failed at the root", "share"),
+    b.Column("name", "Period"),
+    b.Column("text", "When"),
+    b.Column("where", "Where"),
+    b.Column("requests", "Requests", "count"),
+    b.Column("mean_us", "Mean", "us"),
+    b.Column("p99_us", "99th percentile", "us"),
+    b.Column("failed_share", "Failed at the root", "share"),
 )
 _MARKUP: Final = re.compile(r"[\\`*\[\]<&|~$#]|(?<!\w)_|_(?!\w)|(?i:(?<=www)\.|:(?=//))")
 _AT_START: Final = re.compile(r"^(\d+(?=[.)])|)([-+=>.)])")
@@ -63,7 +48,7 @@ def render_markdown(report: Report, views: Views, page: str = "") -> str:
     return "\n".join([*screen, *([end] if end else [])])
 
 
-def blocks_markdown(blocks: Blocks, level: int = 4) -> Iterator[str]:
+def blocks_markdown(blocks: b.Blocks, level: int = 4) -> Iterator[str]:
     """Blocks as paragraphs, each with its line end."""
     for block in blocks:
         yield from _block(block, level)
@@ -72,7 +57,7 @@ def blocks_markdown(blocks: Blocks, level: int = 4) -> Iterator[str]:
 def _parts(report: Report, views: Views) -> Iterator[str]:
     for warning in (*warnings(report, views), *report.notes):
         yield f"> {inline(warning)}\n"
-    yield from _table(Grid("Periods", _PERIODS, report.samples))
+    yield from _table(b.Grid("Periods", _PERIODS, report.samples))
     leading = {s.method: s for s in reversed(report.sections) if views[s.section].leads}
     for method in report.methods:
         if len(report.methods) > 1:
@@ -84,30 +69,30 @@ def _parts(report: Report, views: Views) -> Iterator[str]:
                 yield from blocks_markdown(views[section.section].blocks(section))
 
 
-def _block(block: Block, level: int) -> Iterator[str]:
-    if isinstance(block, Part):
+def _block(block: b.Block, level: int) -> Iterator[str]:
+    if isinstance(block, b.Part):
         inner = [*blocks_markdown(block.blocks, min(level + 1, 6))] if block.open is not False else []
         if inner or block.open is not None:
             heading = (block.title, f" – {_plain(block.note)}" if block.note else "")
             is_title = block.open is None or block.look == "card"
             yield f"{'#' * level} {inline(heading)}\n" if is_title else f"{_line(heading)}\n"
         yield from inner
-    elif isinstance(block, Beside) or (isinstance(block, Only) and block.where == "terminal"):
+    elif isinstance(block, b.Beside) or (isinstance(block, b.Only) and block.where == "terminal"):
         yield from blocks_markdown(block.blocks, level)
-    elif isinstance(block, Text):
+    elif isinstance(block, b.Text):
         plain = _plain(block.words)
         if block.tone == "pre" and plain:
             yield f"{_code(plain)}\n"
         elif line := _line(block.words):
             yield f"{line}\n"
-    elif isinstance(block, Items):
+    elif isinstance(block, b.Items):
         marks = (f"{n}." if block.ordered else "*" for n, _ in enumerate(block.items, 1))
         yield from _list(f"{mark} {_line(item)}" for mark, item in zip(marks, block.items, strict=False))
-    elif isinstance(block, Facts):
+    elif isinstance(block, b.Facts):
         yield from _list(
             f"* {inline(fact.name[:1].upper() + fact.name[1:])}: {inline(fact.words)}" for fact in block.facts
         )
-    elif isinstance(block, Grid) and block.printed and block.rows:
+    elif isinstance(block, b.Grid) and block.printed and block.rows:
         yield from _table(block)
 
 
@@ -116,7 +101,7 @@ def _list(items: Iterable[str]) -> Iterator[str]:
         yield f"{text}\n"
 
 
-def _table(table: Grid) -> Iterator[str]:
+def _table(table: b.Grid) -> Iterator[str]:
     rows = table.rows[: table.printed]
     columns = [c for c in table.filled if c.unit != "bar"]
     if not (rows and columns):
@@ -125,28 +110,28 @@ def _table(table: Grid) -> Iterator[str]:
     lines = [
         [inline(c.label) or " " for c in columns],
         [":--" if c.is_left else "--:" for c in columns],
-        *([inline(cell(c, row)) for c in columns] for row in rows),
+        *([inline(b.cell(c, row)) for c in columns] for row in rows),
     ]
     more = f"\n\nand {wording.count(left)} more" if left > 0 else ""
     yield "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"{more}\n"
 
 
-def _plain(words: Words) -> str:
+def _plain(words: b.Words) -> str:
     """The text of words, on one line, no control character in it."""
     plain = "".join(f" {part.text}" if part.tone == "span" else part.text for part in _styled(words))
     return " ".join(wording.visible(plain.replace("\n", " ")).split(" ")).strip()
 
 
-def _styled(words: Words) -> Iterator[Styled]:
-    return (part for part in runs(words) if isinstance(part, Styled) and part.text)
+def _styled(words: b.Words) -> Iterator[b.Styled]:
+    return (part for part in b.runs(words) if isinstance(part, b.Styled) and part.text)
 
 
-def _line(words: Words) -> str:
+def _line(words: b.Words) -> str:
     """Words as a line of their own, which begins no list, heading or underline."""
     return _AT_START.sub(r"\1\\\2", inline(words))
 
 
-def inline(words: Words) -> str:
+def inline(words: b.Words) -> str:
     """Words within a line."""
     parts = [*_styled(words)]
     texts = [wording.visible(part.text.replace("\n", " ")) for part in parts]

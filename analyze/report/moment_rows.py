@@ -13,8 +13,8 @@ from schemas.windows import NS_PER_US
 
 
 def number(value: float) -> float | None:
-    """A float for the model: NaN becomes None."""
-    return None if math.isnan(value) else float(value)
+    """A float for the model: None for what is no finite number."""
+    return float(value) if math.isfinite(value) else None
 
 
 def moments_row(moments: SampleMoments, sample: int, category: int) -> Moments:

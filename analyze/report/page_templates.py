@@ -48,15 +48,8 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         duration=wording.duration,
-        moved=wording.moved_duration,
-        change=wording.change,
         percent=wording.percent,
-        factor=wording.factor,
-        p_value=wording.p_value,
-        short=wording.short,
-        clip=wording.clip,
         count=wording.count,
-        number=wording.significant,
         capital=lambda text: text[:1].upper() + text[1:],
         breakable=_breakable,
         shown=_shown,

@@ -11,20 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.blocks import (
-    Bar,
-    Blocks,
-    Column,
-    Details,
-    Grid,
-    Stretch,
-    Text,
-    Words,
-    code,
-    dim,
-    strong,
-)
 from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MATERIAL = 0.03
@@ -59,7 +47,7 @@ class StepLine:
     """Of a fold."""
     before_us: float
     after_us: float
-    bars: tuple[Stretch, Stretch]
+    bars: tuple[b.Stretch, b.Stretch]
     """Before, after."""
     material: bool
     """Carries much of the change."""
@@ -135,8 +123,8 @@ def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
                 before_us=row.before_us,
                 after_us=row.after_us,
                 bars=(
-                    Stretch("before", ends[0], widths[0], "upper"),
-                    Stretch("after", ends[1], widths[1], "lower"),
+                    b.Stretch("before", ends[0], widths[0], "upper"),
+                    b.Stretch("after", ends[1], widths[1], "lower"),
                 ),
                 material=row.part_us != 0 and abs(row.part_us) >= least,
                 tested=row.tested,
@@ -222,7 +210,7 @@ def _text(stretch: Sequence[StepLine | StepRow], fates: Sequence[Fate]) -> str:
     return f"{steps} unchanged steps"
 
 
-def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> Blocks:
+def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> b.Blocks:
     """A table of the steps that carry the change, and all of them on demand.
 
     label says which steps; names: whether the two sides are called by their categories.
@@ -231,62 +219,64 @@ def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> Blo
     every = [inner for line in view.lines for inner in (line.inside or (line,))]
     columns = _columns(view)
     total = _total(every)
-    shown = Grid(label, columns, (*view.lines, total), printed=0, tone=partial(_tone, view))
+    shown = b.Grid(label, columns, (*view.lines, total), printed=0, tone=partial(_tone, view))
     if len(every) == len(view.lines):
-        return (Text(_caption(view, names), "dim"), shown)
-    whole = Grid(f"{label}, every one", columns, (*every, total), printed=0, tone=partial(_tone, view))
+        return (b.Text(_caption(view, names), "dim"), shown)
+    whole = b.Grid(f"{label}, every one", columns, (*every, total), printed=0, tone=partial(_tone, view))
     return (
-        Text(_caption(view, names), "dim"),
+        b.Text(_caption(view, names), "dim"),
         shown,
-        Details(f"All {wording.count(len(every))} steps", (whole,)),
+        b.Details(f"All {wording.count(len(every))} steps", (whole,)),
     )
 
 
-def _caption(view: StepsView, names: bool) -> Words:
+def _caption(view: StepsView, names: bool) -> b.Words:
     account = view.account
     head = "How long the response waited for each step, from the step before it, mean over"
     after = wording.count(account.requests1)
     if view.new:
         return f"{head} {after} requests after; there were none before."
-    of: tuple[Words, Words] = ("", "")
+    of: tuple[b.Words, b.Words] = ("", "")
     if view.aligned and names:
         of = (
-            ("the precursor's (", code(wording.short(account.category0)), ") "),
-            ("the mutation's (", code(wording.short(account.category1)), ") "),
+            ("the precursor's (", b.code(wording.short(account.category0)), ") "),
+            ("the mutation's (", b.code(wording.short(account.category1)), ") "),
         )
     before = wording.count(account.requests0)
     end = f"{after} after. The parts add up to {wording.change(view.part_us)}."
     return (f"{head} ", of[0], f"{before} requests before and ", of[1], end)
 
 
-def _columns(view: StepsView) -> tuple[Column, ...]:
-    def part(line: StepLine) -> Words:
+def _columns(view: StepsView) -> tuple[b.Column, ...]:
+    def part(line: StepLine) -> b.Words:
         return "" if view.new or line.part_us == 0 else wording.change(line.part_us)
 
     return (
-        Column("", "Step", "text", _step),
-        Column("", "Before", "figure", lambda line: _waited(line.before_us, line.was_there and not view.new)),
-        Column("", "After", "figure", lambda line: _waited(line.after_us, line.is_there)),
-        Column("", "", "bar", lambda line: Bar(line.bars, _title(line, view.new))),
-        Column("", "Contribution", "figure", part),
+        b.Column("", "Step", "text", _step),
+        b.Column(
+            "", "Before", "figure", lambda line: _waited(line.before_us, line.was_there and not view.new)
+        ),
+        b.Column("", "After", "figure", lambda line: _waited(line.after_us, line.is_there)),
+        b.Column("", "", "bar", lambda line: b.Bar(line.bars, _title(line, view.new))),
+        b.Column("", "Contribution", "figure", part),
     )
 
 
-def _step(line: StepLine) -> Words:
+def _step(line: StepLine) -> b.Words:
     """Its name; what became of it where it is not the same on both sides."""
     if line.text:
-        return dim(line.text)
+        return b.dim(line.text)
     if line.fate is Fate.KEPT and line.after is not None:
         return _named(line.after)
     if line.before is None or line.after is None:
         sign, name = ("+ ", line.after) if line.before is None else ("− ", line.before)
-        return (strong(sign), "" if name is None else _named(name))
-    return (strong("± "), _named(line.after), dim(" instead of "), _named(line.before))
+        return (b.strong(sign), "" if name is None else _named(name))
+    return (b.strong("± "), _named(line.after), b.dim(" instead of "), _named(line.before))
 
 
-def _named(name: NodeName) -> Words:
-    side = dim(f" {name.happens}") if name.side else ""
-    return (dim(f"{wording.clip(name.where, 48)} "), wording.clip(name.what, 64), side)
+def _named(name: NodeName) -> b.Words:
+    side = b.dim(f" {name.happens}") if name.side else ""
+    return (b.dim(f"{wording.clip(name.where, 48)} "), wording.clip(name.what, 64), side)
 
 
 def _waited(us: float, there: bool) -> str:

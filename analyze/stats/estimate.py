@@ -4,7 +4,7 @@ Two constructors cover what is compared: `share_change` for shares of requests o
 logarithms of times and counts. Columns of their inputs are the same: 0 the value before, 1 the value after,
 2 and on the blocks of ordinary times. Blocks say how far a value moves by itself and which values are
 ordinary (the envelope). Whoever wants to know whether something changed, how large a change may be, which
-would have been seen, or how many requests are missing, makes an `Estimate` and asks it.
+would have been seen, or what more requests would show, makes an `Estimate` and asks it.
 """
 
 from __future__ import annotations
@@ -209,12 +209,6 @@ class Estimate:
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 
-    def requests_needed(self, effect: F8 | float, z: float, power: float = 0.9) -> F8:
-        """Give the requests after with which such an effect is found; infinite where the noise forbids it."""
-        variance = (effect / (z + float(ndtri(power)))) ** 2 - self.between
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(variance > 0, np.ceil(self.n1 * self.sampling / variance), np.inf)
-
     def take(self, places: I8 | B1) -> Estimate:
         """Give the estimate of some of the places."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -229,13 +223,19 @@ class Estimate:
 
 
 def share_change(
-    x: F8, n: F8, *, prior_phi: float = 1.0, one_sided: bool = False, margin: F8 | float = 0.0
+    x: F8,
+    n: F8,
+    *,
+    prior_phi: float = 1.0,
+    one_sided: bool = False,
+    margin: F8 | float = 0.0,
+    tested: bool = True,
 ) -> Estimate:
     """Estimate changes of shares x of n; both [places, columns], in effective requests.
 
-    p is Fisher's (`one_sided`: of no rise). The variance is quasi-binomial: over-dispersion φ between
-    blocks, the lowest 90 % of them, and `prior_phi` at least, except of what is new or gone,
-    which was never seen to scatter.
+    p is Fisher's (`one_sided`: of no rise), or 1 where it is not `tested`. The variance is quasi-binomial:
+    over-dispersion φ between blocks, the lowest 90 % of them, and `prior_phi` at least, except of what is new
+    or gone, which was never seen to scatter.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
@@ -248,11 +248,14 @@ def share_change(
     known = n[:, FIRST_BLOCK:] >= LEAST_IN_BLOCK
     prior = np.where(appears, 1.0, prior_phi)
     counts, trials = (np.where(known, v[:, FIRST_BLOCK:], 0.0) for v in (x, n))
-    phi = np.maximum(share_dispersion(counts, trials, unbiased=True), prior)
+    phi = np.maximum(share_dispersion(counts, trials), prior)
     seen = np.where(n[:, FIRST_BLOCK:] >= LEAST_IN_ENVELOPE, share[:, FIRST_BLOCK:], np.nan)
-    exact = fisher(
-        *(np.rint(v).astype(np.int64) for v in (x[:, BEFORE], n[:, BEFORE], x[:, AFTER], n[:, AFTER]))
-    )
+    p = np.ones(len(x))
+    if tested:
+        exact = fisher(
+            *(np.rint(v).astype(np.int64) for v in (x[:, BEFORE], n[:, BEFORE], x[:, AFTER], n[:, AFTER]))
+        )
+        p = np.where(x[:, AFTER] > 0, exact.p_more, 1.0) if one_sided else exact.p
     with np.errstate(invalid="ignore"):  # where a side has nothing, there is nothing to say
         between = sampling * (phi - 1)
     return Estimate(
@@ -262,7 +265,7 @@ def share_change(
         sampling,
         between,
         np.where(phi > prior, np.maximum(known.sum(axis=1) - 1.0, 1.0), np.inf),
-        np.where(x[:, AFTER] > 0, exact.p_more, 1.0) if one_sided else exact.p,
+        p,
         n[:, BEFORE],
         n[:, AFTER],
         seen,
@@ -358,11 +361,11 @@ def envelope(seen: F8) -> tuple[F8, F8]:
     return np.where(enough, low, -np.inf), np.where(enough, high, np.inf)
 
 
-def share_bounds(x: F8, n: F8, sure: float = SURE) -> tuple[F8, F8]:
+def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:
     """Give exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each with that
     confidence."""
     x = np.clip(x, 0.0, n)
     with np.errstate(invalid="ignore"):
-        least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - sure), 0.0)
-        most = np.where(x < n, betaincinv(x + 1, np.maximum(n - x, 1e-9), sure), 1.0)
+        least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - SURE), 0.0)
+        most = np.where(x < n, betaincinv(x + 1, np.maximum(n - x, 1e-9), SURE), 1.0)
     return least, most

@@ -269,13 +269,16 @@ def _summed_in_cells(
     place, column, bins, n = rows
     # Cells by (place, column, bin): where each column of each place begins.
     begin = np.concatenate(([0], np.cumsum(np.repeat(width, n_columns))))
-    run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(place)))
-    cell = (begin[:-1:n_columns] - low)[run]
-    cell += column * width[run]
+    many = np.diff(starts, append=len(place))
+    cell = np.repeat(begin[:-1:n_columns] - low, many)
+    cell += column * np.repeat(width, many)
     cell += bins
-    n_cells = int(begin[-1])
-    filled = np.flatnonzero(np.bincount(cell, minlength=n_cells))
-    total = totals(cell, n, n_cells)[filled]
-    of = np.repeat(np.arange(len(begin) - 1), np.diff(np.searchsorted(filled, begin)))
-    run = of // n_columns
-    return place[starts][run], of % n_columns, filled - begin[of] + low[run], total
+    total = totals(cell, n, int(begin[-1]))
+    filled = np.flatnonzero(total)
+    many = np.diff(np.searchsorted(filled, begin))
+    return (
+        np.repeat(np.repeat(place[starts], n_columns), many),
+        np.repeat(np.tile(np.arange(n_columns), len(starts)), many),
+        filled + np.repeat(np.repeat(low, n_columns) - begin[:-1], many),
+        total[filled],
+    )

@@ -38,10 +38,10 @@ class SampleMoments:
         """[samples, categories] count times mean; 0 for an empty category."""
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
-    def filled_mean_us(self, samples: tuple[int, int] = (0, 1)) -> F8:
-        """[2, categories] of two samples: an empty one's mean is the other's; NaN if both are."""
-        mean = self.mean_us[list(samples)]
-        return np.where(self.count[list(samples)] > 0, mean, mean[::-1])
+    def filled_mean_us(self) -> F8:
+        """[2, categories] of the first two samples: an empty one's mean is the other's; NaN if both are."""
+        mean = self.mean_us[:2]
+        return np.where(self.count[:2] > 0, mean, mean[::-1])
 
 
 def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMoments:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import _ufuncs, betaincinv, chdtr, chdtri
+from scipy.special import _ufuncs, betaincinv, chdtr, chdtri, gammaln
 
 from schemas.arrays import F8, I8
 
@@ -59,12 +59,32 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
 
     A table with an empty margin has p = 1.
     """
-    marked, total = np.asarray(k0 + k1), np.asarray(n0 + n1)
+    k, total, marked, drawn = np.broadcast_arrays(k1, n0 + n1, k0 + k1, n1)
     # One row or column says nothing, and there is no law for it.
-    single = (np.minimum(n0, n1) == 0) | (marked == 0) | (marked == total)
-    some = np.maximum(total, 1)
-    more, fewer = (tail(k1, some, marked, n1) for tail in (at_least, at_most))
-    return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
+    told = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
+    table = [value[told] for value in (k, total, marked, drawn)]
+    k, total, marked, drawn = table
+    # A tail is a sum of as many terms as it is wide: the smaller one is added up, the other is what is left.
+    above = k * total > marked * drawn
+    tail = np.zeros(len(k))
+    for side, law in ((above, at_least), (~above, at_most)):
+        tail[side] = law(*(value[side] for value in table))
+    rest = np.minimum(1.0, 1.0 - tail + _exactly(*table))
+    more, fewer = np.ones(told.shape), np.ones(told.shape)
+    more[told], fewer[told] = np.where(above, tail, rest), np.where(above, rest, tail)
+    return ExactProportions(more, fewer)
+
+
+def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
+    """P(X = k) of the same, to 1e-9 of itself: what is left beside the smaller tail is 0.4 or more."""
+    logs = _log_choose(marked, k) + _log_choose(total - marked, drawn - k) - _log_choose(total, drawn)
+    p: F8 = np.exp(logs)
+    return p
+
+
+def _log_choose(n: I8, k: I8) -> F8:
+    found: F8 = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+    return found
 
 
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
@@ -113,21 +133,13 @@ def smallest_new_share(
     return float(betaincinv(low, n1 - low + 1, power))
 
 
-def share_dispersion(
-    counts: F8,
-    trials: F8,
-    *,
-    trim: float = TRIM,
-    unbiased: bool = False,
-    prior: float = 1.0,
-) -> F8:
+def share_dispersion(counts: F8, trials: F8) -> F8:
     """φ: how much more shares differ between windows (or blocks) than chance alone lets them; >= 1.
 
-    counts, trials: [tests, windows]; a window with 0 trials is not there. φ = mean of the lowest 1 - trim of
-    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows. That mean is too low on
-    purpose where windows are alike (the highest values are left out: 0.62 of the truth at trim 0.1);
-    `unbiased` divides by what a χ² law leaves, and by (W-1)/W for the fitted share. `prior` where there are
-    fewer than LEAST_WINDOWS windows, or the share is 0 or 1 throughout.
+    counts, trials: [tests, windows]; a window with 0 trials is not there. φ = mean of the lowest 1 - TRIM of
+    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows, over what a χ² law leaves of it (0.62)
+    and over (W-1)/W for the fitted share. 1 where there are fewer than LEAST_WINDOWS windows, or the share
+    is 0 or 1 throughout.
     """
     there = trials > 0
     windows = there.sum(axis=1)
@@ -137,13 +149,16 @@ def share_dispersion(
     scale = expected * (1 - share[:, None])
     x2 = np.where(there & (scale > 0), (counts - expected) ** 2 / np.where(scale > 0, scale, 1.0), np.inf)
     x2.sort(axis=1)
-    kept = np.maximum(1, np.floor(windows * (1 - trim) + 1e-9)).astype(np.int64)
+    many = np.arange(trials.shape[1] + 1)
+    kept_of = np.maximum(1, np.floor(many * (1 - TRIM) + 1e-9))
+    kept = kept_of[windows]
     first = np.arange(x2.shape[1])[None, :] < kept[:, None]
     mean = np.where(first & np.isfinite(x2), x2, 0.0).sum(axis=1) / kept
-    if unbiased:
-        mean = mean / _left_of_chi2(kept / np.maximum(windows, 1)) * windows / np.maximum(windows - 1, 1)
+    # By numbers of windows: a quantile costs more than all else here.
+    left = _left_of_chi2(kept_of / np.maximum(many, 1))
+    mean = mean / left[windows] * windows / np.maximum(windows - 1, 1)
     usable = (windows >= LEAST_WINDOWS) & (share > 0) & (share < 1)
-    phi: F8 = np.maximum(1.0, np.where(usable, mean, prior))
+    phi: F8 = np.maximum(1.0, np.where(usable, mean, 1.0))
     return phi
 
 

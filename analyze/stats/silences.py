@@ -41,8 +41,6 @@ class Silence(NamedTuple):
     end_ns: int
     expected: float
     """Requests, weighted."""
-    at_edge: bool
-    """At an end of what was watched: between no two requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def _gaps_of(
             continue
         expected = length * min(side.weight / max(watched - length, 1), other_rate)
         if expected / weight >= LEAST_EXPECTED + side.left_out:
-            found.append(Silence(gap.start_ns, gap.end_ns, expected, gap.place != "inside"))
+            found.append(Silence(gap.start_ns, gap.end_ns, expected))
     longest = max((one.end_ns - one.start_ns for one in found), default=0)
     alike = sum(gap.watched and LONGER * (gap.end_ns - gap.start_ns) >= longest for gap in gaps)
     if alike > MOST_ALIKE:

@@ -11,18 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
 from rich.console import Console
 
-from flowdiff.cli.options import (
-    OpenOption,
-    ReportHtmlOption,
-    ReportJsonOption,
-    ReportMarkdownOption,
-    SaveOption,
-    TraceUrlOption,
-)
 from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import STDOUT, is_stdout, open_output, refuse_unwritable
 from schemas.errors import ConfigError, InputError, LakeError
@@ -40,18 +33,32 @@ if TYPE_CHECKING:
 class Destinations:
     """Where a report goes besides the terminal."""
 
-    json_file: ReportJsonOption = None
-    """`-`: standard output, instead of the text."""
-    html_file: ReportHtmlOption = None
-    """`-`: standard output, instead of the text."""
-    markdown_file: ReportMarkdownOption = None
-    """`-`: standard output, instead of the text."""
-    save: SaveOption = True
-    """Into the lake."""
-    open_page: OpenOption = False
-    """Show it in a browser."""
-    trace_url: TraceUrlOption = None
-    """Address of a request's trace; None: the lake's."""
+    json_file: Annotated[
+        str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
+    ] = None
+    html_file: Annotated[
+        Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
+    ] = None
+    markdown_file: Annotated[
+        str | None,
+        typer.Option(
+            "--markdown",
+            help="Write a screen of Markdown here too, for pull requests and chat; `-` prints it.",
+        ),
+    ] = None
+    save: Annotated[
+        bool, typer.Option("--save/--no-save", help="Keep the report in the lake, under reports/.")
+    ] = True
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False
+    trace_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="FLOWDIFF_TRACE_URL",
+            help="Make each request id on the page a link: https://HOST/trace/{trace_id}. Default: what "
+            "flowdiff.json of the lake has as trace_url.",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Raises ConfigError where two want standard output, InputError for a file that cannot be written."""

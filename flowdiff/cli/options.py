@@ -47,70 +47,39 @@ WorkersOption = Annotated[
 ]
 
 
-PeriodsLakeOption = Annotated[
-    str | None,
-    typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."),
-]
-ReferenceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--reference",
-        metavar="PERIOD",
-        help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`, same-weekday; several: repeated, "
-        "`A,B`.",
-    ),
-]
-ProblemOption = Annotated[
-    list[str] | None,
-    typer.Option("--problem", metavar="PERIOD", help="Period after, written the same way."),
-]
-PeriodsWhereOption = Annotated[
-    str | None,
-    typer.Option("--where", help="Filter of all periods: \"service.version = 'v2' and host = 'a'\"."),
-]
-ReferenceWhereOption = Annotated[
-    str | None, typer.Option("--reference-where", help="Filter of the reference only.")
-]
-ProblemWhereOption = Annotated[
-    str | None, typer.Option("--problem-where", help="Filter of the problem period only.")
-]
-ReportJsonOption = Annotated[
-    str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
-]
-ReportHtmlOption = Annotated[
-    Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
-]
-ReportMarkdownOption = Annotated[
-    str | None,
-    typer.Option(
-        "--markdown", help="Write a screen of Markdown here too, for pull requests and chat; `-` prints it."
-    ),
-]
-SaveOption = Annotated[
-    bool, typer.Option("--save/--no-save", help="Keep the report in the lake, under reports/.")
-]
-TraceUrlOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        envvar="FLOWDIFF_TRACE_URL",
-        help="Make each request id on the page a link: https://HOST/trace/{trace_id}. Default: what "
-        "flowdiff.json of the lake has as trace_url.",
-    ),
-]
-OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
-
-
 @dataclass(frozen=True, slots=True)
 class ComparedPeriods:
     """Two periods and their filters, as a command is given them."""
 
-    reference: ReferenceOption = None
-    problem: ProblemOption = None
-    lake: PeriodsLakeOption = None
-    where: PeriodsWhereOption = None
-    reference_where: ReferenceWhereOption = None
-    problem_where: ProblemWhereOption = None
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reference",
+            metavar="PERIOD",
+            help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`, same-weekday; several: repeated, "
+            "`A,B`.",
+        ),
+    ] = None
+    problem: Annotated[
+        list[str] | None,
+        typer.Option("--problem", metavar="PERIOD", help="Period after, written the same way."),
+    ] = None
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."
+        ),
+    ] = None
+    where: Annotated[
+        str | None,
+        typer.Option("--where", help="Filter of all periods: \"service.version = 'v2' and host = 'a'\"."),
+    ] = None
+    reference_where: Annotated[
+        str | None, typer.Option("--reference-where", help="Filter of the reference only.")
+    ] = None
+    problem_where: Annotated[
+        str | None, typer.Option("--problem-where", help="Filter of the problem period only.")
+    ] = None
 
     @property
     def own_where(self) -> dict[str, str]:
@@ -133,11 +102,10 @@ def period_of(
     period: str,
     where: str | None = None,
     *,
-    may_be_empty: bool = False,
     unsealed: bool = False,
     at_most: int | None = None,
 ) -> LakePeriod:
-    """The period that was asked for, found in the lake; `may_be_empty` and `at_most` as in `resolve`.
+    """The period that was asked for, found in the lake; `at_most` as in `resolve`.
 
     unsealed: windows that go on are taken too.
 
@@ -150,7 +118,6 @@ def period_of(
     found = resolve(
         asked,
         default_lake=lake,
-        may_be_empty=may_be_empty,
         provisional=provisional_folder() if unsealed else None,
         at_most=at_most,
     )

@@ -19,9 +19,9 @@ from prometheus_client import CollectorRegistry
 
 from flowdiff.cli.outcome import FAILED
 from flowdiff.cli.version import version
-from flowdiff.live.memory import giving_back
+from flowdiff.live.memory import giving_back, lanes_share, resident_bytes
 from flowdiff.live.run_log import LogWatch, open_log
-from flowdiff.live.run_metrics import RunMetrics, StatusCollector, TimedStore
+from flowdiff.live.run_metrics import RunMetrics, StatusCollector, timed_store
 from flowdiff.live.status_server import StatusServer
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from ingest.kafka.kafka_settings import OnCorrupt
@@ -31,6 +31,7 @@ from schemas.errors import FlowdiffError, HaltedError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Clock, SteadyClock
 from stitch.drivers.live.watch import LaneState, Watch
 from stitch.lake.disk import make_private_folder
@@ -93,6 +94,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
     """Ingest until a signal, or the end of the topics. Returns the exit code; raises FlowdiffError."""
     log = open_log(config.log, sys.stderr)
     _warn(config, log)
+    live = _within_memory(config)
     registry = CollectorRegistry()
     with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
         store = _opened(config.lake)
@@ -105,18 +107,18 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
             option="--window-length",
         )
         log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
-        source = _source(config)
+        source = _source(config, live)
         clock = SteadyClock()
         run = LiveRun(
             source,
-            TimedStore(store, registry),
+            timed_store(store, registry),
             info,
-            config.live,
+            live,
             LiveIdentity(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}", _created_by()),
             clock,
             Watches(LogWatch(log), RunMetrics(registry, version())),
         )
-        registry.register(StatusCollector(run.status, clock, config.live.memory_bytes))
+        registry.register(StatusCollector(run.status, clock, live.memory_bytes))
         try:
             with giving_back(), _served(config.serve, registry, run, clock) as address:
                 log.info(
@@ -214,12 +216,26 @@ def _opened(lake: str) -> Store:
     return open_store(lake)
 
 
-def _source(config: IngestConfig) -> LiveSource:
+def _within_memory(config: IngestConfig) -> LiveSettings:
+    """Settings of the driver: its memory is what the loaded process leaves of `live.memory`.
+
+    Raises ConfigError where that is too little.
+    """
+    from ingest.formats import codec_for
+    from ingest.kafka.kafka_source import KafkaSource  # noqa: F401  the client counts
+
+    for name in {config.kafka.default_format, *(row.format for row in config.kafka.formats)}:
+        codec_for(name)
+    memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes())
+    return config.live.model_copy(update={"memory_bytes": memory_bytes})
+
+
+def _source(config: IngestConfig, live: LiveSettings) -> LiveSource:
     """Connect to the log of messages. Raises InputError where no broker can be used, ConfigError."""
     from ingest.kafka.fetch_sizes import fetch_sizes
     from ingest.kafka.kafka_source import KafkaSource
 
-    return KafkaSource(config.kafka, config.live.decode, fetch_sizes(config.live.memory_bytes))
+    return KafkaSource(config.kafka, config.live.decode, fetch_sizes(live.memory_bytes))
 
 
 def _warn(config: IngestConfig, log: Any) -> None:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
 
-import pyarrow as pa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -23,112 +21,56 @@ from schemas.commits import CommitRecord
 from schemas.rejects import Reason
 from stitch.drivers.live.steady_clock import Clock, Moment
 from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus
-from stitch.lake.store import Move, Store
+from stitch.lake.store import Store
 
 TIMED: Final = ("persist", "publish", "put", "put_if_absent", "read")
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-class TimedStore:
-    """See `Store`; everything is done by another one."""
+def timed_store(store: Store, registry: CollectorRegistry) -> Store:
+    """Give a store that does what `store` does, and measures the operations of TIMED."""
+    seconds = Histogram(
+        "flowdiff_lake_operation_seconds",
+        "Time of an operation on the lake; publish gives finished files their names.",
+        ["operation"],
+        buckets=BUCKETS_S,
+        registry=registry,
+    )
+    errors = Counter(
+        "flowdiff_lake_errors_total",
+        "Operations that the lake refused, except for a name that is taken or missing.",
+        ["operation"],
+        registry=registry,
+    )
 
-    def __init__(self, store: Store, registry: CollectorRegistry) -> None:
-        self._store = store
-        self._seconds = Histogram(
-            "flowdiff_lake_operation_seconds",
-            "Time of an operation on the lake; publish gives finished files their names.",
-            ["operation"],
-            buckets=BUCKETS_S,
-            registry=registry,
-        )
-        self._errors = Counter(
-            "flowdiff_lake_errors_total",
-            "Operations that the lake refused, except for a name that is taken or missing.",
-            ["operation"],
-            registry=registry,
-        )
-        for operation in TIMED:
-            self._seconds.labels(operation)
-            self._errors.labels(operation)
+    def timed(operation: str) -> Callable[..., Any]:
+        do, took, failed = getattr(store, operation), seconds.labels(operation), errors.labels(operation)
 
-    @contextmanager
-    def _timed(self, operation: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        except (FileExistsError, FileNotFoundError):
-            raise  # answers of the protocol
-        except OSError:
-            self._errors.labels(operation).inc()
-            raise
-        finally:
-            self._seconds.labels(operation).observe(time.perf_counter() - began)
+        def measured(*arguments: Any, **named: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return do(*arguments, **named)
+            except (FileExistsError, FileNotFoundError):
+                raise  # answers of the protocol
+            except OSError:
+                failed.inc()
+                raise
+            finally:
+                took.observe(time.perf_counter() - began)
 
-    @property
-    def concurrency(self) -> int:
-        """See Store."""
-        return self._store.concurrency
+        return measured
 
-    def read(self, name: str) -> pa.Buffer:
-        """See Store."""
-        with self._timed("read"):
-            return self._store.read(name)
+    return cast("Store", _Replaced(store, {operation: timed(operation) for operation in TIMED}))
 
-    def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
-        """See Store."""
-        return self._store.read_end(name, n_bytes)
 
-    def size(self, name: str) -> int | None:
-        """See Store."""
-        return self._store.size(name)
+class _Replaced:
+    """An object of which some methods are others."""
 
-    def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """See Store."""
-        return self._store.sizes(names)
+    def __init__(self, of: object, methods: Mapping[str, Callable[..., Any]]) -> None:
+        self._of, self._methods = of, methods
 
-    def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
-        """See Store."""
-        return self._store.below(folder, is_folder)
-
-    def written(self, folder: str) -> dict[str, int]:
-        """See Store."""
-        return self._store.written(folder)
-
-    def names(self, folder: str, after: str = "") -> list[str]:
-        """See Store."""
-        return self._store.names(folder, after)
-
-    def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        """See Store."""
-        with self._timed("put"):
-            self._store.put(name, data)
-
-    def persist(self, names: Sequence[str]) -> None:
-        """See Store."""
-        with self._timed("persist"):
-            self._store.persist(names)
-
-    def settle(self, folder: str) -> None:
-        """See Store."""
-        self._store.settle(folder)
-
-    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
-        """See Store."""
-        with self._timed("put_if_absent"):
-            self._store.put_if_absent(name, data, stage)
-
-    def publish(self, moves: Sequence[Move]) -> None:
-        """See Store."""
-        with self._timed("publish"):
-            self._store.publish(moves)
-
-    def replace(self, name: str, data: bytes, stage: str) -> None:
-        """See Store."""
-        self._store.replace(name, data, stage)
-
-    def remove(self, name: str) -> None:
-        """See Store."""
-        self._store.remove(name)
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name) or getattr(self._of, name)
 
 
 COMMIT_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

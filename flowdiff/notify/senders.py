@@ -34,8 +34,6 @@ class Counts:
     """Attempts."""
     refused: int = 0
     """Events that were given up."""
-    sent_ns: int = 0
-    """When the last one arrived, ns since the epoch."""
 
 
 class Sender:
@@ -97,7 +95,6 @@ class Sender:
             self._say(f"{self.counts.receiver} at {message.address} answers again.")
         self._failures = 0
         self.counts.sent += 1
-        self.counts.sent_ns = time.time_ns()
         return None
 
     def _wait_s(self, error: SendError) -> float:

@@ -70,8 +70,8 @@ def _nfs(name: str, label: str = "", kind: str = "event", span: Span = Span.LEAF
     return _add(Point(NFS_HOST, "nfs", name, label, kind, span))
 
 
-def _mds(name: str, label: str = "", kind: str = "event", span: Span = Span.LEAF) -> int:
-    return _add(Point(MDS_HOST, "mds", name, label, kind, span))
+def _mds(name: str, label: str = "") -> int:
+    return _add(Point(MDS_HOST, "mds", name, label, "event", Span.LEAF))
 
 
 OP_CALL = tuple(

@@ -138,7 +138,7 @@ class VerdictSection(Section):
     section: Literal["verdict"] = "verdict"
     outcome: Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
     external: bool
-    """The service answered as before and clients sent less."""
+    """Clients sent less, and not because answers took longer."""
     by_load: bool = False
     """What changed is what more, or fewer, requests make."""
     reasons: tuple[str, ...]

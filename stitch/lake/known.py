@@ -31,7 +31,7 @@ class KnownRequests:
         self._files: list[LakeFile] = []
         if manifest.listing.num_rows:
             starts = starts_of(ts_ns, manifest.info.window_length_ns)
-            self._files = manifest.files_near("flows", starts, reach_ns)
+            self._files = manifest.files_near(starts, reach_ns)
 
     def __bool__(self) -> bool:
         """Whether there is anything to look up."""

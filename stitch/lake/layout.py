@@ -39,7 +39,7 @@ ASIDE: Final = ".replaced"
 """Added to the name of a data file that a later generation replaces: no `*.parquet` matches it any more."""
 
 
-_FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})(?:-g\d+)?\.parquet")
+_FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
 
 
 class LakeInfo(Config):
@@ -108,10 +108,9 @@ def segment_seq(file: str) -> int | None:
     return int(seq) if dash and seq.isdecimal() and file.endswith(".arrow") else None
 
 
-def file_name(lane: int, seq: int, part: int, generation: int = 0) -> str:
+def file_name(lane: int, seq: int, part: int) -> str:
     """Last part of a data file's name: unique in the lake's whole life."""
-    written = f"-g{generation:d}" if generation else ""
-    return f"{lane:d}-{seq:012d}-{part:05d}{written}.parquet"
+    return f"{lane:d}-{seq:012d}-{part:05d}.parquet"
 
 
 def origin(file: str) -> tuple[int, int, int] | None:

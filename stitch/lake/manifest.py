@@ -218,8 +218,8 @@ class Manifest:
         inside = names[bisect_left(names, lowest) : bisect_right(names, highest)]
         return [f"flows/{name}" for name in inside[-most:]]
 
-    def files_near(self, table: WindowTable, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
-        """Files of a table that may hold a request of the given windows (their starts, ascending).
+    def files_near(self, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
+        """Files of flows that may hold a request of the given windows (their starts, ascending).
 
         These are the windows themselves, all that lie at most `reach_ns` from one of them, and files of any
         earlier window with a request that ran into one of them.
@@ -232,7 +232,7 @@ class Manifest:
         # The first window given that does not end before ours begins: is it near enough?
         place = np.searchsorted(starts_ns + length + reach_ns, own, side="right")
         following = np.append(starts_ns, np.iinfo(np.int64).max)[place]
-        near = _of_table(self.listing, table) & (following <= last + reach_ns)
+        near = _of_table(self.listing, "flows") & (following <= last + reach_ns)
         return self._checked(self.listing.filter(pa.array(near)))
 
     def _checked(self, listed: pa.Table) -> list[LakeFile]:

@@ -28,15 +28,15 @@ class LakePlace:
     """Makes the copies; None for a folder."""
 
 
-def open_store(name: str, environ: Mapping[str, str] | None = None) -> Store:
+def open_store(name: str) -> Store:
     """The store of a lake, which need not be there yet.
 
-    `environ`: the process's own where None. Raises ConfigError for a name or settings that are wrong,
+    Raises ConfigError for a name or settings that are wrong,
     LakeError where a bucket cannot be reached.
     """
     if not is_bucket(name):
         return LocalStore.at(Path(name))
-    return _bucket(bucket_settings(name, os.environ if environ is None else environ))
+    return _bucket(bucket_settings(name, os.environ))
 
 
 def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace:

@@ -25,18 +25,22 @@ SLOWER_TIMES = 3.0
 """So many times as long take the calls that the problem makes slower: 4 % of their requests' response."""
 
 
-def run(n_sites: int, n_compared: int, n_history: int, folder: Path) -> None:
-    """Make the lake, compare, print."""
+def run(n_sites: int, n_compared: int, n_history: int, most_drawn: int, folder: Path) -> None:
+    """Make the lake where it is not there, compare, print."""
     begin = time.process_time()
     fleet = Fleet(n_sites)
     slower = fleet.loaded_sites(SLOWER_SITES)
-    size = write_fleet(folder / "lake", fleet, n_compared, n_history, slower, SLOWER_TIMES)
+    lake = folder / "lake"
+    if not lake.exists():
+        write_fleet(lake, fleet, n_compared, n_history, slower, SLOWER_TIMES, most_drawn=most_drawn)
+    sizes = [file.stat().st_size for file in lake.glob("stats/*/*.parquet")]
+    size = sum(sizes) / len(sizes) / n_sites
     made = time.process_time() - begin
     report = folder / "report.json"
     words = (
         "compare",
         "--lake",
-        str(folder / "lake"),
+        str(lake),
         *periods(n_compared, n_history),
         "--statistics",
         "all",
@@ -71,11 +75,13 @@ def main() -> None:
     parser.add_argument("sites", type=int, nargs="*", default=[320, 1_000, 10_000])
     parser.add_argument("--windows", type=int, default=24)
     parser.add_argument("--history", type=int, default=168)
-    parser.add_argument("--folder", type=Path, help="keep the lakes here")
+    parser.add_argument("--drawn", type=int, default=1 << 30, help="draw so many windows, and repeat them")
+    parser.add_argument("--folder", type=Path, help="keep the lakes here, and find them again")
     given = parser.parse_args()
     for n_sites in given.sites:
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
-            run(n_sites, given.windows, given.history, Path(folder) if given.folder is None else given.folder)
+            kept = Path(folder) if given.folder is None else given.folder / str(n_sites)
+            run(n_sites, given.windows, given.history, given.drawn, kept)
 
 
 if __name__ == "__main__":

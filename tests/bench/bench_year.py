@@ -43,6 +43,8 @@ COMMANDS = (
     ("sql", "-c", "select 1", "--period", PROBLEM),
     ("windows",),
     ("windows", "--period", PROBLEM),
+    ("windows", "--period", "all"),
+    ("compact",),
     ("compare", "--reference", REFERENCE, "--problem", PROBLEM, "--no-save"),
 )
 
@@ -56,7 +58,7 @@ def build(folder: Path, before: str = "") -> Path:
         _fill(LocalStore(NoSync(folder)), before)
     traffic = folder.with_suffix(".ndjson")
     write_native(traffic, 2 * REQUESTS, seconds=2 * NS_PER_DAY // 10**9)
-    _run(["import", str(traffic), "--lake", str(folder), "--any-time"])
+    _run(["import", str(traffic), "--any-time"], folder)
     return folder
 
 
@@ -90,9 +92,13 @@ def _fill(store: LocalStore, before: str) -> None:
                 commit(open_lane(lane=number), range(place, place + 1), live)
 
 
-def _run(arguments: Sequence[str]) -> tuple[float, float]:
+def _run(arguments: Sequence[str], lake: Path) -> tuple[float, float]:
     """CPU seconds and MB of a command, with its children."""
-    process = subprocess.Popen([sys.executable, "-m", "flowdiff", *arguments], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flowdiff", *arguments],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "FLOWDIFF_LAKE": str(lake)},
+    )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
@@ -106,7 +112,7 @@ def main(folder: Path, large: Sequence[str] = ("year", "lanes")) -> None:
     for command in COMMANDS:
         told = []
         for name, lake in lakes.items():
-            runs = [_run([*command, "--lake", str(lake)]) for _ in range(3)]
+            runs = [_run(command, lake) for _ in range(3)]
             cost = f"{min(cpu for cpu, _ in runs):.2f} s, {max(peak for _, peak in runs):.0f} MB"
             told.append(f"{name} {cost}".strip())
         print(f"{' '.join(command):<80}{'; '.join(told)}", flush=True)

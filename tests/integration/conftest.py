@@ -12,6 +12,7 @@ from fixtures.chromium_pages import browser_path
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, own, shared
 from oracles.bucket_server import BucketServer, moto_server, versitygw_server
+from oracles.encoded_once import encoded_once
 
 # The client tells at length what tests do to it.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -21,6 +22,13 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 def browser() -> str:
     """A Chromium."""
     return browser_path()
+
+
+@pytest.fixture(name="encoded_once")
+def _encoded_once() -> Iterator[None]:
+    """Every file of a lake is encoded and decoded once, however many schedules of crashes make it."""
+    with encoded_once():
+        yield
 
 
 @pytest.fixture(scope="session")

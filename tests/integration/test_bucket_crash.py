@@ -6,10 +6,13 @@ A proxy dies with the process it stands for; whoever comes next goes to the serv
 from __future__ import annotations
 
 import os
+import random
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from oracles.bucket_server import BucketServer
+from oracles.bucket_server import BucketServer, mortal_versitygw
 from oracles.cutting_proxy import CuttingProxy, cutting_proxy
 from oracles.lake_script import Acknowledged, Content, Import, make, open_lane, stage
 from oracles.lake_script import content as content_of
@@ -25,8 +28,11 @@ from stitch.lake.fsck import check
 from stitch.lake.store import Move, Store
 
 LONG = (Import("monday", {"a": 1}, garbage=1), Import("tuesday", {"b": 2}))
-PLACES = None if os.environ.get("FLOWDIFF_TEST_VERSITYGW") else 4
+GATEWAY = os.environ.get("FLOWDIFF_TEST_VERSITYGW")
+PLACES = None if GATEWAY else 4
 """Crashes in each mode: everywhere in the long run, at some requests, others in each mode, in every run."""
+KILLED_COMMITS = 40
+"""While the server is killed."""
 
 
 @pytest.fixture
@@ -99,6 +105,55 @@ def test_a_crash_at_a_request_loses_and_doubles_nothing(
     for carries_out in (False, True):
         for at in range(1 + apart // 2 * carries_out, steps + 1, apart):
             judge(bucket_server, proxy, expected, at, carries_out=carries_out)
+
+
+@pytest.mark.skipif(GATEWAY is None, reason="moto keeps its objects in memory: `make buckets` has a gateway")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_server_that_is_killed_again_and_again_keeps_what_it_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(bucket_store, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(chain, "CHECKPOINT_EVERY", 4)
+    rng, over = random.Random(seed), threading.Event()
+    steps = [Import(f"file {n}", {f"r{n}": 1 + n % 30}, garbage=n % 2) for n in range(KILLED_COMMITS)]
+    failed: list[Exception] = []
+    kills = 0
+    with mortal_versitygw(Path(str(GATEWAY)), tmp_path) as (server, kill_and_start):
+        server.make_bucket()
+        store = store_at(server, server.endpoint, server.new_lake())
+
+        def blows() -> None:
+            nonlocal kills
+            while not over.wait(rng.uniform(0.02, 0.4)):
+                kill_and_start()
+                kills += 1
+
+        killer = threading.Thread(target=blows)
+        killer.start()
+        try:
+            acknowledged: set[str] = set()
+            while len(acknowledged) < len(steps):
+                try:
+                    opened = open_lane(store)
+                    known = set(opened.known_inputs())
+                    assert acknowledged <= known
+                    for step in steps:
+                        if step.file.sha256 not in known:
+                            make(opened, step)
+                        acknowledged.add(step.file.sha256)
+                except (OSError, LakeError) as error:
+                    failed.append(error)
+        finally:
+            over.set()
+            killer.join()
+        print(f"\n{kills} kills of the server, {len(failed)} writers failed")
+        assert kills > 0
+        assert check(store) == []
+        expected = store_at(server, server.endpoint, server.new_lake())
+        opened = open_lane(expected)
+        for step in steps:
+            make(opened, step)
+        assert content_of(store) == content_of(expected)
 
 
 def test_publishing_before_the_commit_is_caught(

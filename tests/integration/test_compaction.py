@@ -44,6 +44,8 @@ from stitch.lake.upkeep.compaction import Compacted, compact
 from stitch.lake.upkeep.retention import retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18
 

@@ -26,6 +26,8 @@ from stitch.lake.fsck import check as check_store
 from stitch.lake.lane import Lane
 from stitch.lake.store import LocalStore, Store
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 DiskFactory = Callable[[], MemoryDisk]
 Ending = Callable[[MemoryDisk], None]
 

@@ -22,6 +22,8 @@ from stitch.lake.fsck import check
 from stitch.lake.staging import KeptSegments, Staging
 from stitch.lake.store import LocalStore
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 Ending = Callable[[MemoryDisk], None]
 ENDINGS: dict[str, Ending] = {
     "kill": MemoryDisk.kill,
@@ -77,7 +79,8 @@ def crash(at: int, ending: Ending) -> None:
     judge(world)
 
 
-SHARE = int(os.environ.get("FLOWDIFF_SCHEDULES", "40"))
+SHARE = int(os.environ.get("FLOWDIFF_SCHEDULES", "25"))
+"""Operations of each ending, by chance: as many as catch every mutant below."""
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from flowdiff.__main__ import main
 from flowdiff.live.ingest_run import Watches
-from flowdiff.live.run_metrics import RunMetrics, StatusCollector, TimedStore
+from flowdiff.live.run_metrics import RunMetrics, StatusCollector, timed_store
 from flowdiff.live.status_server import StatusServer
 from flowdiff.live.top_view import Scrape, metrics_url, scrape, view
 from ingest.source import StreamId
@@ -64,7 +64,7 @@ class Watched(World):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.watch = Watches(RunMetrics(self.registry, "1.2.3"), self.ledger)
-        self.timed = TimedStore(LocalStore(self.disk), self.registry)
+        self.timed = timed_store(LocalStore(self.disk), self.registry)
 
     @property
     def store(self) -> Store:
@@ -307,7 +307,7 @@ class Full:
 def test_what_the_lake_refuses_is_counted() -> None:
     registry = CollectorRegistry()
     disk: Disk = Full()  # type: ignore[assignment]  # nothing else is asked of it
-    store = TimedStore(LocalStore(disk), registry)
+    store = timed_store(LocalStore(disk), registry)
     with pytest.raises(OSError, match="No space"):
         store.put("stage/lane=1/x", b"")
     assert registry.get_sample_value("flowdiff_lake_errors_total", {"operation": "put"}) == 1

@@ -22,6 +22,8 @@ from stitch.lake.upkeep import retention
 from stitch.lake.upkeep.retention import Retired, retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18
 KEEP_NS = NOW_NS - 2 * WINDOW_NS

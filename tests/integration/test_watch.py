@@ -222,7 +222,7 @@ def test_of_two_processes_at_a_bucket_one_stands_by_until_the_bucket_fails_the_o
     lake, one, other = bucket_server.new_lake(), tmp_path / "one", tmp_path / "other"
     imported(lake, files[0])
     with cutting_proxy(bucket_server.host_port) as mine, cutting_proxy(bucket_server.host_port) as theirs:
-        environ = {"FLOWDIFF_WATCH_LEASE": "20s", "AWS_ENDPOINT_URL": mine.endpoint}
+        environ = {"FLOWDIFF_WATCH_LEASE": "10s", "AWS_ENDPOINT_URL": mine.endpoint}
         with watching(lake, one, **environ):
             wait_until(lambda: last_commit(open_store(lake)) is not None, 120)
             environ["AWS_ENDPOINT_URL"] = theirs.endpoint

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+from oracles.made_fleet import Fleet, periods, write_fleet
 from oracles.sample_profiles import sample_profile
 from oracles.traffic import START_NS, write_native
 
+from analyze.profile.history import cut_history, read_samples
+from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile
-from analyze.profile.stored import ProfileTally
+from analyze.profile.samples import SampleProfiles
+from analyze.profile.stored import ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, Lakes
 from flowdiff.__main__ import main
@@ -186,3 +192,31 @@ def test_the_command_works_ahead(lake: Path, capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr().err
     assert "4 of 4 window statistics could not be written" in told
     assert "Traceback" not in told
+
+
+def test_neighbouring_windows_may_share_a_slot(lake: Path) -> None:
+    each, pairs = (gathered([found(lake)], SETTINGS, RunNames(), a_slot=n).profile() for n in (1, 2))
+    starts = range(0, WINDOWS, 2)
+    assert [(slot.start_ns, slot.end_ns) for slot in pairs.slots] == [
+        (each.slots[at].start_ns, each.slots[min(at + 1, WINDOWS - 1)].end_ns) for at in starts
+    ]
+    n = [np.bincount(of.visits["slot"], of.visits["calls"]) for of in (each, pairs)]
+    assert n[1].tolist() == np.add.reduceat(n[0], starts).tolist()
+
+
+def test_beside_a_history_slots_are_as_long_as_its_blocks_at_most(tmp_path: Path) -> None:
+    """25 windows a sample: 12 slots of each are left; beside 12 blocks of 3 windows."""
+    write_fleet(tmp_path / "lake", Fleet(6, requests=300, sites_a_root=3), 25, 36, (), 1.0)
+    lakes, options = Lakes(str(tmp_path / "lake")), periods(25, 36)
+    reference, problem, past = (parse_ranges([text], now_ns=0) for text in options[1::2])
+    samples = [(name, lakes.ranges(of)) for name, of in (("reference", reference), ("problem", problem))]
+    history = cut_history(past, [of for _, of in samples], lakes).samples
+    alone, beside = (read_samples(samples, of, SETTINGS, use="all").compared for of in ((), history))
+    assert isinstance(alone, SampleProfiles)
+    assert isinstance(beside, SampleProfiles)
+    assert Counter(slot.sample for slot in alone.profile.slots) == {0: 25, 1: 25}
+    assert Counter(slot.sample for slot in beside.profile.slots) == {0: 13, 1: 13}
+    assert max(len(slot.watched) for slot in beside.profile.slots) == 2
+    for one, other in zip(beside.summaries(), alone.summaries(), strict=True):
+        assert (one.requests, one.median_us) == (other.requests, other.median_us)
+        assert one.mean_us == pytest.approx(other.mean_us, rel=1e-12)

@@ -7,7 +7,7 @@ from typing import Final
 
 SIZE: Final = 8 * 2**20
 READ_ONE_BY_ONE: Final = SIZE // 8
-"""Of a format whose messages are read one by one, 12 µs each, all but one bomb are smaller."""
+"""Bombs of a format whose messages are read one by one, 6 µs each, are smaller."""
 
 
 def field(number: int, body: bytes) -> bytes:
@@ -84,7 +84,7 @@ BOMBS: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
     "tags of a process": ("jaeger-proto", lambda: _IDS + field(10, fill(field(2, b"")))),
     "warnings": ("jaeger-proto", lambda: _IDS + fill(field(12, b""))),
     "tags and garbage": ("jaeger-proto", lambda: _IDS + fill(field(8, b"")) + field(8, b"\x0a\x7f")),
-    "zipkin messages": ("zipkin-proto", lambda: fill(field(1, b""))),
+    "zipkin messages": ("zipkin-proto", lambda: fill(field(1, b""), READ_ONE_BY_ONE)),
     "zipkin messages of ids": ("zipkin-proto", lambda: fill(field(1, _ZIPKIN_IDS), READ_ONE_BY_ONE)),
     "zipkin messages of a byte": ("zipkin-proto", lambda: fill(field(1, b"\x38\x02"), READ_ONE_BY_ONE)),
     "zipkin tags": ("zipkin-proto", lambda: field(1, _ZIPKIN_IDS + fill(field(11, b"")))),

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +93,14 @@ def moto_server(log: Path) -> Iterator[BucketServer]:
 @contextmanager
 def versitygw_server(program: Path, folder: Path) -> Iterator[BucketServer]:
     """A gateway to a folder, with its metadata: without (`--nometa`) it overwrites what is there."""
+    with mortal_versitygw(program, folder) as (server, _):
+        yield server.make_bucket()
+
+
+@contextmanager
+def mortal_versitygw(program: Path, folder: Path) -> Iterator[tuple[BucketServer, Callable[[], None]]]:
+    """The same without a bucket, and what kills it and starts it again, at the same address, on the same
+    folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -100,13 +108,20 @@ def versitygw_server(program: Path, folder: Path) -> Iterator[BucketServer]:
     (folder / "meta").mkdir()
     keys = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
     places = ["--sidecar", str(folder / "meta"), str(folder / "data")]
-    with running([str(program), "--port", address, "--quiet", "posix", *places], folder / "log", keys) as it:
-        for _ in range(START_SECONDS * 20):
-            assert it.poll() is None, (folder / "log").read_text(errors="replace")[-2000:]
-            with suppress(OSError), socket.create_connection(tuple_of(address), timeout=1):
-                break
-            time.sleep(0.05)
-        yield BucketServer(f"http://{address}").make_bucket()
+    command = [str(program), "--port", address, "--quiet", "posix", *places]
+    with ExitStack() as life:
+
+        def start() -> None:
+            life.close()
+            process = life.enter_context(running(command, folder / "log", keys))
+            for _ in range(START_SECONDS * 20):
+                assert process.poll() is None, (folder / "log").read_text(errors="replace")[-2000:]
+                with suppress(OSError), socket.create_connection(tuple_of(address), timeout=1):
+                    break
+                time.sleep(0.05)
+
+        start()
+        yield BucketServer(f"http://{address}"), start
 
 
 def tuple_of(address: str) -> tuple[str, int]:

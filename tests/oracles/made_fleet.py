@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes
 from analyze.stats.histograms import BIN_LOG, bin_of, value_of
 from schemas.ranges import parse_ranges
-from schemas.windows import NS_PER_MINUTE
+from schemas.windows import NS_PER_MINUTE, Window
 from stitch.lake.stats_files import put_stats
 from stitch.lake.store import LocalStore
 
@@ -253,11 +253,19 @@ def _rows(name: str, n: Array, **columns: Any) -> pa.Table:
 
 
 def write_fleet(
-    folder: Path, fleet: Fleet, n_compared: int, n_history: int, slower: Collection[int], times: float
+    folder: Path,
+    fleet: Fleet,
+    n_compared: int,
+    n_history: int,
+    slower: Collection[int],
+    times: float,
+    *,
+    most_drawn: int = 1 << 30,
 ) -> float:
     """Write a lake of history, reference and problem, a window an hour; bytes a site and window.
 
-    In the problem calls at sites that are `slower` take so many `times` as long.
+    In the problem calls at sites that are `slower` take so many `times` as long. Of more than `most_drawn`
+    windows that many are drawn, and come again in turn: that costs a comparison as much, and is made sooner.
     """
     n_windows = 2 * n_compared + n_history
     starts = [START_NS + n * _NS_PER_HOUR + 10**9 for n in range(n_windows)]
@@ -265,13 +273,17 @@ def write_fleet(
     write_lake(folder, flows, structures_table(), _NS_PER_HOUR)
     (whole,) = Lakes(str(folder)).ranges(parse_ranges(["all"], now_ns=0))
     size = 0
+    drawn: dict[tuple[int, bool], list[Window]] = {}
     for number, window in enumerate(whole.windows):
-        slot = Slot(0, window.start_ns, window.end_ns)
-        is_problem = number >= n_windows - n_compared
-        data = encode(fleet.profile(number, slot, slower if is_problem else (), times))
-        here = of_window(whole, window, window.start_ns, window.end_ns)
-        put_stats(LocalStore.at(folder), key_of(here, window, RefineSettings()), data)
-        size += len(data)
+        of = number % most_drawn, number >= n_windows - n_compared
+        drawn.setdefault(of, []).append(window)
+    for (seed, is_problem), windows in drawn.items():
+        profile = fleet.profile(seed, Slot(0, 0, 1), slower if is_problem else (), times)
+        for window in windows:
+            data = encode(replace(profile, slots=(Slot(0, window.start_ns, window.end_ns),)))
+            here = of_window(whole, window, window.start_ns, window.end_ns)
+            put_stats(LocalStore.at(folder), key_of(here, window, RefineSettings()), data)
+            size += len(data)
     return size / n_windows / fleet.n_sites
 
 

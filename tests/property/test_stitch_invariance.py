@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -13,12 +12,10 @@ from oracles.agreement import kernel_graph
 from oracles.strategies import Row, record_batches, record_rows, span_batches, span_rows, table_of
 
 from schemas.config import StitchConfig
-from schemas.windows import NS_PER_SECOND
 from stitch.kernel import Stitched, stitch
 from stitch.readings import readings_of
 
 CONFIG = StitchConfig()
-APART_NS = 1000 * NS_PER_SECOND
 """Between requests in tests of the watermark: far more than a request lasts and stays open."""
 
 
@@ -54,53 +51,6 @@ def test_order_and_repetition_do_not_show(data: st.DataObject, rows: list[Row]) 
     for ours, theirs in zip(tables(result), tables(expected), strict=True):
         assert as_bytes(ours) == as_bytes(theirs)
     assert [r.raw for r in result.rejects] == [r.raw for r in expected.rejects]
-
-
-@st.composite
-def requests_apart(draw: st.DrawFn) -> list[list[Row]]:
-    """Some requests, each far from the others in time, each with ids of its own."""
-    requests = []
-    for i in range(draw(st.integers(1, 4))):
-        if draw(st.booleans()):
-            rows = draw(span_rows(request_id=f"t{i}"))
-        else:
-            rows = draw(record_rows(request_id=f"r{i}"))
-        for row in rows:
-            for column in ("ts_ns", "end_ns"):
-                if row.get(column) is not None:
-                    row[column] += i * APART_NS
-        requests.append(rows)
-    return requests
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), requests=requests_apart())
-def test_cuts_with_carry_and_watermark_do_not_show(data: st.DataObject, requests: list[list[Row]]) -> None:
-    tagged = [(number, row) for number, rows in enumerate(requests) for row in rows]
-    tagged = data.draw(st.permutations(tagged))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(tagged)), max_size=4)))
-    bounds = [0, *cuts, len(tagged)]
-    carry, parts = None, []
-    for begin, end in pairwise(bounds):
-        to_come = [number for number, _ in tagged[end:]]
-        watermark = (min(to_come) - 1) * APART_NS + APART_NS // 2 if to_come else None
-        part = stitch(
-            table_of([row for _, row in tagged[begin:end]]), CONFIG, carry=carry, watermark_ns=watermark
-        )
-        carry = part.carry
-        parts.append(part)
-    assert carry is not None
-    assert carry.num_rows == 0
-    expected = stitch(table_of([row for rows in requests for row in rows]), CONFIG)
-    for name in ("flows", "params"):
-        pieces = [row for part in parts for row in getattr(part, name).to_pylist()]
-        assert sorted(map(repr, pieces)) == sorted(map(repr, getattr(expected, name).to_pylist()))
-    pieces = [row for part in parts for row in part.structures.to_pylist()]
-    assert {row["category"]: row for row in pieces} == {
-        row["category"]: row for row in expected.structures.to_pylist()
-    }
-    for name in ("duplicates", "conflicts", "merged"):
-        assert sum(part.counts[name] for part in parts) == expected.counts[name]
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:

@@ -135,8 +135,8 @@ def test_recoverable_time_is_sampled_evenly() -> None:
     assert saved == pytest.approx(40)
 
 
-def test_any_two_of_several_samples_are_compared() -> None:
-    """A third sample changes nothing between the first two, and may be the problem itself."""
+def test_the_first_two_of_several_samples_are_compared() -> None:
+    """A third sample changes nothing between the first two."""
     first = [(0, 10, 20, 25), (0, 40, 20, 45)]
     second = [(1, 10, 60, 65), (1, 40, 60, 65)]
     third = [(2, 10, 90, 95)]
@@ -144,7 +144,3 @@ def test_any_two_of_several_samples_are_compared() -> None:
     two, three = diamond([*first, *second]), diamond([*first, *second, *third])
     assert attribute(two).contribution_us.tolist() == attribute(three).contribution_us.tolist()
     assert recoverable_us(two, slowed) == recoverable_us(three, slowed)
-    moved = diamond([*first, *((1, a, b, end) for _, a, b, end in third)])
-    assert attribute(three, samples=(0, 2)).contribution_us.sum() == 95 - 35
-    assert recoverable_us(three, slowed, samples=(0, 2)) == recoverable_us(moved, slowed)
-    assert recoverable_us(three, slowed, samples=(2, 0)) <= 0

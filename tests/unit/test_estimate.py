@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,15 +140,6 @@ def test_what_is_visible_is_found_that_often() -> None:
     seen = np.stack([np.zeros(N_SITES), rng.normal(effect, still.se)], axis=1)
     found = levels(seen, rng.normal(0, 0.01, (N_SITES, BLOCKS)), 0.03)
     assert 0.88 < found.clears(3.0, 0.0).mean() < 0.92
-
-
-def test_with_the_requests_that_are_needed_an_effect_is_visible() -> None:
-    found = shares(np.random.default_rng(10), 0.2, 0.2, 0.0).take(np.arange(20))
-    alone = replace(found, between=np.zeros(20), freedom=np.full(20, np.inf))
-    needed = alone.requests_needed(0.08, 3.0, 0.9)
-    as_many = replace(alone, sampling=alone.sampling * alone.n1 / needed)
-    assert as_many.smallest_visible(3.0, 0.9) == pytest.approx(0.08, rel=0.01)
-    assert np.isinf(replace(alone, between=np.full(20, 0.01)).requests_needed(0.08, 3.0)).all()
 
 
 def test_equivalence_is_that_the_largest_change_is_small() -> None:

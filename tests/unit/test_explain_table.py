@@ -118,7 +118,7 @@ def test_several_values_of_a_request_become_aggregates() -> None:
     for position, values in ((1, first), (2, second), (3, [7.0] * 20)):
         loop.add(0, position, "n", values)
         loop.add(0, position, "mode", ["x" if position < 3 else f"y{i % 4}" for i in range(20)])
-    table = features(population(three, params=loop), period(of, 1), period(of, 0), counts=True)
+    table = features(population(three, params=loop), period(of, 1), period(of, 0))
     columns = {column.name: column for column in table.columns}
     assert columns["n (first)"].values.tolist() == [*map(float, range(10, 20)), *map(float, range(10))]
     assert columns["n (max)"].values.tolist() == [*map(float, range(10, 20)), *([7.0] * 8), 8.0, 9.0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracles.span_events import T0, batch, edges, one_flow, span
+from oracles.span_events import T0, batch, one_flow, span
 
 from schemas.config import StitchConfig
 from schemas.events import EVENT_SCHEMA, EventKind, empty_events
@@ -35,7 +35,6 @@ def test_nothing_in_nothing_out() -> None:
     assert s.flows.schema.equals(FLOWS_SCHEMA)
     assert s.structures.schema.equals(STRUCTURES_SCHEMA)
     assert s.params.schema.equals(PARAMS_SCHEMA)
-    assert s.carry.schema.equals(EVENT_SCHEMA)
     assert (s.flows.num_rows, s.structures.num_rows, s.counts["flows"]) == (0, 0, 0)
 
 
@@ -65,51 +64,6 @@ def test_structures_are_one_row_a_category() -> None:
     s = stitch(batch(*rows), CONFIG)
     assert s.structures["root"].to_pylist() == ["app/a", "app/b"]
     assert set(s.structures["category"].to_pylist()) == set(s.flows["category"].to_pylist())
-
-
-def test_a_request_waits_until_it_is_idle() -> None:
-    events = batch(span("a", at=(0, 50)), span("b", "a", (10, 40)), span("x", trace="t2", at=(0, 51)))
-    early = stitch(events, CONFIG, watermark_ns=T0 + 149)
-    assert (ids(early), early.carry.num_rows) == ([], 3)
-    half = stitch(empty_events(), CONFIG, carry=early.carry, watermark_ns=T0 + 150)
-    assert (ids(half), half.carry.num_rows) == (["t1"], 1)
-    late = stitch(batch(span("y", "x", (100, 120), trace="t2")), CONFIG, carry=half.carry)
-    assert (ids(late), late.carry.num_rows) == (["t2"], 0)
-    assert "x> y>" in edges(late, "t2")
-    assert early.counts["carried"] == 3
-
-
-def test_a_request_that_never_rests_closes_incomplete() -> None:
-    busy = [span("a", at=(0, 10)), *(span("b", "a", (t, t + 10), id=f"b{t}") for t in range(50, 1000, 50))]
-    s = stitch(batch(*busy, span("x", trace="t2", at=(0, 2))), CONFIG, watermark_ns=T0 + 1000)
-    assert ids(s) == ["t1", "t2"]
-    assert one_flow(s)["quality"] == Quality.INCOMPLETE
-    assert one_flow(s, "t2")["quality"] == 0
-
-
-def test_a_request_without_times_waits_for_the_end_of_input() -> None:
-    first = stitch(batch(span("a", at=(None, None))), CONFIG, watermark_ns=T0 + 10**9)
-    assert (first.flows.num_rows, first.carry.num_rows, first.rejects) == (0, 1, [])
-    last = stitch(batch(span("b", "a", (3, 4))), CONFIG, carry=first.carry)
-    assert one_flow(last)["offset_ns"] == [0, 0, 1, 1]
-
-
-def test_carried_events_keep_their_own_words_only() -> None:
-    events = batch(span("old"), span("new", trace="t2", at=(500, 600), status="late"))
-    carry = stitch(events, CONFIG, watermark_ns=T0 + 300).carry
-    assert carry.schema.equals(EVENT_SCHEMA)
-    assert carry["point"].chunk(0).dictionary.to_pylist() == ["new"]
-    assert carry["status"].chunk(0).dictionary.to_pylist() == ["late"]
-    assert carry["host"].to_pylist() == [None]
-
-
-def test_records_without_request_id_are_carried_together() -> None:
-    events = batch(
-        record("r", "r1", 0) | {"request_id": None, "kind": EventKind.SPLIT, "links": ["r2"]},
-        record("r", "r2", 140, EventKind.END) | {"request_id": None},
-    )
-    assert stitch(events, CONFIG, watermark_ns=T0 + 200).carry.num_rows == 2
-    assert stitch(events, CONFIG, watermark_ns=T0 + 240).flows.num_rows == 1
 
 
 def test_spans_and_records_of_one_id_give_two_flows() -> None:

@@ -124,7 +124,7 @@ def test_files_near_some_windows_are_found_without_looking_at_others(tmp_path: P
 
     def near(*minutes: int, reach_ns: int = 1) -> list[int]:
         starts = np.array([minute * 60 * 10**9 for minute in minutes])
-        files = manifest.files_near("flows", starts, reach_ns)
+        files = manifest.files_near(starts, reach_ns)
         return [file.window.start_ns // (60 * 10**9) for file in files if file.window]
 
     assert near(5) == [0, 5, 10]

@@ -46,7 +46,6 @@ def test_an_outage_is_told_wherever_it_lies(start: int, end: int) -> None:
     assert told.start_ns / S == pytest.approx(start, abs=1)
     assert told.end_ns / S == pytest.approx(end, abs=1)
     assert told.expected == pytest.approx(20 * (end - start), rel=0.15)
-    assert told.at_edge == (start == 0 or end == 300)
     assert silences_of([problem, reference]) == ((told,), ())
 
 
@@ -119,7 +118,7 @@ def test_slots_tell_the_same_to_their_width() -> None:
 
     none, told = silences_of([slots([0, 1, 2, 3, 4]), slots([0, 1])])
     assert none == ()
-    assert told == (Silence(120 * S, 300 * S, 3_600.0, True),)
+    assert told == (Silence(120 * S, 300 * S, 3_600.0),)
 
 
 def test_a_period_without_a_request_says_nothing() -> None:
@@ -128,7 +127,7 @@ def test_a_period_without_a_request_says_nothing() -> None:
 
 def test_rows_say_from_when_to_when() -> None:
     sample = Sample("problem", start_ns=0, end_ns=LENGTH)
-    long, short = Silence(120 * S + 3, 300 * S, 1_123.4, True), Silence(0, 5 * S // 2, 50.0, False)
+    long, short = Silence(120 * S + 3, 300 * S, 1_123.4), Silence(0, 5 * S // 2, 50.0)
     problem, reference = silence_rows(((short,), (long, short)), (sample, replace(sample, where="a = 1")))
     assert problem.text == (
         "No request that the filter keeps was recorded from 1970-01-01T00:02Z to 1970-01-01T00:05Z of the "

@@ -69,26 +69,22 @@ def simulate(phi: float, tests: int, windows: int, seed: int) -> tuple[np.ndarra
 @pytest.mark.parametrize("phi", [1.0, 4.0])
 def test_dispersion_is_estimated(phi: float) -> None:
     counts, trials = simulate(phi, 500, 20, 1)
-    plain = share_dispersion(counts, trials)
-    corrected = share_dispersion(counts, trials, unbiased=True)
-    assert (plain >= 1).all()
-    assert corrected.mean() == pytest.approx(phi, rel=0.2)
-    assert np.median(plain) <= np.median(corrected)
+    found = share_dispersion(counts, trials)
+    assert (found >= 1).all()
+    assert found.mean() == pytest.approx(phi, rel=0.2)
 
 
 def test_one_broken_window_does_not_blow_up_the_dispersion() -> None:
     counts, trials = simulate(1.0, 200, 20, 2)
     counts[:, 3] = 340
     assert np.median(share_dispersion(counts, trials)) < 4
-    everything = share_dispersion(counts, trials, trim=0.0)
-    assert np.median(everything) > 15
 
 
-def test_too_few_windows_take_the_prior() -> None:
+def test_too_few_windows_show_no_dispersion() -> None:
     counts, trials = simulate(4.0, 3, 2, 3)
-    assert share_dispersion(counts, trials, prior=3.0).tolist() == [3.0] * 3
+    assert share_dispersion(counts, trials).tolist() == [1.0] * 3
     zero = np.zeros((1, 8))
-    assert share_dispersion(zero, np.full((1, 8), 50.0), prior=3.0)[0] == 3.0
+    assert share_dispersion(zero, np.full((1, 8), 50.0))[0] == 1.0
     gone = share_dispersion(np.array([[5.0, 5.0, 5.0, 0.0]]), np.array([[9.0, 9.0, 9.0, 0.0]]))
     assert gone[0] == 1.0
 

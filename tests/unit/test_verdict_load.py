@@ -31,8 +31,10 @@ def whole(sides: tuple[PeriodBlocks, PeriodBlocks]) -> Whole:
     return whole_change(*sides, None, Noise(tau=0.0), SETTINGS)
 
 
-def as_fast(sides: tuple[PeriodBlocks, PeriodBlocks]) -> bool:
-    return whole(sides).equivalent_share >= SETTINGS.nearly_all
+def largest_rise(sides: tuple[PeriodBlocks, PeriodBlocks]) -> float:
+    mean = whole(sides).of("mean")
+    assert mean is not None
+    return mean.interval(0.95)[1] / mean.before
 
 
 def test_rates_are_plain_rates() -> None:
@@ -248,7 +250,7 @@ def said(before: PeriodRequests, after: PeriodRequests, tau: float = 0.0, **more
     sides = blocks_of(before, after)
     asked = RequestTimes(before.start_ns, before.response_us)
     known: dict[str, object] = {
-        "as_fast": as_fast(sides),
+        "largest_rise": largest_rise(sides),
         "gaps_us": (mean_gap_us(before), mean_gap_us(after)),  # type: ignore[arg-type]
         "clients": lambda: least_clients(asked, 8),
     }
@@ -256,12 +258,8 @@ def said(before: PeriodRequests, after: PeriodRequests, tau: float = 0.0, **more
 
 
 def cleared(before: PeriodRequests, after: PeriodRequests) -> bool:
-    """Whether the clients are the cause although nobody showed that the mean stayed."""
-    mean = whole(blocks_of(before, after)).of("mean")
-    assert mean is not None
-    found = said(before, after, as_fast=False, largest_rise=mean.interval(0.95)[1] / mean.before)
-    assert not found or "would have risen by" in found
-    return bool(found)
+    """Whether the clients are the cause."""
+    return bool(said(before, after))
 
 
 def test_clients_are_the_cause_where_waiting_cannot_be() -> None:
@@ -294,28 +292,25 @@ def test_clients_that_pause_longer_are_an_external_cause() -> None:
     before, after = one_client(rng, 100_000, 50_000), one_client(rng, 100_000, 90_000)
     assert decided(before, after)
     assert mean_gap_us(after) > 1.5 * mean_gap_us(before)
-    found = said(before, after, as_fast=True)
-    assert "clients sent less" in found
-    assert not said(before, after, as_fast=True, gaps_us=(50.0, 20.0))
+    assert "Clients sent less" in said(before, after)
+    assert not said(before, after, gaps_us=(50.0, 20.0))
     assert not decided(before, after, tau=1.0)
 
 
-def external_share(
-    seed: int, ratio: float, *, n: int = 1_000, spread: float = 0.0, slower: float = 1.0
-) -> float:
+def external_share(seed: int, ratio: float, *, n: int = 1_000, spread: float = 0.0) -> float:
     """How often clients are the cause, of pairs whose arrivals differ by a factor; blocks' rates scatter."""
     rng = np.random.default_rng(seed)
     hits = 0
     for _ in range(TRIALS):
         sides = []
-        for rate, mean_us in ((1.0, 1_000.0), (ratio, 1_000.0 * slower)):
+        for rate in (1.0, ratio):
             counts = rng.poisson(n / 8 * rate * np.exp(rng.normal(0, spread, 8)))
             width = PERIOD[1] // 8
             start = np.concatenate([rng.integers(0, width, k) + at * width for at, k in enumerate(counts)])
-            made = drawn(rng, int(counts.sum()), sigma=0.3, mean_us=mean_us)
+            made = drawn(rng, int(counts.sum()), sigma=0.3)
             sides.append(period_blocks(replace(made, start_ns=start), 1, [PERIOD]))
         pair = sides[0], sides[1]
-        hits += bool(clients_sent_less(*pair, rate_of(*pair), SETTINGS, as_fast=as_fast(pair)))
+        hits += bool(clients_sent_less(*pair, rate_of(*pair), SETTINGS, largest_rise=largest_rise(pair)))
     return hits / TRIALS
 
 
@@ -326,10 +321,8 @@ def test_clients_that_send_as_before_are_seldom_blamed(spread: float) -> None:
 
 
 def test_clients_that_send_less_are_found() -> None:
-    """Power; a service that answers in twice the time is not cleared, however much less is sent."""
     assert external_share(21, 0.7, n=2_000) >= 0.95
     assert external_share(22, 0.6, n=4_000, spread=0.1) >= 0.95
-    assert external_share(23, 0.5, slower=2.0) == 0.0
 
 
 def test_a_service_that_slows_down_is_none() -> None:
@@ -343,7 +336,7 @@ def test_a_service_that_holds_as_many_requests_as_before_is_none() -> None:
     """Half of the requests, each there for twice the time: that clients sent less explains no such queue."""
     rng = np.random.default_rng(10)
     before, after = one_client(rng, 100_000, 20_000), one_client(rng, 100_000, 2_000, work_us=40_000)
-    assert not said(before, after, as_fast=True, gaps_us=(None, None))
+    assert not said(before, after, largest_rise=0.0, gaps_us=(None, None))
 
 
 def test_neither_is_more_load_nor_nothing() -> None:
@@ -364,6 +357,6 @@ def test_arrivals_by_hand() -> None:
     assert mean_gap_us(requests) == (0 + 20.0) / 2
     side = period_blocks(requests, 1, [(0, 100_000)])
     assert rate_changes(side, side, ["a"], SETTINGS)[0].rate0 == pytest.approx(30_000)
-    assert not clients_sent_less(side, side, rate_of(side, side), SETTINGS, as_fast=True)
+    assert not clients_sent_less(side, side, rate_of(side, side), SETTINGS, largest_rise=0.0)
     alone = replace(requests, start_ns=requests.start_ns[:1], response_us=requests.response_us[:1])
     assert mean_gap_us(alone) is None

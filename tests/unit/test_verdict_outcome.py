@@ -60,7 +60,7 @@ QUIET = (
     measure("failing", share(0, 0)),
 )
 SMALL = LargestChange(mean=0.3, place=0.4, slow=0.05, errors=0.01, path=0.05, usual=True)
-OUTSIDE = "The service answered as before; clients sent less."
+OUTSIDE = "Clients sent less."
 
 
 def decide(settings: RobustSettings = SETTINGS, **fields: object) -> VerdictReached:
@@ -208,7 +208,7 @@ def test_an_interval_that_excludes_0_and_is_not_significant_says_why(estimate: E
 def everywhere(size: float) -> Places:
     """One call site that may have changed by so much."""
     known = times(1.0, np.log1p(size) / 1.96)
-    return Places(known, ONE, known, known, ONE, ONE, np.ones((1, 2)))
+    return Places(known, known, ONE, ONE, np.ones((1, 2)))
 
 
 def sizes(before: PeriodBlocks, after: PeriodBlocks, settings: RobustSettings = SETTINGS) -> Sizes:

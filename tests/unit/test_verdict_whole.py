@@ -233,20 +233,6 @@ def test_noise_between_windows_is_in_the_band() -> None:
     assert np.isclose(found.band, 2 * 0.06 * 2**0.5)
 
 
-def test_a_tail_is_as_before_by_the_error_inside_of_the_periods() -> None:
-    """What ordinary periods differ by is in the margin: counted in the error as well, 300 would never do."""
-    rng = np.random.default_rng(12)
-    settled = [
-        sum(
-            whole(*blocks_of(drawn(rng, 300), drawn(rng, 300, sigma=sigma)), ASSUMED).tails_settled
-            for _ in range(20)
-        )
-        for sigma in (0.5, 1.0)
-    ]
-    assert settled[0] >= 10
-    assert settled[1] == 0
-
-
 def test_root_types_count_by_their_time() -> None:
     """A rare root type may move; one that holds half of the time may not."""
     rng = np.random.default_rng(7)

@@ -9,25 +9,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from analyze.report import blocks as b
 from analyze.report import measures, wording
-from analyze.report.blocks import (
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Drawing,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    code,
-    dim,
-    request_link,
-    strong,
-)
 from analyze.report.drawing.charts import c2_curves
 from analyze.report.drawing.schedule import schedule_blocks
 from analyze.report.drawing.wide_charts import (
@@ -83,23 +66,23 @@ _RULE: Final = {
 }
 
 
-def ranges_blocks(section: BrowseRangesSection) -> Blocks:
+def ranges_blocks(section: BrowseRangesSection) -> b.Blocks:
     """Density, what lies in each mode and at the slow end, and the tables that any range is described
     from."""
     if not sum(section.n):
-        return (Part("Response times", (Text("No request."),), anchor="times"),)
+        return (b.Part("Response times", (b.Text("No request."),), anchor="times"),)
     note = density_sentence(section) if section.curves else ""
-    return (Part("Response times", tuple(_ranges(section)), note=note, anchor="times"),)
+    return (b.Part("Response times", tuple(_ranges(section)), note=note, anchor="times"),)
 
 
-def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
+def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
     kinds = ("after",) if len(s.curves) == 1 else ("before", "after")
     if len(s.curves) > 1:
         legend = [
-            (Styled("", "swatch", kind), f"{c.sample}, {wording.count(c.requests)} ")
+            (b.Styled("", "swatch", kind), f"{c.sample}, {wording.count(c.requests)} ")
             for kind, c in zip(kinds, s.curves, strict=False)
         ]
-        yield Only("page", (Text(legend, "dim"),))
+        yield b.Only("page", (b.Text(legend, "dim"),))
     marks = [
         Mark(
             str(number) if one.peak_us is not None else "slow",
@@ -116,25 +99,25 @@ def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
         [DrawnDensity(kind, curve.points) for kind, curve in zip(kinds, s.curves, strict=False)],
         marks,
     )
-    yield Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
-    yield Drawing(_chooser(s))
+    yield b.Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
+    yield b.Drawing(_chooser(s))
     for number, one in enumerate(s.ranges, 1):
-        title = (f"{range_name(number, one)} ", dim(f"({span(one, s)})"))
-        yield Part(
+        title = (f"{range_name(number, one)} ", b.dim(f"({span(one, s)})"))
+        yield b.Part(
             title, tuple(_range(number, one, s)), range_sentence(one), f"range{number}", open=number == 1
         )
-        yield Only("terminal", tuple(_most(one, s)))
+        yield b.Only("terminal", tuple(_most(one, s)))
     if len(s.roots) > 1:
-        roots = Grid("Root types", _ALL_KINDS, s.roots, s.roots_total, anchor="all-roots")
-        yield Details(f"All root types ({wording.count(s.roots_total)})", (roots,))
-    categories = Grid(
+        roots = b.Grid("Root types", _ALL_KINDS, s.roots, s.roots_total, anchor="all-roots")
+        yield b.Details(f"All root types ({wording.count(s.roots_total)})", (roots,))
+    categories = b.Grid(
         "Categories", _ALL_CATEGORIES, s.categories, s.categories_total, anchor="all-categories"
     )
-    yield Details(
+    yield b.Details(
         f"All categories by number of requests ({wording.count(s.categories_total)})", (categories,)
     )
-    sites = Grid("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
-    yield Details(f"The call sites that ranges are title by ({wording.count(s.sites_total)})", (sites,))
+    sites = b.Grid("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
+    yield b.Details(f"The call sites that ranges are title by ({wording.count(s.sites_total)})", (sites,))
 
 
 def _chooser(s: BrowseRangesSection) -> Markup:
@@ -147,26 +130,28 @@ def _chooser(s: BrowseRangesSection) -> Markup:
     return Markup(made)
 
 
-def _range(number: int, one: ResponseRange, s: BrowseRangesSection) -> Iterator[Block]:
+def _range(number: int, one: ResponseRange, s: BrowseRangesSection) -> Iterator[b.Block]:
     if one.where:
-        yield Only("page", (Text(("As a filter: ", code(one.where)), "dim"),))
+        yield b.Only("page", (b.Text(("As a filter: ", b.code(one.where)), "dim"),))
     for kind, label, rows, of in (
         ("roots", "Root type", one.roots, s.roots),
         ("categories", "Category", one.categories, s.categories),
     ):
         if kind == "categories" or len(of) > 1:
             columns = _kind_columns(label, of)
-            yield Grid(f"{label} of range {number}", columns, rows, printed=0, anchor=f"range{number}-{kind}")
+            yield b.Grid(
+                f"{label} of range {number}", columns, rows, printed=0, anchor=f"range{number}-{kind}"
+            )
     if one.sites:
         label = f"Call sites of range {number}"
-        yield Grid(label, _site_columns(s.sites), one.sites, printed=0, anchor=f"range{number}-sites")
+        yield b.Grid(label, _site_columns(s.sites), one.sites, printed=0, anchor=f"range{number}-sites")
         if one.mean_out_us is not None:
             whole = wording.change(one.mean_us - one.mean_out_us)
             text = f"Over all call sites the differences add up to {whole}, that of the mean."
-            yield Only("page", (Text(text, "dim"),))
+            yield b.Only("page", (b.Text(text, "dim"),))
 
 
-def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[Block]:
+def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[b.Block]:
     """What most requests of a range are, and what makes them so."""
     if one.roots and len(s.roots) > 1:
         row, name = one.roots[0], s.roots[one.roots[0].place].root
@@ -174,135 +159,141 @@ def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[Block]:
         row = one.categories[0]
         category = s.categories[row.place]
         name = f"{category.root}, path {wording.short(category.category)}"
-    yield Text(f"   most are {name}: {wording.percent(row.share_in)}, lift {lift(row.lift)}", "dim")
+    yield b.Text(f"   most are {name}: {wording.percent(row.share_in)}, lift {lift(row.lift)}", "dim")
     if one.sites and one.mean_out_us is not None:
         site = one.sites[0]
         moved = wording.change(site.mean_in_us - site.mean_out_us)
-        yield Text(f"   {s.sites[site.place].label}: {moved} a request against the others", "dim")
+        yield b.Text(f"   {s.sites[site.place].label}: {moved} a request against the others", "dim")
 
 
-def _category(kind: Any) -> Words:
-    root = dim(f" {wording.clip(kind.root, 80)}")
-    return (code(wording.short(kind.category), kind.canonical), root)
+def _category(kind: Any) -> b.Words:
+    root = b.dim(f" {wording.clip(kind.root, 80)}")
+    return (b.code(wording.short(kind.category), kind.canonical), root)
 
 
-def _site(row: BinnedSite | SiteRow) -> Words:
+def _site(row: BinnedSite | SiteRow) -> b.Words:
     caller = "" if row.caller is None else f" from {wording.clip(row.caller, 80)}"
-    return (strong(wording.clip(row.label, 120)), dim(caller))
+    return (b.strong(wording.clip(row.label, 120)), b.dim(caller))
 
 
 _KIND_NUMBERS: Final = (
-    Column("requests", "requests", "count"),
-    Column("mean_us", "mean", "us"),
-    Column("", "C²", "figure", lambda row: c2(row.c2)),
+    b.Column("requests", "requests", "count"),
+    b.Column("mean_us", "mean", "us"),
+    b.Column("", "C²", "figure", lambda row: c2(row.c2)),
 )
 _ALL_KINDS: Final = (
-    Column("", "Root type", "text", lambda row: strong(wording.clip(row.root, 100))),
+    b.Column("", "Root type", "text", lambda row: b.strong(wording.clip(row.root, 100))),
     *_KIND_NUMBERS,
 )
-_ALL_CATEGORIES: Final = (Column("", "Category", "text", _category), *_KIND_NUMBERS)
+_ALL_CATEGORIES: Final = (b.Column("", "Category", "text", _category), *_KIND_NUMBERS)
 _ALL_SITES: Final = (
-    Column("", "Call site", "text", _site),
-    Column("requests", "requests that wait", "count"),
-    Column("", "C²", "figure", lambda row: c2(row.c2)),
+    b.Column("", "Call site", "text", _site),
+    b.Column("requests", "requests that wait", "count"),
+    b.Column("", "C²", "figure", lambda row: c2(row.c2)),
 )
 
 
-def _kind_columns(label: str, kinds: Sequence[Any]) -> tuple[Column, ...]:
-    def name(row: KindInRange) -> Words:
+def _kind_columns(label: str, kinds: Sequence[Any]) -> tuple[b.Column, ...]:
+    def name(row: KindInRange) -> b.Words:
         kind = kinds[row.place]
-        return _category(kind) if hasattr(kind, "category") else strong(wording.clip(kind.root, 100))
+        return _category(kind) if hasattr(kind, "category") else b.strong(wording.clip(kind.root, 100))
 
     return (
-        Column("", label, "text", name),
-        Column("n", "requests here", "count"),
-        Column("share_in", "share here", "share", far=1),
-        Column("share_out", "elsewhere", "share", far=1),
-        Column("", "lift", "figure", lambda row: lift(row.lift), about=_LIFT),
-        Column("failed", "failed here", "share", far=1),
-        Column("", "mean", "us", lambda row: kinds[row.place].mean_us),
-        Column("", "C²", "figure", lambda row: c2(kinds[row.place].c2), far=1),
+        b.Column("", label, "text", name),
+        b.Column("n", "requests here", "count"),
+        b.Column("share_in", "share here", "share", far=1),
+        b.Column("share_out", "elsewhere", "share", far=1),
+        b.Column("", "lift", "figure", lambda row: lift(row.lift), about=_LIFT),
+        b.Column("failed", "failed here", "share", far=1),
+        b.Column("", "mean", "us", lambda row: kinds[row.place].mean_us),
+        b.Column("", "C²", "figure", lambda row: c2(kinds[row.place].c2), far=1),
     )
 
 
-def _site_columns(sites: Sequence[BinnedSite]) -> tuple[Column, ...]:
-    def difference(row: SiteInRange) -> Words:
-        return strong(wording.change(row.mean_in_us - row.mean_out_us))
+def _site_columns(sites: Sequence[BinnedSite]) -> tuple[b.Column, ...]:
+    def difference(row: SiteInRange) -> b.Words:
+        return b.strong(wording.change(row.mean_in_us - row.mean_out_us))
 
     return (
-        Column("", "Call site", "text", lambda row: _site(sites[row.place])),
-        Column("mean_in_us", "a request here", "us"),
-        Column("mean_out_us", "elsewhere", "us", far=1),
-        Column("", "difference", "figure", difference),
-        Column("share_in", "wait for it here", "share", far=1),
-        Column("share_out", "elsewhere", "share", far=1),
-        Column("", "lift", "figure", lambda row: lift(row.lift), far=1, about=_LIFT),
-        Column("failed", "failed here", "share", far=1),
-        Column("", "C²", "figure", lambda row: c2(sites[row.place].c2), far=1),
+        b.Column("", "Call site", "text", lambda row: _site(sites[row.place])),
+        b.Column("mean_in_us", "a request here", "us"),
+        b.Column("mean_out_us", "elsewhere", "us", far=1),
+        b.Column("", "difference", "figure", difference),
+        b.Column("share_in", "wait for it here", "share", far=1),
+        b.Column("share_out", "elsewhere", "share", far=1),
+        b.Column("", "lift", "figure", lambda row: lift(row.lift), far=1, about=_LIFT),
+        b.Column("failed", "failed here", "share", far=1),
+        b.Column("", "C²", "figure", lambda row: c2(sites[row.place].c2), far=1),
     )
 
 
-def schedules_blocks(section: BrowseSchedulesSection) -> Blocks:
+def schedules_blocks(section: BrowseSchedulesSection) -> b.Blocks:
     """Typical requests as train schedules, components to open; on a terminal by id."""
     note = "the one nearest to the medians of its category, and the mean of all"
     cards = tuple(_typical(one, place == 0) for place, one in enumerate(section.requests))
     printed = [_waits(one) for one in section.requests[:PRINTED]]
     return (
-        Only("page", (Part("Typical requests", cards or (Text("None."),), note=note, anchor="typical"),)),
-        Only("terminal", (Part("Typical requests", (Items(printed),), note="flowdiff flow ID draws one"),)),
+        b.Only(
+            "page", (b.Part("Typical requests", cards or (b.Text("None."),), note=note, anchor="typical"),)
+        ),
+        b.Only(
+            "terminal", (b.Part("Typical requests", (b.Items(printed),), note="flowdiff flow ID draws one"),)
+        ),
     )
 
 
-def _waits(one: TypicalRequest) -> Words:
+def _waits(one: TypicalRequest) -> b.Words:
     lanes = sorted(one.medoid.lanes, key=lambda lane: -lane.waited_us)[:3]
     waits = ", ".join(f"{lane.component} {wording.duration(lane.waited_us)}" for lane in lanes)
     request = f"{wording.clip(one.medoid.request_id or '', 40)}  {one.root}: {typical_sentence(one)}"
-    return (request, dim(f" {wording.duration(one.medoid.response_us)}: {waits}"))
+    return (request, b.dim(f" {wording.duration(one.medoid.response_us)}: {waits}"))
 
 
-def _typical(one: TypicalRequest, is_open: bool) -> Part:
+def _typical(one: TypicalRequest, is_open: bool) -> b.Part:
     root, response = wording.clip(one.root, 60), wording.duration(one.medoid.response_us)
-    request = ("Request ", request_link(one.medoid.request_id or ""), f", {response}")
+    request = ("Request ", b.request_link(one.medoid.request_id or ""), f", {response}")
     mean = f"The mean of {wording.counted(one.requests, 'request')}, {wording.duration(one.mean.response_us)}"
-    return Part(
-        (f"{wording.clip(one.root, 90)}, path ", code(wording.short(one.category))),
+    return b.Part(
+        (f"{wording.clip(one.root, 90)}, path ", b.code(wording.short(one.category))),
         (
-            Text(request),
+            b.Text(request),
             *schedule_blocks(one.medoid, f"A typical request of {root}, {response}"),
-            Details(mean, schedule_blocks(one.mean, f"The mean of the requests of {root}")),
+            b.Details(mean, schedule_blocks(one.mean, f"The mean of the requests of {root}")),
         ),
         note=typical_sentence(one),
         open=is_open,
     )
 
 
-def timeline_blocks(section: BrowseTimelineSection) -> Blocks:
+def timeline_blocks(section: BrowseTimelineSection) -> b.Blocks:
     """Entries by time, and strips of requests."""
-    blocks: list[Block] = []
+    blocks: list[b.Block] = []
     if section.sampled:
         text = "Requests were sampled: gaps and requests at work are of those that were kept."
-        blocks.append(Text(text, "dim"))
+        blocks.append(b.Text(text, "dim"))
     for place, entry in enumerate(section.entries):
-        inside: list[Block] = [Text(text)] if (text := before_sentence(entry)) else []
-        inside += [Drawing(drawn) for drawn in _series(entry)]
-        inside += [Drawing(_strip(strip), strip_sentence(strip)) for strip in entry.strips]
+        inside: list[b.Block] = [b.Text(text)] if (text := before_sentence(entry)) else []
+        inside += [b.Drawing(drawn) for drawn in _series(entry)]
+        inside += [b.Drawing(_strip(strip), strip_sentence(strip)) for strip in entry.strips]
         if entry.strips:
             text = (
                 "Each box is a request from its start to its response; the height is how many are at work. "
                 "Where there is none, the service had nothing to do."
             )
-            inside.append(Only("page", (Text(text, "dim"),)))
+            inside.append(b.Only("page", (b.Text(text, "dim"),)))
         name = f"At {wording.clip(entry.component, 80)}"
-        blocks.append(Part(name, inside, note=entry_sentence(entry), open=place == 0))
+        blocks.append(b.Part(name, inside, note=entry_sentence(entry), open=place == 0))
     if len(section.entries) < section.entries_total:
         shown = f"{len(section.entries)} of {wording.count(section.entries_total)} components"
-        blocks.append(Text(f"{shown} at which requests come in; --set entries=… shows more.", "dim"))
-    return (Part("By time", blocks or (Text("No request."),), anchor="bytime"),)
+        blocks.append(b.Text(f"{shown} at which requests come in; --set entries=… shows more.", "dim"))
+    return (b.Part("By time", blocks or (b.Text("No request."),), anchor="bytime"),)
 
 
 def _series(entry: EntryTimeline) -> list[Markup]:
     ends = entry.edges_ns[0], entry.edges_ns[-1]
-    seconds = [(b - a) / 1e9 for a, b in zip(entry.edges_ns[:-1], entry.edges_ns[1:], strict=True)]
+    seconds = [
+        (past - first) / 1e9 for first, past in zip(entry.edges_ns[:-1], entry.edges_ns[1:], strict=True)
+    ]
 
     def watched(values: list[float]) -> list[float | None]:
         return [value if seen else None for value, seen in zip(values, entry.watched, strict=True)]
@@ -354,19 +345,19 @@ def _strip(strip: TimelineStrip) -> Markup:
     return draw_lanes(strip_sentence(strip), blocks, strip.lanes, (strip.start_ns, past_ns))
 
 
-def places_blocks(section: BrowsePlacesSection) -> Blocks:
+def places_blocks(section: BrowsePlacesSection) -> b.Blocks:
     """Call sites, hosts, errors."""
-    return (Part("Where", tuple(_places(section)), anchor="where"),)
+    return (b.Part("Where", tuple(_places(section)), anchor="where"),)
 
 
 SITES: Final = (
-    Column("", "Call site", "text", _site),
+    b.Column("", "Call site", "text", _site),
     stored("label", "name", "edge between two trace points, or call"),
     stored("caller", "name", "who calls", null=True),
     stored("requests", "count", "that waited for it", label="requests", far=1),
     stored("mean_us", "us", "that those waited", label="mean"),
     stored("c2", "number", "squared coefficient of variation; more than 10 requests only", null=True),
-    Column("", "C²", "figure", lambda row: c2(row.c2), far=2),
+    b.Column("", "C²", "figure", lambda row: c2(row.c2), far=2),
     stored("share_of_time", "share", "of all critical time; 1 over all sites", label="of all time"),
     stored("failed", "count", "requests in which it failed", label="failed", far=1),
 )
@@ -377,10 +368,10 @@ HOSTS: Final = (
     stored("share_of_time", "share", "of all critical time", label="of all time"),
     stored("per_request_us", "us", "waited for it, a request that touched it", label="a request"),
     stored("failed", "count", "requests in which a node failed there", label="failed"),
-    Column("", "components", "text", lambda row: wording.clip(", ".join(row.components), 120), far=2),
+    b.Column("", "components", "text", lambda row: wording.clip(", ".join(row.components), 120), far=2),
 )
 ERRORS: Final = (
-    Column("", "Class", "text", lambda row: strong(wording.clip(row.error, 60))),
+    b.Column("", "Class", "text", lambda row: b.strong(wording.clip(row.error, 60))),
     stored("error", "text", "class"),
     stored("site", "name", "where", label="Call site"),
     stored("requests", "count", "in which it did", label="requests"),
@@ -388,63 +379,63 @@ ERRORS: Final = (
     stored("answered_ok", "share", "share of those whose root answered `ok`", label="answered ok", far=1),
     stored("first_ns", "count", "start of the first of them"),
     stored("last_ns", "count", "start of the last of them"),
-    Column("", "hosts", "text", lambda row: wording.clip(", ".join(row.hosts), 80), far=3),
-    Column("", "by time", "bar", lambda row: _spark(row), far=2),
+    b.Column("", "hosts", "text", lambda row: wording.clip(", ".join(row.hosts), 80), far=3),
+    b.Column("", "by time", "bar", lambda row: _spark(row), far=2),
 )
 
 
-def _places(s: BrowsePlacesSection) -> Iterator[Block]:
+def _places(s: BrowsePlacesSection) -> Iterator[b.Block]:
     title = "Call sites, by the time that requests wait for them"
-    sites = Grid(title, SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
-    yield Part(title, (sites,))
+    sites = b.Grid(title, SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
+    yield b.Part(title, (sites,))
     if s.hosts:
-        hosts = Grid("Hosts", HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
+        hosts = b.Grid("Hosts", HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
         none = (
             f"{wording.percent(s.no_host)} of the time is on hosts that are not known."
             if s.no_host > 0
             else ""
         )
-        yield Part("Hosts", (hosts, *((Text(none, "dim"),) if none else ())))
+        yield b.Part("Hosts", (hosts, *((b.Text(none, "dim"),) if none else ())))
     if s.errors:
-        errors = Grid(
+        errors = b.Grid(
             "Errors", ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
         )
         failures = f"something fails in {wording.percent(s.failed_inside)} of the requests"
-        yield Part("Errors", (errors,), note=failures)
+        yield b.Part("Errors", (errors,), note=failures)
     else:
-        yield Part("Errors", (Text("Nothing failed."),))
+        yield b.Part("Errors", (b.Text("Nothing failed."),))
 
 
-def _spark(row: ErrorRow) -> Drawing:
+def _spark(row: ErrorRow) -> b.Drawing:
     """When it failed."""
     drawing = Stretched(18, "spark", "by time")
     highest = max(row.by_time, default=0) or 1
     drawing.path("bad", steps_path([n / highest for n in row.by_time], len(row.by_time), 17, 16))
-    return Drawing(drawing.svg())
+    return b.Drawing(drawing.svg())
 
 
 _ROOT_VARIANCE: Final = (
-    Column("root", "Root type", "name"),
-    Column("requests", "requests", "count"),
-    Column("categories", "categories", "count"),
-    Column("below_one", "C² below 1", "share"),
-    Column("", "largest", "figure", lambda row: c2(row.largest)),
+    b.Column("root", "Root type", "name"),
+    b.Column("requests", "requests", "count"),
+    b.Column("categories", "categories", "count"),
+    b.Column("below_one", "C² below 1", "share"),
+    b.Column("", "largest", "figure", lambda row: c2(row.largest)),
 )
 
 
-def curves_blocks(section: BrowseVarianceSection) -> Blocks:
+def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
     """C² curves."""
     named = len(section.curves) > 1
     described = [
-        Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
+        b.Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
         for curve in section.curves
     ]
-    roots = Grid("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
-    more = (Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
+    roots = b.Grid("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
+    more = (b.Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
     drawn = c2_curves([curve.points for curve in section.curves])
-    other = Only("page", (Text(("What makes times vary: ", code("flowdiff variance"), "."), "dim"),))
+    other = b.Only("page", (b.Text(("What makes times vary: ", b.code("flowdiff variance"), "."), "dim"),))
     blocks = (*described, *drawn, *(more if len(section.roots) > 1 else ()), other)
-    return (Part("How even the paths are", blocks, anchor="c2"),)
+    return (b.Part("How even the paths are", blocks, anchor="c2"),)
 
 
 def c2(value: float | None) -> str:

@@ -6,27 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from analyze.report import blocks as b
 from analyze.report import wording
 from analyze.report.bars import Axis, pair
-from analyze.report.blocks import (
-    Bar,
-    Beside,
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Fact,
-    Facts,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    dim,
-    strong,
-)
 from analyze.report.drawing.charts import distances, score_curve
 from analyze.report.section_view import SectionView
 from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
@@ -76,19 +58,19 @@ def _style() -> str:
     )
 
 
-def clusters_blocks(section: ClustersSection) -> Blocks:
+def clusters_blocks(section: ClustersSection) -> b.Blocks:
     """Groups, where their trees differ, how far to trust them."""
     s = section
     note = f"{wording.counted(s.clusters_total, 'cluster')} by {FEATURES[s.features]}"
-    return (Part("What groups requests fall into", tuple(_blocks(s)), note=note, anchor="clusters"),)
+    return (b.Part("What groups requests fall into", tuple(_blocks(s)), note=note, anchor="clusters"),)
 
 
-def _blocks(s: ClustersSection) -> Iterator[Block]:
+def _blocks(s: ClustersSection) -> Iterator[b.Block]:
     if len(s.samples) == 2:
-        legend = (Styled("", "swatch"), f"{s.samples[0]} ", Styled("", "swatch", "after"), s.samples[1])
-        yield Only("page", (Text(legend, "dim"),))
+        legend = (b.Styled("", "swatch"), f"{s.samples[0]} ", b.Styled("", "swatch", "after"), s.samples[1])
+        yield b.Only("page", (b.Text(legend, "dim"),))
     rows = listed(s)
-    yield Grid(
+    yield b.Grid(
         "Clusters",
         _columns(s),
         (*rows, *(row for row in s.clusters if row not in rows)),
@@ -99,8 +81,8 @@ def _blocks(s: ClustersSection) -> Iterator[Block]:
         tone=lambda row: "changed" if row.changed else "",
     )
     marked = [f"{row.number}: {marks(row)}" for row in s.clusters[:LISTED] if marks(row)]
-    yield Only("terminal", (Items(marked),))
-    yield Part("Their call trees, laid on each other", tuple(_overlays(s)), anchor="overlays")
+    yield b.Only("terminal", (b.Items(marked),))
+    yield b.Part("Their call trees, laid on each other", tuple(_overlays(s)), anchor="overlays")
     trust = f"By {FEATURES[s.features]} ({s.style}): {wording.counted(s.requests, 'request')}, "
     trust += f"{wording.count(s.rows)} distinct, {s.dimensions} dimensions."
     again = (
@@ -108,8 +90,8 @@ def _blocks(s: ClustersSection) -> Iterator[Block]:
     )
     against = wording.counted(s.categories, "category", "categories")
     again += f"Against {against}: {s.rand_categories:.2f}."
-    yield Only("terminal", (Text(f"\n{trust}", "dim"), Text(again, "dim")))
-    yield Details("How many clusters, how far apart, how far to trust them", tuple(_trust(s)))
+    yield b.Only("terminal", (b.Text(f"\n{trust}", "dim"), b.Text(again, "dim")))
+    yield b.Details("How many clusters, how far apart, how far to trust them", tuple(_trust(s)))
 
 
 def listed(section: ClustersSection) -> list[ClusterRow]:
@@ -118,11 +100,11 @@ def listed(section: ClustersSection) -> list[ClusterRow]:
     return sorted(wanted, key=lambda row: row.number)
 
 
-def _columns(s: ClustersSection) -> tuple[Column, ...]:
+def _columns(s: ClustersSection) -> tuple[b.Column, ...]:
     two = len(s.samples) == 2
     axis = Axis.over(share for row in s.clusters for share in row.shares)
 
-    def shares(row: ClusterRow) -> Bar:
+    def shares(row: ClusterRow) -> b.Bar:
         label = ", ".join(
             f"{name}: {wording.percent(share)}" for name, share in zip(s.samples, row.shares, strict=True)
         )
@@ -135,25 +117,25 @@ def _columns(s: ClustersSection) -> tuple[Column, ...]:
         return wording.moved_duration(*row.mean_us) if two else wording.duration(row.mean_us[0])
 
     return (
-        Column("", "Root type", "text", _root),
-        Column("number", "#", "count"),
-        Column("", "Of all requests", "bar", shares),
-        Column("", "Requests", "figure", requests, far=1),
-        Column("", "Of root", "figure", lambda row: changed_share(row) if two else ""),
-        Column("", "Mean time", "figure", mean),
-        Column("", "Changed", "text", _changed),
-        Column("nearest", "Nearest", "count", far=3),
-        Column(
+        b.Column("", "Root type", "text", _root),
+        b.Column("number", "#", "count"),
+        b.Column("", "Of all requests", "bar", shares),
+        b.Column("", "Requests", "figure", requests, far=1),
+        b.Column("", "Of root", "figure", lambda row: changed_share(row) if two else ""),
+        b.Column("", "Mean time", "figure", mean),
+        b.Column("", "Changed", "text", _changed),
+        b.Column("nearest", "Nearest", "count", far=3),
+        b.Column(
             "jaccard", "Comes back", "share", far=4, about="Mean overlap when the clustering is done again"
         ),
-        Column("", "Categories", "figure", merged, far=4),
+        b.Column("", "Categories", "figure", merged, far=4),
     )
 
 
-def _root(row: ClusterRow) -> Words:
+def _root(row: ClusterRow) -> b.Words:
     """Root type, and what distinguishes the cluster from the rest of it."""
     several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
-    return (wording.clip(row.root, 80), dim(several), Styled(wording.clip(marks(row), 160), "span"))
+    return (wording.clip(row.root, 80), b.dim(several), b.Styled(wording.clip(marks(row), 160), "span"))
 
 
 def _changed(row: ClusterRow) -> str:
@@ -188,7 +170,7 @@ def tree_rows(overlay: TreeOverlayRow) -> list[TreeRow]:
     return rows
 
 
-def _overlays(s: ClustersSection) -> Iterator[Block]:
+def _overlays(s: ClustersSection) -> Iterator[b.Block]:
     what = (
         "A row is a call; its time is without what it calls."
         if s.overlays and s.overlays[0].calls
@@ -200,23 +182,23 @@ def _overlays(s: ClustersSection) -> Iterator[Block]:
         f"slower or more, cool where it is faster or less; outlined is the most. {what} No way is drawn that "
         "no request took."
     )
-    yield Only("page", (Text(text, "dim"),))
+    yield b.Only("page", (b.Text(text, "dim"),))
     for place, overlay in enumerate(s.overlays, 1):
         yield _overlay(overlay, place)
     if len(s.overlays) < s.overlays_total:
         shown = f"{len(s.overlays)} of {s.overlays_total} overlays"
-        yield Text(f"{shown}; the table clusters_trees has every tree.", "dim")
+        yield b.Text(f"{shown}; the table clusters_trees has every tree.", "dim")
 
 
-def _overlay(row: TreeOverlayRow, place: int) -> Part:
+def _overlay(row: TreeOverlayRow, place: int) -> b.Part:
     sides = [("B" if row.kind != "alone" else "", row.b, row.requests_b, row.mean_b_us)]
     if row.kind != "alone":
         sides.insert(0, ("A", row.a, row.requests_a, row.mean_a_us))
     facts = [
-        Fact(f"{side}: {name}" if side else name, f"{wording.count(n)} requests, {wording.duration(us)}")
+        b.Fact(f"{side}: {name}" if side else name, f"{wording.count(n)} requests, {wording.duration(us)}")
         for side, name, n, us in sides
     ]
-    tree = Grid(
+    tree = b.Grid(
         overlay_title(row),
         _tree_columns(row),
         tree_rows(row),
@@ -229,12 +211,12 @@ def _overlay(row: TreeOverlayRow, place: int) -> Part:
     ]
     shown = [TreeRow(node, 0, False) for node in coloured]
     cut = f"{len(row.nodes)} of {wording.count(row.nodes_total)} nodes."
-    return Part(
+    return b.Part(
         overlay_title(row),
         (
-            Only("page", (Facts(facts, "lines"), tree)),
-            Only("terminal", (Grid("Where they differ", _tree_columns(row), shown),)),
-            *((Only("page", (Text(cut, "dim"),)),) if len(row.nodes) < row.nodes_total else ()),
+            b.Only("page", (b.Facts(facts, "lines"), tree)),
+            b.Only("terminal", (b.Grid("Where they differ", _tree_columns(row), shown),)),
+            *((b.Only("page", (b.Text(cut, "dim"),)),) if len(row.nodes) < row.nodes_total else ()),
         ),
         note=overlay_says(row),
         anchor=f"ov{place}",
@@ -243,11 +225,11 @@ def _overlay(row: TreeOverlayRow, place: int) -> Part:
     )
 
 
-def _tree_columns(row: TreeOverlayRow) -> tuple[Column, ...]:
+def _tree_columns(row: TreeOverlayRow) -> tuple[b.Column, ...]:
     alone = row.kind == "alone"
     whole = Axis(0.0, 1.0)
 
-    def passing_bar(one: TreeRow) -> Words:
+    def passing_bar(one: TreeRow) -> b.Words:
         node = one.node
         if one.gap:
             return ""
@@ -268,22 +250,22 @@ def _tree_columns(row: TreeOverlayRow) -> tuple[Column, ...]:
         return wording.percent(one.node.passing_b) if alone else passing(one.node)
 
     return (
-        Column("", "Call" if row.calls else "Trace point", "text", _node),
-        Column("", "", "bar", passing_bar, far=1),
-        Column("", "Difference", "text", lambda one: "" if one.gap else difference(one.node)),
-        Column("", "Adds", "figure", _added),
-        Column("", "Requests" if alone else "Requests, A → B", "figure", through, far=1),
-        Column("", "Time" if alone else "Time, A → B", "figure", time),
+        b.Column("", "Call" if row.calls else "Trace point", "text", _node),
+        b.Column("", "", "bar", passing_bar, far=1),
+        b.Column("", "Difference", "text", lambda one: "" if one.gap else difference(one.node)),
+        b.Column("", "Adds", "figure", _added),
+        b.Column("", "Requests" if alone else "Requests, A → B", "figure", through, far=1),
+        b.Column("", "Time" if alone else "Time, A → B", "figure", time),
     )
 
 
-def _node(row: TreeRow) -> Words:
+def _node(row: TreeRow) -> b.Words:
     node = row.node
     if row.gap:
-        return dim(f"… {wording.counted(node.skipped, 'more step')}")
-    where: Words = dim(f" {wording.clip(node.where, 60)}") if node.where else ""
-    below: Words = dim(f" + {node.below} below") if node.below else ""
-    return (strong(wording.clip(node.what, 96)), where, below)
+        return b.dim(f"… {wording.counted(node.skipped, 'more step')}")
+    where: b.Words = b.dim(f" {wording.clip(node.where, 60)}") if node.where else ""
+    below: b.Words = b.dim(f" + {node.below} below") if node.below else ""
+    return (b.strong(wording.clip(node.what, 96)), where, below)
 
 
 def _added(row: TreeRow) -> str:
@@ -296,7 +278,7 @@ def _tone(row: TreeRow) -> str:
     return f"{row.node.kind} s{row.node.shade}{' most' if row.first else ''}"
 
 
-def _trust(s: ClustersSection) -> Iterator[Block]:
+def _trust(s: ClustersSection) -> Iterator[b.Block]:
     order = sorted(range(len(s.clusters)), key=lambda i: (s.clusters[i].root, i))
     taken = "the best" if s.style == "paper" else "the smallest number within one of the best"
     score = (
@@ -306,7 +288,7 @@ def _trust(s: ClustersSection) -> Iterator[Block]:
     apart = "Distance between centres, clusters of a root type beside each other; darker is nearer."
     names = [str(s.clusters[i].number) for i in order]
     between = [[s.apart[i][j] for j in order] for i in order]
-    yield Beside((*score_curve(s.curve, s.clusters_total, score), *distances(names, between, apart)))
+    yield b.Beside((*score_curve(s.curve, s.clusters_total, score), *distances(names, between, apart)))
     named = {
         "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
         "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "
@@ -317,8 +299,8 @@ def _trust(s: ClustersSection) -> Iterator[Block]:
         f"With {wording.count(s.categories)} categories, adjusted Rand": f"{s.rand_categories:.2f}",
         "Homogeneity, completeness": f"{s.homogeneity:.2f}, {s.completeness:.2f}",
     }
-    yield Facts([Fact(name, value) for name, value in named.items()], "lines")
-    yield Text(
+    yield b.Facts([b.Fact(name, value) for name, value in named.items()], "lines")
+    yield b.Text(
         "Clusters merge rare categories to look at them together; they replace none. A mutation and the path "
         "it came from may lie in one cluster.",
         "dim",

@@ -23,6 +23,7 @@ import numpy as np
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
 from analyze.methods.clusters.cluster_shares import ClusteredRequests, ClusterShareTests
 from analyze.methods.clusters.settings import ClustersSettings
+from analyze.report.moment_rows import number
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8, I8
 from schemas.report.clusters import OverlayNode
@@ -409,8 +410,8 @@ def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode
                     passing_b=float(passing[1][place]),
                     visits_a=float(visits[0][place]),
                     visits_b=float(visits[1][place]),
-                    mean_a_us=_number(means[0][place]),
-                    mean_b_us=_number(means[1][place]),
+                    mean_a_us=number(means[0][place]),
+                    mean_b_us=number(means[1][place]),
                     skipped=skipped,
                     skipped_a_us=skipped_a,
                     skipped_b_us=skipped_b,
@@ -424,10 +425,6 @@ def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode
             skipped_b += float(times[1][place])
         todo += [(child, above, skipped, skipped_a, skipped_b) for child in reversed(children[place])]
     return rows, row_of.get(found.first)
-
-
-def _number(value: np.float64) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _children(found: TreeOverlay) -> dict[int, list[int]]:

@@ -70,7 +70,7 @@ class Component:
         return tuple(reversed(steps))
 
 
-def component_of(network: Network, divergence: F8, alpha: float, *, by_size: bool = False) -> Component:
+def component_of(network: Network, divergence: F8, alpha: float) -> Component:
     """The connected component of P, along its maximum spanning tree rooted at P, scored.
 
     divergence: [nodes] normalised |t|, 0 where it is not significant or the variable is trivial. Score: sum
@@ -94,8 +94,6 @@ def component_of(network: Network, divergence: F8, alpha: float, *, by_size: boo
     parts = divergence[order[1:]] ** (2 * alpha) * weight[1:] ** (2 * (1 - alpha))
     # Whatever alpha is, what does not diverge adds nothing.
     score = float(parts[divergence[order[1:]] > 0].sum())
-    if by_size and len(order) > 1:
-        score /= float(np.sqrt(len(order) - 1))
     return Component(order.astype(np.int64), parent, weight, score)
 
 
@@ -227,8 +225,7 @@ def components(
             )
         ]
         of_c0, of_c1, of_both = (
-            component_of(network, divergence, settings.weigh_divergence, by_size=settings.by_size)
-            for network in networks
+            component_of(network, divergence, settings.weigh_divergence) for network in networks
         )
         pooled = of_both.score > of_c1.score
         seen.append(

@@ -10,6 +10,7 @@ import numpy as np
 from analyze.methods.distalyze.attention import Found
 from analyze.methods.distalyze.features import EVENT_TIMES, quantity_of
 from analyze.methods.distalyze.instance_logs import VariableName
+from analyze.report.moment_rows import number
 from schemas.arrays import B1, F8
 from schemas.report.networks import Distribution, NetworkComponent, NetworkEdge, NetworkVariable
 
@@ -141,8 +142,8 @@ def _performance(found: Found) -> NetworkVariable:
         significant=False,
         q_significant=False,
         divergence=0.0,
-        before=_finite(np.average(values[~late], weights=instances.weight[~late])),
-        after=_finite(np.average(values[late], weights=instances.weight[late])),
+        before=number(np.average(values[~late], weights=instances.weight[~late])),
+        after=number(np.average(values[late], weights=instances.weight[late])),
         distribution=distribution(values, late),
     )
 
@@ -151,7 +152,7 @@ def _variable(found: Found, node: int, level: float, bh_level: float) -> Network
     tests = found.evidence.tests
     row, place = int(found.tested[node]), int(found.evidence.kept[node])
     name: VariableName = found.evidence.maker.series.names[node]
-    t, p = _finite(tests.t[row, place]), _finite(tests.p[row, place])
+    t, p = number(tests.t[row, place]), number(tests.p[row, place])
     before, after = found.means(node)
     return NetworkVariable(
         component=name.component,
@@ -163,14 +164,10 @@ def _variable(found: Found, node: int, level: float, bh_level: float) -> Network
         significant=p is not None and p <= level,
         q_significant=p is not None and p <= bh_level,
         divergence=float(found.divergence[node]),
-        before=_finite(before),
-        after=_finite(after),
+        before=number(before),
+        after=number(after),
         distribution=distribution(found.values[node], found.evidence.maker.instances.problem),
     )
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def distribution(values: F8, problem: B1) -> Distribution | None:

@@ -21,8 +21,6 @@ from schemas.arrays import B1, F8, I4, I8
 
 _BINS: Final = 64
 """Predictors of more distinct values are cut at their quantiles."""
-_MISSING: Final = 0
-"""Bin of instances in which a predictor is missing: below all others."""
 _COLUMNS: Final = 48
 """Nodes worked on at once: 48 nodes of 200 predictors in 64 bins are 5 MB a sum."""
 _CUTS: Final = 8.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import number
 from analyze.report.outcome import Weighed
 from schemas.report.columns import arrow_schema, stored
 from schemas.report.networks import DistalyzeSection, DivergentVariable, StudyRow
@@ -195,16 +195,12 @@ def _variables(run: DistalyzeRun, settings: DistalyzeSettings) -> list[Divergent
                         feature_type=type_.value,
                         quantity=quantity_of(type_, name.quantity).value,
                         t=float(tests.t[row, place]),
-                        before=_number(tests.mean0[row, place]),
-                        after=_number(tests.mean1[row, place]),
+                        before=number(tests.mean0[row, place]),
+                        after=number(tests.mean1[row, place]),
                     )
                 )
     found.sort(key=lambda v: (-v.strength, v.root, v.log_type, v.component, v.name))
     return [variable.model_copy(update={"rank": rank}) for rank, variable in enumerate(found, 1)]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _verdict(run: DistalyzeRun, section: DistalyzeSection, settings: DistalyzeSettings) -> Verdict:

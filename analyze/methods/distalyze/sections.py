@@ -8,24 +8,8 @@ from typing import Final
 
 from markupsafe import Markup
 
+from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.blocks import (
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Drawing,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    code,
-    dim,
-    strong,
-)
 from analyze.report.drawing.charts import spread
 from analyze.report.drawing.network import NetworkLine, NetworkNode, draw_network
 from analyze.report.section_view import SectionView
@@ -91,33 +75,33 @@ STYLE: Final = """
 """
 
 
-def distalyze_blocks(section: DistalyzeSection) -> Blocks:
+def distalyze_blocks(section: DistalyzeSection) -> b.Blocks:
     """Classes, components by rank with their chains, then the variables that diverge most."""
     s = section
     note = f"{s.class1} against {s.class0}"
     title = "What diverges, and what response time depends on"
-    return (Part(title, tuple(_blocks(s)), note=note, anchor="distalyze"),)
+    return (b.Part(title, tuple(_blocks(s)), note=note, anchor="distalyze"),)
 
 
-def _blocks(s: DistalyzeSection) -> Iterator[Block]:
-    classes = (Styled("", "swatch"), f"{s.class0} ", Styled("", "swatch", "after"), s.class1)
+def _blocks(s: DistalyzeSection) -> Iterator[b.Block]:
+    classes = (b.Styled("", "swatch"), f"{s.class0} ", b.Styled("", "swatch", "after"), s.class1)
     found = f"{wording.count(s.significant)} of {wording.count(s.features)} features differ (Bonferroni, "
     found += f"{wording.percent(s.alpha)}), {wording.count(s.significant_bh)} by false discovery rate"
-    yield Only("page", (Text((*classes, f" · {found}"), "dim"),))
-    yield Grid("Classes", _studies(s), s.studies)
+    yield b.Only("page", (b.Text((*classes, f" · {found}"), "dim"),))
+    yield b.Grid("Classes", _studies(s), s.studies)
     if any(study.heavy and not study.weighted for study in s.studies):
         heavy = "Heavy: more than 1.1 % of the instances lie outside of mean ± 3 sigma; "
-        yield Text((heavy, code("--set tail_weights=on"), " counts them by what they cost."), "dim")
+        yield b.Text((heavy, b.code("--set tail_weights=on"), " counts them by what they cost."), "dim")
     if not s.components:
-        yield Text("No variable that response time depends on differs between the two.")
+        yield b.Text("No variable that response time depends on differs between the two.")
     if s.components:
-        yield Text(_SCORE, "dim")
+        yield b.Text(_SCORE, "dim")
     yield from (_component(component, s) for component in s.components)
     if len(s.components) < s.components_total:
         shown = f"{len(s.components)} of {wording.count(s.components_total)} components"
-        yield Text(f"{shown}; the table distalyze_dependencies beside this page has all.", "dim")
+        yield b.Text(f"{shown}; the table distalyze_dependencies beside this page has all.", "dim")
     if s.variables:
-        table = Grid(
+        table = b.Grid(
             "Variables that diverge most",
             _variables(s),
             s.variables,
@@ -125,7 +109,7 @@ def _blocks(s: DistalyzeSection) -> Iterator[Block]:
             "distalyze_features",
             printed=PRINTED,
         )
-        yield Part("Variables that diverge most", (table,))
+        yield b.Part("Variables that diverge most", (table,))
 
 
 _SCORE: Final = (
@@ -134,16 +118,16 @@ _SCORE: Final = (
 )
 
 
-def _studies(s: DistalyzeSection) -> tuple[Column, ...]:
+def _studies(s: DistalyzeSection) -> tuple[b.Column, ...]:
     what = "Requests" if s.instances == "request" else f"{s.instances.capitalize()}s"
     return (
-        Column("", what, "name", lambda study: study.root or "all"),
-        Column("instances0", s.class0, "count"),
-        Column("instances1", s.class1, "count"),
-        Column("mean{}_us", "Response time", "us"),
-        Column("share", "Of the difference", "share", far=1),
-        Column("", "Variables", "count", lambda study: study.events + study.states, far=2),
-        Column("", "Tail", "text", _tail, far=1),
+        b.Column("", what, "name", lambda study: study.root or "all"),
+        b.Column("instances0", s.class0, "count"),
+        b.Column("instances1", s.class1, "count"),
+        b.Column("mean{}_us", "Response time", "us"),
+        b.Column("share", "Of the difference", "share", far=1),
+        b.Column("", "Variables", "count", lambda study: study.events + study.states, far=2),
+        b.Column("", "Tail", "text", _tail, far=1),
     )
 
 
@@ -153,13 +137,13 @@ def _tail(study: StudyRow) -> str:
     return f"heavy ({wording.percent(study.tail_share)})" if study.heavy else ""
 
 
-def _component(component: NetworkComponent, s: DistalyzeSection) -> Part:
+def _component(component: NetworkComponent, s: DistalyzeSection) -> b.Part:
     start = beginning(component)
-    root: Words = (strong(component.root), " · ") if component.root else ""
+    root: b.Words = (b.strong(component.root), " · ") if component.root else ""
     also = ", ".join(map(type_name, component.also))
     name = wording.clip(start.text if start is not None else component.root, 120)
-    return Part(
-        (f"{component.rank}. {name} ", "" if start is None else dim(moved(start))),
+    return b.Part(
+        (f"{component.rank}. {name} ", "" if start is None else b.dim(moved(start))),
         tuple(_inside(component, s)),
         note=(root, described(component), f"; also by {wording.clip(also, 160)}" if also else ""),
         anchor=f"dc{component.rank}",
@@ -168,14 +152,14 @@ def _component(component: NetworkComponent, s: DistalyzeSection) -> Part:
     )
 
 
-def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[Block]:
+def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[b.Block]:
     c = component
     if c.after:
-        yield Text((dim("Just before: "), c.after, dim(", moved much less.")))
+        yield b.Text((b.dim("Just before: "), c.after, b.dim(", moved much less.")))
     chain = [c.variables[place] for place in reversed(c.chain)]
     if chain:
-        steps = [(wording.clip(v.text, 120), " ", strong(moved(v))) for v in chain]
-        yield Part("What to look at first", (Items(steps, ordered=True),))
+        steps = [(wording.clip(v.text, 120), " ", b.strong(moved(v))) for v in chain]
+        yield b.Part("What to look at first", (b.Items(steps, ordered=True),))
     caption = (
         "Shade: how far a variable diverges (warm: more, cool: less). Width of a line: how many instances "
         "one depends on the other in. Arrow: first always before second. Dashed: not so among "
@@ -183,27 +167,27 @@ def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[Block]
     )
     if len(c.variables) < c.variables_total:
         caption += f" {len(c.variables)} of {wording.count(c.variables_total)} variables drawn."
-    yield Drawing(_network(c), caption, wide=f"Network of component {c.rank}")
-    table = Grid(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
-    yield Details("Variables and their two distributions", (table,))
+    yield b.Drawing(_network(c), caption, wide=f"Network of component {c.rank}")
+    table = b.Grid(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
+    yield b.Details("Variables and their two distributions", (table,))
     if c.trivial:
         left = c.trivial_total - len(c.trivial)
         more = f" and {wording.count(left)} more" if left > 0 else ""
-        yield Text(f"Says the same as response time, so left out: {', '.join(c.trivial)}{more}.", "dim")
+        yield b.Text(f"Says the same as response time, so left out: {', '.join(c.trivial)}{more}.", "dim")
 
 
 def _tone(variable: NetworkVariable) -> str:
     return "changed" if variable.divergence > 0 else ""
 
 
-def _distributions(s: DistalyzeSection) -> tuple[Column, ...]:
+def _distributions(s: DistalyzeSection) -> tuple[b.Column, ...]:
     return (
-        Column("text", "Variable", "name"),
-        Column("", f"{s.class0} → {s.class1}", "figure", lambda v: moved(v)),
-        Column("t", "t", "number", far=1),
-        Column("p", "p", "p", far=1),
-        Column("", "Differs", "text", _differs, far=1),
-        Column("", "Distributions", "bar", partial(_spread, s)),
+        b.Column("text", "Variable", "name"),
+        b.Column("", f"{s.class0} → {s.class1}", "figure", lambda v: moved(v)),
+        b.Column("t", "t", "number", far=1),
+        b.Column("p", "p", "p", far=1),
+        b.Column("", "Differs", "text", _differs, far=1),
+        b.Column("", "Distributions", "bar", partial(_spread, s)),
     )
 
 
@@ -211,21 +195,21 @@ def _differs(variable: NetworkVariable) -> str:
     return "yes" if variable.significant else "by FDR only" if variable.q_significant else "no"
 
 
-def _variables(s: DistalyzeSection) -> tuple[Column, ...]:
+def _variables(s: DistalyzeSection) -> tuple[b.Column, ...]:
     return (
-        Column("", "Variable", "text", lambda v: _variable(v, len(s.studies) > 1)),
-        Column("log_type", "Log", far=2),
-        Column("", "Most by", "text", lambda v: type_name(v.feature_type), far=2),
-        Column("", f"{s.class0} → {s.class1}", "figure", lambda v: moved(v)),
-        Column("t", "t", "number", far=1),
-        Column("features", "Features", "count", far=3),
-        Column("strength", "Strength", "number", far=3, about="Sum of |t| over its significant features"),
+        b.Column("", "Variable", "text", lambda v: _variable(v, len(s.studies) > 1)),
+        b.Column("log_type", "Log", far=2),
+        b.Column("", "Most by", "text", lambda v: type_name(v.feature_type), far=2),
+        b.Column("", f"{s.class0} → {s.class1}", "figure", lambda v: moved(v)),
+        b.Column("t", "t", "number", far=1),
+        b.Column("features", "Features", "count", far=3),
+        b.Column("strength", "Strength", "number", far=3, about="Sum of |t| over its significant features"),
     )
 
 
-def _variable(variable: DivergentVariable, several: bool) -> Words:
-    where: Words = (strong(variable.component), "/") if variable.component else ""
-    root = dim(f" {wording.clip(variable.root, 60)}") if several else ""
+def _variable(variable: DivergentVariable, several: bool) -> b.Words:
+    where: b.Words = (b.strong(variable.component), "/") if variable.component else ""
+    root = b.dim(f" {wording.clip(variable.root, 60)}") if several else ""
     return (where, wording.clip(variable.name, 96), root)
 
 
@@ -291,7 +275,7 @@ def _network(component: NetworkComponent) -> Markup:
     order = _downwards(component)
     place = {variable: i for i, variable in enumerate(order)}
     links = {*zip(component.chain, component.chain[1:], strict=False)}
-    links |= {(b, a) for a, b in links}
+    links |= {(other, one) for one, other in links}
     nodes = [
         NetworkNode(
             where=variable.component,
@@ -361,7 +345,7 @@ def _depths(component: NetworkComponent) -> list[int]:
     return depth
 
 
-def _spread(section: DistalyzeSection, variable: NetworkVariable) -> Words:
+def _spread(section: DistalyzeSection, variable: NetworkVariable) -> b.Words:
     """Its two distributions; empty where no instance has it."""
     of = variable.distribution
     if of is None:

@@ -59,7 +59,5 @@ class DistalyzeSettings(Config):
     """Most instances of a class that networks are learned from, evenly spaced; all are tested."""
     weigh_divergence: float = Field(default=0.5, ge=0, le=1)
     """The paper's alpha between divergence (1) and dependency (0) in the score of a component."""
-    by_size: bool = False
-    """Divide a component's score by the square root of its variables."""
     seed: int = 0
     """Of the choice of instances where there are too many."""

@@ -7,30 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from analyze.report import blocks as b
 from analyze.report import wording
 from analyze.report.bars import Axis
-from analyze.report.blocks import (
-    Bar,
-    Beside,
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Drawing,
-    Fact,
-    Facts,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    code,
-    dim,
-    joined,
-    tag,
-)
 from analyze.report.drawing.charts import histogram
 from analyze.report.drawing.graph import EdgeMark, Heat, Marks, draw_graph
 from analyze.report.section_view import SectionView
@@ -260,90 +239,90 @@ MINOR_SHARE: Final = 0.1
 """A changed edge with less than this of the largest changed edge's part (A_e) is drawn thin."""
 
 _MEANS: Final = (
-    Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
-    Column("", "Mean response time", "us", lambda row: (row.before.mean_us, row.after.mean_us), far=1),
+    b.Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
+    b.Column("", "Mean response time", "us", lambda row: (row.before.mean_us, row.after.mean_us), far=1),
 )
 _EDGES: Final = (
-    Column("", "Edge", "text", lambda edge: _edge(edge)),
-    Column("mean{}_us", "Latency where critical", "us"),
-    Column("criticality{}", "On the critical path", "share", far=1),
-    Column("", "KS p", "p", lambda edge: edge.ks.p, far=1),
-    Column("attribution_us", "Contribution", "change", about="A_e: exact part of the change of the mean"),
+    b.Column("", "Edge", "text", lambda edge: _edge(edge)),
+    b.Column("mean{}_us", "Latency where critical", "us"),
+    b.Column("criticality{}", "On the critical path", "share", far=1),
+    b.Column("", "KS p", "p", lambda edge: edge.ks.p, far=1),
+    b.Column("attribution_us", "Contribution", "change", about="A_e: exact part of the change of the mean"),
 )
 _PRECURSORS: Final = (
-    Column("", "Category", "text", lambda row: _category(row)),
-    Column("", "In the lake as", "text", lambda row: stored_keys(row), far=1),
-    Column("n_nodes", "Nodes", "count", far=1),
+    b.Column("", "Category", "text", lambda row: _category(row)),
+    b.Column("", "In the lake as", "text", lambda row: stored_keys(row), far=1),
+    b.Column("n_nodes", "Nodes", "count", far=1),
     *_MEANS,
-    Column("edits", "Edits", "count", far=2),
-    Column("distance", "Distance", "number", far=2),
-    Column("share", "Weight", "share"),
+    b.Column("edits", "Edits", "count", far=2),
+    b.Column("distance", "Distance", "number", far=2),
+    b.Column("share", "Weight", "share"),
 )
 
 
-def mutations_blocks(section: MutationsSection) -> Blocks:
+def mutations_blocks(section: MutationsSection) -> b.Blocks:
     """What to look at first, the ranked lists, the cards."""
     s = section
     top = look_first(s, TOP)
     detailed = [mutation for mutation in s.mutations if mutation.category in s.graphs]
-    lists: list[Block] = [_list(listed, s) for listed in s.lists]
-    blocks: list[Block] = []
+    lists: list[b.Block] = [_list(listed, s) for listed in s.lists]
+    blocks: list[b.Block] = []
     if top:
-        links = [(_link(m, s), " ", _tag(m), Styled(explain(m, s.graphs), "span")) for m in top]
-        page = Part("What to look at first", (Items(links, ordered=True),), anchor="look")
-        blocks.append(Only("page", (page,)))
+        links = [(_link(m, s), " ", _tag(m), b.Styled(explain(m, s.graphs), "span")) for m in top]
+        page = b.Part("What to look at first", (b.Items(links, ordered=True),), anchor="look")
+        blocks.append(b.Only("page", (page,)))
     if len(s.mutations) < s.mutations_total:
         shown = f"Shown: {count(len(s.mutations))} of {count(s.mutations_total)}"
-        cut = Only("page", (Text(f"{shown}; the table mutations beside this page has all.", "dim"),))
+        cut = b.Only("page", (b.Text(f"{shown}; the table mutations beside this page has all.", "dim"),))
         lists.insert(0, cut)
     note = "by contribution" if s.mutations else ""
     blocks.append(
-        Part("Mutations", tuple(lists) or (Only("page", (Text("None."),)),), note=note, anchor="ranked")
+        b.Part("Mutations", tuple(lists) or (b.Only("page", (b.Text("None."),)),), note=note, anchor="ranked")
     )
     if top:
         rows = [(f"{m.root} (stored as ", stored_keys(m), f") {explain(m, s.graphs)}") for m in top]
-        first = Part("Look first at", (Items(rows, ordered=True),))
-        blocks.append(Only("terminal", (first,)))
+        first = b.Part("Look first at", (b.Items(rows, ordered=True),))
+        blocks.append(b.Only("terminal", (first,)))
     opened = {mutation.rank for mutation in top}
-    blocks.append(Only("page", tuple(_card(m, s, m.rank in opened) for m in detailed)))
+    blocks.append(b.Only("page", tuple(_card(m, s, m.rank in opened) for m in detailed)))
     return blocks
 
 
-def _link(mutation: Mutation, s: MutationsSection) -> Styled:
+def _link(mutation: Mutation, s: MutationsSection) -> b.Styled:
     root = clip(mutation.root, 60)
-    return Styled(root, href=f"#m{mutation.rank}") if mutation.category in s.graphs else Styled(root)
+    return b.Styled(root, href=f"#m{mutation.rank}") if mutation.category in s.graphs else b.Styled(root)
 
 
-def _tag(mutation: Mutation) -> Styled:
+def _tag(mutation: Mutation) -> b.Styled:
     is_timing = mutation.kind is MutationKind.RESPONSE_TIME
-    return tag("timing" if is_timing else "structure", "worse" if is_timing else "better")
+    return b.tag("timing" if is_timing else "structure", "worse" if is_timing else "better")
 
 
-def _list(listed: RankedList, s: MutationsSection) -> Part:
+def _list(listed: RankedList, s: MutationsSection) -> b.Part:
     title, meaning = list_title(listed)
     by_rank = {mutation.rank: mutation for mutation in s.mutations}
     widest = max((mutation.share_of_listed for mutation in s.mutations), default=1.0)
     axis = Axis(0.0, widest)
 
-    def bar(mutation: Mutation) -> Bar:
+    def bar(mutation: Mutation) -> b.Bar:
         kind = "up" if mutation.direction is Direction.INCREASE else "down"
         percentage = f"{percent(mutation.share_of_listed)} of all contributions"
-        return Bar((axis.stretch(kind, 0.0, mutation.share_of_listed),), percentage)
+        return b.Bar((axis.stretch(kind, 0.0, mutation.share_of_listed),), percentage)
 
     columns = (
-        Column("rank", "#", "count"),
-        Column("", "Kind", "text", _tag),
-        Column("", "Root type", "name", lambda m: m.root),
-        Column("", "Category", "text", _category),
-        Column("n_nodes", "Nodes", "count", far=2),
+        b.Column("rank", "#", "count"),
+        b.Column("", "Kind", "text", _tag),
+        b.Column("", "Root type", "name", lambda m: m.root),
+        b.Column("", "Category", "text", _category),
+        b.Column("n_nodes", "Nodes", "count", far=2),
         *_MEANS,
-        Column("contribution_us", "Contribution", "change"),
-        Column("", "", "bar", bar, far=1),
-        Column("share_of_listed", "Share", "share", far=2),
+        b.Column("contribution_us", "Contribution", "change"),
+        b.Column("", "", "bar", bar, far=1),
+        b.Column("share_of_listed", "Share", "share", far=2),
     )
     rows = [by_rank[rank] for rank in listed.ranks]
-    table = Grid(title, columns, rows, printed=PRINTED, tone=_tone)
-    return Part(title, (table,), note=meaning)
+    table = b.Grid(title, columns, rows, printed=PRINTED, tone=_tone)
+    return b.Part(title, (table,), note=meaning)
 
 
 def _tone(mutation: Mutation) -> str:
@@ -352,21 +331,21 @@ def _tone(mutation: Mutation) -> str:
     return "up" if mutation.direction is Direction.INCREASE else "down"
 
 
-def _category(row: Mutation | PrecursorRow) -> Styled:
-    return code(short(row.category), clip(row.canonical, 600))
+def _category(row: Mutation | PrecursorRow) -> b.Styled:
+    return b.code(short(row.category), clip(row.canonical, 600))
 
 
-def stored_keys(row: Mutation | PrecursorRow, most: int = STORED) -> Words:
+def stored_keys(row: Mutation | PrecursorRow) -> b.Words:
     """The lake's categories of a mutation, shortened, as `flowdiff categories` lists them."""
-    keys = row.stored[:most]
+    keys = row.stored[:STORED]
     more = row.stored_total - len(keys)
-    return (joined(code(short(key), key) for key in keys), f" and {count(more)} more" if more > 0 else "")
+    return (b.joined(b.code(short(key), key) for key in keys), f" and {count(more)} more" if more > 0 else "")
 
 
-def _card(mutation: Mutation, s: MutationsSection, is_open: bool) -> Part:
+def _card(mutation: Mutation, s: MutationsSection, is_open: bool) -> b.Part:
     m = mutation
-    return Part(
-        (f"{m.rank}. {m.root} ", _tag(m), " ", code(short(m.category))),
+    return b.Part(
+        (f"{m.rank}. {m.root} ", _tag(m), " ", b.code(short(m.category))),
         tuple(_inside(m, s)),
         note=explain(m, s.graphs),
         anchor=f"m{m.rank}",
@@ -375,13 +354,13 @@ def _card(mutation: Mutation, s: MutationsSection, is_open: bool) -> Part:
     )
 
 
-def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
+def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[b.Block]:
     m = mutation
-    yield Facts(list(_facts(m)), "lines")
+    yield b.Facts(list(_facts(m)), "lines")
     if m.virtual:
-        yield Text(f"Virtual category: {m.virtual}.", "dim")
+        yield b.Text(f"Virtual category: {m.virtual}.", "dim")
     if m.one_to_n_relaxed:
-        yield Text(
+        yield b.Text(
             "No single category lost as many requests as this one gained (the papers' 1:N heuristic). The "
             "candidates below are without that rule: several may have given requests together.",
             "dim",
@@ -389,27 +368,31 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
     if m.account is not None:
         yield from steps_blocks(m.account, f"Steps of mutation {m.rank}")
     if m.histograms:
-        yield Beside([histogram(found) for found in m.histograms])
+        yield b.Beside([histogram(found) for found in m.histograms])
     if m.edges:
-        table = Grid(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
+        table = b.Grid(
+            f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone
+        )
         title = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"
         displaced = "Displaced on the critical path, by edges that did not change significantly: "
-        more = () if m.displaced_us is None else (Text(f"{displaced}{change(m.displaced_us)}.", "dim"),)
-        yield Details(title, (table, *more))
+        more = () if m.displaced_us is None else (b.Text(f"{displaced}{change(m.displaced_us)}.", "dim"),)
+        yield b.Details(title, (table, *more))
     graphs = _graphs(m, s)
-    yield Details("Graph" if len(graphs) == 1 else "Both graphs", (Beside(graphs),), open=m.account is None)
+    yield b.Details(
+        "Graph" if len(graphs) == 1 else "Both graphs", (b.Beside(graphs),), open=m.account is None
+    )
     if m.precursors:
         rows = m.precursors, m.precursors_total
-        table = Grid(f"Precursors of mutation {m.rank}", _PRECURSORS, *rows, "precursors")
-        yield Part("Candidate precursors", (table,), note="most likely first")
+        table = b.Grid(f"Precursors of mutation {m.rank}", _PRECURSORS, *rows, "precursors")
+        yield b.Part("Candidate precursors", (table,), note="most likely first")
     kept = "category" if m.stored_total == 1 else "the categories"
-    every = joined(map(code, m.stored))
+    every = b.joined(map(b.code, m.stored))
     left = m.stored_total - len(m.stored)
-    yield Details(
+    yield b.Details(
         f"Canonical text, {count(m.n_nodes)} nodes, category {m.category}",
         (
-            Text(m.canonical, "pre"),
-            Text(
+            b.Text(m.canonical, "pre"),
+            b.Text(
                 (
                     f"These requests lie in the lake under {kept} ",
                     every,
@@ -422,24 +405,24 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
     )
 
 
-def _facts(m: Mutation) -> Iterator[Fact]:
-    yield Fact("requests", f"{count(m.before.count)} → {count(m.after.count)}")
-    yield Fact("mean", moved_duration(m.before.mean_us, m.after.mean_us))
-    yield Fact("contribution", change(m.contribution_us))
+def _facts(m: Mutation) -> Iterator[b.Fact]:
+    yield b.Fact("requests", f"{count(m.before.count)} → {count(m.after.count)}")
+    yield b.Fact("mean", moved_duration(m.before.mean_us, m.after.mean_us))
+    yield b.Fact("contribution", change(m.contribution_us))
     if m.recoverable_us is not None and m.recoverable_us > 0 and m.direction is Direction.INCREASE:
         about = "If the changed edges had their reference latencies: mean response time that would be saved"
-        yield Fact("would save", Styled(f"{duration(m.recoverable_us)} a request", title=about))
-    yield Fact("in the lake as", stored_keys(m))
+        yield b.Fact("would save", b.Styled(f"{duration(m.recoverable_us)} a request", title=about))
+    yield b.Fact("in the lake as", stored_keys(m))
     tested = "not run" if m.ks.d is None else f"D = {wording.significant(m.ks.d)}, p = {p_value(m.ks.p)}"
-    yield Fact("KS on response time", tested)
+    yield b.Fact("KS on response time", tested)
     if m.after.c2 is not None:
-        yield Fact("C² after", wording.significant(m.after.c2))
+        yield b.Fact("C² after", wording.significant(m.after.c2))
 
 
-def _edge(edge: EdgeRow) -> Words:
-    skewed: Words = (" ", tag("clock-corrected")) if edge.skewed else ""
+def _edge(edge: EdgeRow) -> b.Words:
+    skewed: b.Words = (" ", b.tag("clock-corrected")) if edge.skewed else ""
     ends = f"{clip(edge.src_label, 48)} → {clip(edge.dst_label, 48)} "
-    return (ends, dim(f"{edge.src}→{edge.dst}"), skewed)
+    return (ends, b.dim(f"{edge.src}→{edge.dst}"), skewed)
 
 
 def _edge_tone(edge: EdgeRow) -> str:
@@ -447,7 +430,7 @@ def _edge_tone(edge: EdgeRow) -> str:
     return "" if heat is Heat.QUIET else heat.value
 
 
-def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[Drawing]:
+def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[b.Drawing]:
     """Graphs of a detailed mutation with their captions: its own, and its precursor's."""
     view, name = section.graphs[mutation.category], short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
@@ -468,8 +451,8 @@ def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[Drawing]:
     return drawn
 
 
-def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> Drawing:
-    return Drawing(draw_graph(view, marks, title), caption, wide=caption)
+def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> b.Drawing:
+    return b.Drawing(draw_graph(view, marks, title), caption, wide=caption)
 
 
 def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
@@ -501,35 +484,35 @@ MUTATIONS: Final = SectionView(MutationsSection, mutations_blocks)
 
 
 _BOTH: Final = (
-    Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
-    Column("", "Mean response time", "us", lambda row: (row.before.mean_us, row.after.mean_us)),
+    b.Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
+    b.Column("", "Mean response time", "us", lambda row: (row.before.mean_us, row.after.mean_us)),
 )
-_ROOTS: Final = (Column("root", "Root type", "name"), *_BOTH)
+_ROOTS: Final = (b.Column("root", "Root type", "name"), *_BOTH)
 _CATEGORIES: Final = (
-    Column("", "Category", "text", lambda row: code(short(row.category), clip(row.canonical, 600))),
-    Column("root", "Root type", "name"),
-    Column("n_nodes", "Nodes", "count", far=1),
+    b.Column("", "Category", "text", lambda row: b.code(short(row.category), clip(row.canonical, 600))),
+    b.Column("root", "Root type", "name"),
+    b.Column("n_nodes", "Nodes", "count", far=1),
     *_BOTH,
-    Column("", "C²", "number", lambda row: (row.before.c2, row.after.c2), far=1),
-    Column("", "KS p", "p", lambda row: row.ks.p, far=1),
-    Column("change_us", "Change of the sum", "change"),
-    Column("", "Is", "text", lambda row: ", ".join(row.roles), far=1),
+    b.Column("", "C²", "number", lambda row: (row.before.c2, row.after.c2), far=1),
+    b.Column("", "KS p", "p", lambda row: row.ks.p, far=1),
+    b.Column("change_us", "Change of the sum", "change"),
+    b.Column("", "Is", "text", lambda row: ", ".join(row.roles), far=1),
 )
 
 
-def roots_blocks(section: RootsSection) -> Blocks:
+def roots_blocks(section: RootsSection) -> b.Blocks:
     """Root types, busiest first."""
-    return _folded("Root types", Grid("Root types", _ROOTS, section.roots, section.roots_total))
+    return _folded("Root types", b.Grid("Root types", _ROOTS, section.roots, section.roots_total))
 
 
-def categories_blocks(section: CategoriesSection) -> Blocks:
+def categories_blocks(section: CategoriesSection) -> b.Blocks:
     """Every category, the most changed first."""
     rows, total = section.categories, section.categories_total
-    return _folded("Categories", Grid("Categories", _CATEGORIES, rows, total, "categories"))
+    return _folded("Categories", b.Grid("Categories", _CATEGORIES, rows, total, "categories"))
 
 
-def _folded(name: str, table: Grid) -> Blocks:
-    return (Details(f"{name} ({len(table.rows) if table.total is None else table.total})", (table,)),)
+def _folded(name: str, table: b.Grid) -> b.Blocks:
+    return (b.Details(f"{name} ({len(table.rows) if table.total is None else table.total})", (table,)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,14 +524,14 @@ class _Sum:
 
 
 _SUMS: Final = (
-    Column("what", "", "text"),
-    Column("estimate", "Sum of contributions", "change"),
-    Column("exact", "Exact", "change"),
-    Column("error", "Relative error", "gain"),
+    b.Column("what", "", "text"),
+    b.Column("estimate", "Sum of contributions", "change"),
+    b.Column("exact", "Exact", "change"),
+    b.Column("error", "Relative error", "gain"),
 )
 
 
-def sums_blocks(section: SumsSection) -> Blocks:
+def sums_blocks(section: SumsSection) -> b.Blocks:
     """Estimates beside what they should add up to."""
     s = section
     structure = _Sum(
@@ -557,12 +540,12 @@ def sums_blocks(section: SumsSection) -> Blocks:
     timing = _Sum(
         "Timing: Σ n·Δmean", s.response_time_estimate_us, s.response_time_exact_us, s.response_time_error
     )
-    text = Text(
+    text = b.Text(
         "The papers' contributions are estimates and need not add up. The exact rows do: structure and "
         "timing together are the change of the summed response time."
     )
-    table = Grid("Sums", _SUMS, (structure, timing, _Sum("Total", None, s.total_change_us, None)))
-    return (Details("What the contributions add up to", (text, table)),)
+    table = b.Grid("Sums", _SUMS, (structure, timing, _Sum("Total", None, s.total_change_us, None)))
+    return (b.Details("What the contributions add up to", (text, table)),)
 
 
 ROOTS: Final = SectionView(RootsSection, roots_blocks, aside=True)

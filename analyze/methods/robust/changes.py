@@ -58,9 +58,6 @@ class Change:
     """All shapes that the change is about, where they are several; `shape` is then the most frequent."""
     child: int = NO_SHAPE
     """Operation that these shapes have in common, where that is what changed."""
-    error: int = -1
-    new: bool = False
-    """The shape (error) was never there before, or is gone."""
     call_ratio: float = 1.0
     """Calls of the site a request, after over before."""
     threshold_us: float = 0.0

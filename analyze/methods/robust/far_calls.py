@@ -103,7 +103,8 @@ class _Seen:
 
 def _tested(seen: _Seen, sets: I8, touched: Touched, settings: RobustSettings) -> tuple[F8, B1]:
     """([sites] p, whether it passes) of each site's set."""
-    n_sets = int(sets.max(initial=-1)) + 1
+    found, sets = np.unique(sets, return_inverse=True)
+    n_sets = len(found)
     expected = totals(sets, seen.n1 * seen.beyond / (seen.n0 + 1), n_sets)
     count, before, after = (
         np.rint(totals(sets, values, n_sets)).astype(np.int64) for values in (seen.n, seen.n0, seen.n1)

@@ -161,12 +161,14 @@ def slow_calls(view: View) -> Observed:
     nobody says how often there is one.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
-    limit = _slow_from(values, view)
+    limit = _slow_from(view)
     over = values.bin > limit[values.place]
     n = view.sums(values.place, values.column, values.n, view.n_sites)
-    x = view.sums(values.place, values.column, values.n * over, view.n_sites)
-    late_ns = value_of(values.bin + 0.5) - value_of(limit[values.place] + 1)
-    excess = totals(values.place, values.n * over * roles.problem[values.column] * late_ns, view.n_sites)
+    slow = values.where(over)
+    x = view.sums(slow.place, slow.column, slow.n, view.n_sites)
+    slow = slow.where(roles.problem[slow.column])
+    late_ns = value_of(slow.bin + 0.5) - value_of(limit[slow.place] + 1)
+    excess = totals(slow.place, slow.n * late_ns, view.n_sites)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess_ns = excess / n[:, AFTER] * view.calls_a_visit
         much = (excess_ns > settings.tail_time * view.mean_response_ns) & (x[:, AFTER] >= settings.least_slow)
@@ -183,15 +185,14 @@ def slow_calls(view: View) -> Observed:
     return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
 
 
-def _slow_from(values: Histograms, view: View) -> I8:
+def _slow_from(view: View) -> I8:
     """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
-    settings, roles = view.settings, view.roles
-    times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
+    times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
-    ordinary, reference = (values.pooled(np.where(part, 0, -1)) for part in (roles.ordinary, roles.reference))
-    there, (high, middle) = ordinary.holding(view.n_sites, (settings.slow_level, 0.5))
+    ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
+    there, (high, middle) = ordinary.holding(view.n_sites, (view.settings.slow_level, 0.5))
     limit[there] = np.maximum(high, middle + times)
-    there, (high, middle) = reference.holding(view.n_sites, (settings.slow_level, 0.5))
+    there, (high, middle) = reference.holding(view.n_sites, (view.settings.slow_level, 0.5))
     n = totals(reference.place, reference.n, view.n_sites)[there]
     slow = (middle > limit[there]) & (n >= LEAST_IN_ENVELOPE)
     limit[there[slow]] = np.maximum(high, middle + times)[slow]

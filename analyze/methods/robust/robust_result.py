@@ -83,7 +83,7 @@ def robust_result(
             _with_effect(run, findings, parts.of_causes, settings),
             verdict,
             accounts,
-            _weight(run),
+            run.profile.responded("w", run.roles.reference),
             silent=bool(looked.silent),
         ),
     )
@@ -98,8 +98,3 @@ def _with_effect(
         for finding, cause, part_ns in zip(findings, run.causes, parts_ns, strict=True)
         if has_effect(cause, part_ns, mean_ns, least, names)
     ]
-
-
-def _weight(run: RobustRun) -> float:
-    table = run.profile.responses
-    return float(table["w"].to_numpy()[run.roles.reference[table["slot"].to_numpy()]].sum())

@@ -37,6 +37,16 @@ class Roles:
         return np.where(self.problem, 1, np.where(self.ordinary, 0, -1)).astype(np.int64)
 
     @property
+    def own(self) -> I8:
+        """Blocks of ordinary times that are the reference's."""
+        return np.unique(self.noise[self.reference & (self.noise >= 0)])
+
+    @property
+    def history(self) -> I8:
+        """Blocks of ordinary times beside the reference; none without a history."""
+        return np.setdiff1d(self.noise[self.noise >= 0], self.own)
+
+    @property
     def n_noise(self) -> int:
         """Number of blocks."""
         return int(self.noise.max(initial=-1)) + 1

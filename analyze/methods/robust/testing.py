@@ -15,7 +15,7 @@ from analyze.methods.robust.mixes import REQUEST_MIX
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.view import not_normal
-from analyze.profile.names import NO_CALLER, Names
+from analyze.profile.names import NO_CALLER, Names, reached
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
@@ -40,7 +40,6 @@ class Tested:
     seen: SitesSeen
     changes: tuple[Change, ...]
     """Those that count."""
-    candidates: int
     sites: frozenset[int]
     """Sites that some test reached."""
     held_back: tuple[HeldBackChange, ...]
@@ -96,7 +95,6 @@ def judged_sites(seen: SitesSeen) -> Tested:
     return Tested(
         seen,
         tuple(kept),
-        sum(int(row.seen.tested.sum()) for row in rows),
         frozenset(np.unique(np.concatenate([row.seen.site[row.seen.tested] for row in rows])).tolist()),
         tuple(_held_back(rows, kept, seen.names)),
     )
@@ -195,7 +193,6 @@ def _change(row: _Row, at: int) -> Change:
         shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
         shapes=() if seen.patterns is None else seen.patterns(at),
         child=NO_SHAPE if seen.child is None else int(seen.child[at]),
-        new=bool(shown.new[at]),
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
         q=float(row.q[at]),
@@ -247,23 +244,14 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
         if path.above != NO_CALLER:
             callers.setdefault(path.site, set()).add(names.paths[path.above].site)
 
-    def is_below(site: int, other: int) -> bool:
-        seen, left = {site}, [site]
-        while left:
-            above = callers.get(left.pop(), set()) - seen
-            if other in above:
-                return True
-            seen |= above
-            left += above
-        return False
-
     return {
         id(change)
         for change in changes
         if change.kind in CALL_KINDS
         and factors[change.site]  # 0: it differs from the history alone, and was there before
         and any(
-            factors.get(caller, 0.0) / factors[change.site] > most_of_it and not is_below(caller, change.site)
+            factors.get(caller, 0.0) / factors[change.site] > most_of_it
+            and change.site not in reached(callers, [caller])
             for caller in callers.get(change.site, set()) - {change.site}
         )
     }

@@ -64,34 +64,26 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
-        self.has_history = bool((roles.ordinary & ~roles.reference).any())
-        """Ordinary times are more than the reference."""
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
     def _visited(self, slots: B1) -> VisitSums:
-        visits, responses = self.profile.visits, self.profile.responses
-        mine = slots[visits["slot"].to_numpy()]
-        site = visits["site"].to_numpy()[mine]
-        column = {
-            name: totals(site, visits[name].to_numpy()[mine], self.n_sites)
-            for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing")
-        }
-        return VisitSums(
-            float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()), **column
-        )
+        columns = ("n", "w", "calls", "critical_ns", "response_ns", "failing")
+        sums = (self.profile.at_sites("visits", column, slots) for column in columns)
+        return VisitSums(self.profile.responded("w", slots), *sums)
 
     # -- shares: sums by column
 
     def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
         """Add values of rows up by period and block: [rows, columns]."""
-        n_columns = FIRST_BLOCK + self.n_blocks
-        found = np.zeros((n_rows, n_columns))
-        for column, inside in ((BEFORE, self.roles.ordinary[slot]), (AFTER, self.roles.problem[slot])):
-            found[:, column] = totals(row[inside], value[inside], n_rows)
-        noise = self.roles.noise[slot]
-        inside = noise >= 0
-        cell = row[inside] * n_columns + FIRST_BLOCK + noise[inside]
-        found += totals(cell, value[inside], n_rows * n_columns).reshape(n_rows, n_columns)
+        roles, n_slots = self.roles, len(self.roles.noise)
+        by_slot = totals(row * n_slots + slot, value, n_rows * n_slots).reshape(n_rows, n_slots)
+        found = np.zeros((n_rows, FIRST_BLOCK + self.n_blocks))
+        found[:, BEFORE], found[:, AFTER] = (
+            by_slot[:, inside].sum(axis=1) for inside in (roles.ordinary, roles.problem)
+        )
+        for column, block in zip(by_slot.T, roles.noise.tolist(), strict=True):
+            if block >= 0:
+                found[:, FIRST_BLOCK + block] += column
         return found
 
     def visits(self, column: str) -> F8:
@@ -111,32 +103,24 @@ class View:
         return in_requests(self.touching, self.visits("w2"))
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone.
-
-        Where that is not normal, ordinary times are the history alone.
-        """
+        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone,
+        which is asked for sizes and not for p. Where that is not normal, ordinary times are the history."""
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         margin, alone = self.settings.share_margin, None
-        if self.has_history:
-            own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
+        own, others = (FIRST_BLOCK + blocks for blocks in (self.roles.own, self.roles.history))
+        if len(others):
             reference = [v[:, own].sum(axis=1, keepdims=True) for v in (x, n)]
             columns = [
                 np.concatenate([before, v[:, [AFTER]], v[:, others]], axis=1)
                 for before, v in zip(reference, (x, n), strict=True)
             ]
-            alone = share_change(*columns, prior_phi=prior, margin=margin)
+            alone = share_change(*columns, prior_phi=prior, margin=margin, tested=False)
             abnormal = not_normal(alone)
             x, n = x.copy(), n.copy()
             for v, before in zip((x, n), reference, strict=True):
                 v[abnormal, BEFORE] -= before[abnormal, 0]
                 v[np.ix_(abnormal, own)] = 0.0
         return share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=margin), alone
-
-    @cached_property
-    def _own_blocks(self) -> tuple[I8, I8]:
-        """Blocks of ordinary times that are the reference's, and the history's."""
-        own = np.unique(self.roles.noise[self.roles.reference & (self.roles.noise >= 0)])
-        return own, np.setdiff1d(np.arange(self.n_blocks), own)
 
     # -- levels: per-request values
 
@@ -154,19 +138,39 @@ class View:
         ordinary = np.where(self.roles.ordinary, 0, -1).astype(np.int64)
         mine = Histograms(code, values.column, values.bin, values.n).pooled(ordinary)
         medians, n = mine.log_medians(len(first), 1)
-        of_site, _ = values.pooled(ordinary).log_medians(int(values.place.max(initial=0)) + 1, 1)
+        every = Histograms.of(values.place[first[mine.place]], mine.column, mine.bin, mine.n)
+        of_site, _ = every.log_medians(int(values.place.max(initial=0)) + 1, 1)
         site_median = of_site.value[values.place[first], 0]
         usable = (n[:, 0] >= self.settings.least_of_pattern) & ~np.isnan(site_median)
         shift = np.zeros(len(first), dtype=np.int64)
         shift[usable] = np.rint((site_median[usable] - medians.value[usable, 0]) / BIN_LOG)
         keep = usable[code]
         here = values.where(keep)
-        return Histograms.of(here.place, here.column, here.bin + shift[code[keep]], here.n)
+        return Histograms.of(here.place, self._first[here.column], here.bin + shift[code[keep]], here.n)
+
+    @cached_property
+    def _first(self) -> I8:
+        """[slots] the first slot of the same block of ordinary times; a slot of the problem is itself."""
+        block = np.where(self.roles.noise >= 0, self.roles.noise, -1 - np.arange(len(self.roles.noise)))
+        _, first, number = np.unique(block, return_index=True, return_inverse=True)
+        found: I8 = first[number]
+        return found
+
+    def by_period(self, values: Histograms) -> Histograms:
+        """Add slots up: 0 the reference, 1 the problem, 2 what else is ordinary."""
+        roles = self.roles
+        return values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
     @cached_property
     def own_times(self) -> Histograms:
-        """Own times of calls, given their patterns, by site and slot."""
+        """Own times of calls, given their patterns, by site and slot; of a block of ordinary times in its
+        first slot."""
         return self.given_pattern(*self.values(OWN_TIME))
+
+    @cached_property
+    def own_by_period(self) -> Histograms:
+        """The same by site and period, see `by_period`."""
+        return self.by_period(self.own_times)
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
@@ -191,22 +195,23 @@ class View:
         """Estimate changes of a level, see `shares`; medians: (values, places, columns) to logarithms and
         requests."""
         roles = self.roles
-
-        def of(values: Histograms, side: I8, noise: I8) -> Estimate:
-            blocks, blocks_n = medians(values.pooled(noise), self.n_sites, self.n_blocks)
-            rows = values.pooled(side)
-            periods, n = medians(rows, self.n_sites, 2)
-            p = rows.rank_p(self.n_sites)
-            if medians is Histograms.log_medians:
-                p = self._by_size(rows, periods, n, p, least_tau)
-            return level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
-
-        if not self.has_history:
-            return of(values, roles.side, roles.noise), None
-        side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
-        alone = of(values, side, np.where(roles.reference, -1, roles.noise))
-        ordinary = values.where(~(not_normal(alone)[values.place] & roles.reference[values.column]))
-        return of(ordinary, roles.side, roles.noise), alone
+        blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
+        by_period = self.own_by_period if values is self.own_times else self.by_period(values)
+        own, others, alone = roles.own, roles.history, None
+        if len(others):
+            history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
+            periods, n = medians(by_period.pooled(np.array([0, 1, -1])), self.n_sites, 2)
+            untested = np.ones(self.n_sites)
+            alone = level_change(periods, n, untested, history, blocks_n[:, others], least_tau=least_tau)
+            abnormal = not_normal(alone)
+            by_period = by_period.where(~(abnormal[by_period.place] & (by_period.column == 0)))
+            blocks_n[np.ix_(abnormal, own)] = 0.0
+        rows = by_period.pooled(np.array([0, 1, 0]))
+        periods, n = medians(rows, self.n_sites, 2)
+        p = rows.rank_p(self.n_sites)
+        if medians is Histograms.log_medians:
+            p = self._by_size(rows, periods, n, p, least_tau)
+        return level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau), alone
 
     @property
     def least_tau(self) -> float:
@@ -303,8 +308,11 @@ def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:
         rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "shape")
     )
     w = rows["w"].to_numpy()
+    square = rows["w2"].to_numpy()
+    if np.array_equal(w, square):  # requests that stand for themselves
+        return Histograms(site, slot, bins, w), pattern
     group = site * (int(slot.max(initial=0)) + 1)
     group += slot
     n = int(group.max(initial=-1)) + 1
-    worth = in_requests(totals(group, w, n), totals(group, rows["w2"].to_numpy(), n))
+    worth = in_requests(totals(group, w, n), totals(group, square, n))
     return Histograms(site, slot, bins, w * worth[group]), pattern

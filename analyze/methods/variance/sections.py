@@ -7,27 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from analyze.report import blocks as b
 from analyze.report import measures, wording
 from analyze.report.bars import Axis
-from analyze.report.blocks import (
-    Bar,
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Stretch,
-    Styled,
-    Text,
-    Words,
-    code,
-    dim,
-    strong,
-    tag,
-)
 from analyze.report.drawing.charts import c2_curves, histogram
 from analyze.report.section_view import SectionView
 from schemas.report.findings import Interval
@@ -77,67 +59,69 @@ STYLE: Final = "\n".join(
 )
 
 _MARKERS: Final = (
-    Column("label", "Label", "name"),
-    Column("kind", "Kind"),
-    Column("owner", "Owner"),
-    Column("reason", "Reason"),
-    Column("expires", "Expires"),
-    Column("state", "State"),
+    b.Column("label", "Label", "name"),
+    b.Column("kind", "Kind"),
+    b.Column("owner", "Owner"),
+    b.Column("reason", "Reason"),
+    b.Column("expires", "Expires"),
+    b.Column("state", "State"),
 )
 _PAIRS: Final = (
-    Column("one", "No.", "count"),
-    Column("other", "No.", "count"),
-    Column("rho", "Spearman's ρ", "figure", lambda pair: f"{pair.rho:.2f}"),
-    Column("q", "q", "p"),
-    Column("", "Covariance, ms²", "number", lambda pair: pair.covariance_us2 / 1e6),
+    b.Column("one", "No.", "count"),
+    b.Column("other", "No.", "count"),
+    b.Column("rho", "Spearman's ρ", "figure", lambda pair: f"{pair.rho:.2f}"),
+    b.Column("q", "q", "p"),
+    b.Column("", "Covariance, ms²", "number", lambda pair: pair.covariance_us2 / 1e6),
 )
 _CHANGED: Final = (
-    Column("root", "Root type", "name"),
-    Column("category", "Category", "key"),
-    Column("", "C²", "figure", lambda row: f"{c2(row.c20)} → {c2(row.c21)}"),
-    Column("", "Factor", "figure", lambda row: _ratio(row)),
-    Column("q", "q", "p", far=1),
-    Column("requests{}", "Requests", "count", far=2),
+    b.Column("root", "Root type", "name"),
+    b.Column("category", "Category", "key"),
+    b.Column("", "C²", "figure", lambda row: f"{c2(row.c20)} → {c2(row.c21)}"),
+    b.Column("", "Factor", "figure", lambda row: _ratio(row)),
+    b.Column("q", "q", "p", far=1),
+    b.Column("requests{}", "Requests", "count", far=2),
 )
 
 
 _CATEGORIES: Final = (
-    Column("root", "Root type", "name"),
-    Column("", "Category", "text", lambda r: _category(r)),
-    Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval))),
-    Column("", "Without markers", "figure", lambda r: "" if r.c2_residual is None else c2(r.c2_residual)),
-    Column("", "Impact", "figure", lambda r: share(r.impact)),
-    Column("mean_us", "Mean", "us", far=1),
-    Column("sd_us", "Deviation", "us", far=2),
-    Column("requests", "Requests", "count", far=1),
+    b.Column("root", "Root type", "name"),
+    b.Column("", "Category", "text", lambda r: _category(r)),
+    b.Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval))),
+    b.Column("", "Without markers", "figure", lambda r: "" if r.c2_residual is None else c2(r.c2_residual)),
+    b.Column("", "Impact", "figure", lambda r: share(r.impact)),
+    b.Column("mean_us", "Mean", "us", far=1),
+    b.Column("sd_us", "Deviation", "us", far=2),
+    b.Column("requests", "Requests", "count", far=1),
 )
 
 
-def variance_blocks(section: VarianceSection) -> Blocks:
+def variance_blocks(section: VarianceSection) -> b.Blocks:
     """The split, what is watched, call sites, categories, markers."""
     s = section
     title = f"standard deviation {wording.duration(s.sd_us)}, C² {c2(s.c2)}; the parts add up exactly"
-    return (Part("Where response times vary", tuple(_variance(s)), note=title, anchor="variance"),)
+    return (b.Part("Where response times vary", tuple(_variance(s)), note=title, anchor="variance"),)
 
 
-def _variance(s: VarianceSection) -> Iterator[Block]:
+def _variance(s: VarianceSection) -> Iterator[b.Block]:
     whole: dict[str, float] = {part.kind: part.share for part in s.parts if part.root is None}
-    yield Only("page", (Text(_parts(whole, "The variance of all response times")),))
-    yield Items([(Styled("", "swatch", k), strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()])
+    yield b.Only("page", (b.Text(_parts(whole, "The variance of all response times")),))
+    yield b.Items(
+        [(b.Styled("", "swatch", k), b.strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()]
+    )
     roots = root_parts(s, ROOTS)
     if len(roots) > 1:
         columns = (
-            Column("root", "Root type", "name"),
-            Column("", "", "bar", _root_bar),
-            Column("total", "Of the variance", "share"),
+            b.Column("root", "Root type", "name"),
+            b.Column("", "", "bar", _root_bar),
+            b.Column("total", "Of the variance", "share"),
         )
-        yield Grid("By root type", columns, roots, printed=0)
+        yield b.Grid("By root type", columns, roots, printed=0)
     if text := residual(s):
-        yield Text(text)
+        yield b.Text(text)
     if s.watched:
-        yield Part("To be reduced", (Items([_watched(source) for source in s.watched]),))
+        yield b.Part("To be reduced", (b.Items([_watched(source) for source in s.watched]),))
     worth = sum(abs(site.within) >= MATERIAL for site in s.sites[:SHOWN])
-    sites = Grid(
+    sites = b.Grid(
         "Call sites, by what they add within paths",
         _sites(s),
         s.sites,
@@ -146,14 +130,14 @@ def _variance(s: VarianceSection) -> Iterator[Block]:
         first=max(LEAST_SITES, worth),
         printed=PRINTED,
     )
-    yield Part("Call sites, by what they add within paths", (sites,), anchor="places")
-    curves = [Text(_curve(curve, len(s.curves) > 1)) for curve in s.curves]
+    yield b.Part("Call sites, by what they add within paths", (sites,), anchor="places")
+    curves = [b.Text(_curve(curve, len(s.curves) > 1)) for curve in s.curves]
     drawn = c2_curves([curve.points for curve in s.curves])
     stored = "variance_categories"
-    table = Grid("Categories", _CATEGORIES, s.categories, s.categories_total, stored, SHOWN)
-    yield Part("Categories", (*curves, *drawn, table), anchor="categories")
+    table = b.Grid("Categories", _CATEGORIES, s.categories, s.categories_total, stored, SHOWN)
+    yield b.Part("Categories", (*curves, *drawn, table), anchor="categories")
     if s.markers:
-        yield Details(f"Markers ({len(s.markers)})", (Grid("Markers", _MARKERS, s.markers),))
+        yield b.Details(f"Markers ({len(s.markers)})", (b.Grid("Markers", _MARKERS, s.markers),))
 
 
 def _curve(curve: C2Curve, named: bool) -> str:
@@ -164,13 +148,13 @@ def _curve(curve: C2Curve, named: bool) -> str:
     )
 
 
-def _parts(found: dict[str, float], title: str) -> Bar:
+def _parts(found: dict[str, float], title: str) -> b.Bar:
     """Shares one after the other, of a whole."""
     stretches, at = [], 0.0
     for kind, part in found.items():
-        stretches.append(Stretch(kind, 100 * at, 100 * part))
+        stretches.append(b.Stretch(kind, 100 * at, 100 * part))
         at += part
-    return Bar(tuple(stretches), title)
+    return b.Bar(tuple(stretches), title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,57 +181,57 @@ def root_parts(section: VarianceSection, most: int) -> list[RootParts]:
     return sorted(rows, key=lambda row: (-row.total, row.root))[:most]
 
 
-def _root_bar(row: RootParts) -> Bar:
+def _root_bar(row: RootParts) -> b.Bar:
     title = f"{row.root}: between its paths {share(row.paths)}, within them {share(row.within)}"
     return _parts({"paths": row.paths, "within": row.within}, title)
 
 
-def _sites(s: VarianceSection) -> tuple[Column, ...]:
+def _sites(s: VarianceSection) -> tuple[b.Column, ...]:
     axis = Axis.over(site.within for site in s.sites)
 
-    def bar(row: VariableSite) -> Bar:
+    def bar(row: VariableSite) -> b.Bar:
         return axis.share(row.within, f"within paths {share(row.within)}", row.within_interval)
 
-    def within(row: VariableSite) -> Words:
+    def within(row: VariableSite) -> b.Words:
         return _spanned(share(row.within), share_span(row.within_interval))
 
     return (
-        Column("", "Call site", "text", _place),
-        Column("", "", "bar", bar),
-        Column("", "Within paths", "figure", within),
-        Column("", "Of what is left", "figure", lambda r: "" if r.residual is None else share(r.residual)),
-        Column("", "Between paths", "figure", lambda r: share(r.paths), far=2),
-        Column("", "Between root types", "figure", lambda r: share(r.roots), far=3),
-        Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval)), far=1),
-        Column("", "Time", "figure", _time, far=1),
-        Column("requests", "Requests", "count", far=2),
+        b.Column("", "Call site", "text", _place),
+        b.Column("", "", "bar", bar),
+        b.Column("", "Within paths", "figure", within),
+        b.Column("", "Of what is left", "figure", lambda r: "" if r.residual is None else share(r.residual)),
+        b.Column("", "Between paths", "figure", lambda r: share(r.paths), far=2),
+        b.Column("", "Between root types", "figure", lambda r: share(r.roots), far=3),
+        b.Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval)), far=1),
+        b.Column("", "Time", "figure", _time, far=1),
+        b.Column("requests", "Requests", "count", far=2),
     )
 
 
-def _place(row: Any) -> Words:
+def _place(row: Any) -> b.Words:
     caller = "" if row.caller is None else f" from {wording.clip(row.caller, 80)}"
-    marked: Words = (" ", tag(row.marker)) if getattr(row, "marker", None) else ""
-    return (strong(wording.clip(row.label, 120)), dim(caller), marked)
+    marked: b.Words = (" ", b.tag(row.marker)) if getattr(row, "marker", None) else ""
+    return (b.strong(wording.clip(row.label, 120)), b.dim(caller), marked)
 
 
-def _time(row: Any) -> Words:
+def _time(row: Any) -> b.Words:
     return _spanned(wording.duration(row.mean_us), f"± {wording.duration(row.sd_us)}")
 
 
-def _spanned(text: str, span: str) -> Words:
-    return (strong(text), Styled(span, "span")) if span else text
+def _spanned(text: str, span: str) -> b.Words:
+    return (b.strong(text), b.Styled(span, "span")) if span else text
 
 
-def _category(row: VariableCategory) -> Words:
+def _category(row: VariableCategory) -> b.Words:
     if row.category:
-        return code(wording.short(row.category), wording.clip(row.canonical, 600))
+        return b.code(wording.short(row.category), wording.clip(row.canonical, 600))
     return wording.counted(row.members, "rare path")
 
 
-def details_blocks(section: VarianceDetailsSection) -> Blocks:
+def details_blocks(section: VarianceDetailsSection) -> b.Blocks:
     """Parts of some categories, advice, suggestions."""
     return (
-        Part(
+        b.Part(
             "Inside the categories",
             tuple(_details(section)),
             note="parts of each add up to 100 %; those below 0 compensate",
@@ -256,53 +240,53 @@ def details_blocks(section: VarianceDetailsSection) -> Blocks:
     )
 
 
-def _details(s: VarianceDetailsSection) -> Iterator[Block]:
+def _details(s: VarianceDetailsSection) -> Iterator[b.Block]:
     if not s.details:
-        yield Text("No category varies.")
+        yield b.Text("No category varies.")
     for place, detail in enumerate(s.details):
         key = f", path {wording.short(detail.category)}" if detail.category else ", rare paths"
-        yield Part(f"{detail.root}{key}", tuple(_detail(detail)), note=_note(detail), open=place == 0)
+        yield b.Part(f"{detail.root}{key}", tuple(_detail(detail)), note=_note(detail), open=place == 0)
     if s.advice:
-        items = [(advice(a), dim(f" Worth {share(a.worth)} of the variance.")) for a in s.advice]
-        yield Part("Where instrumentation would help", (Items(items),))
+        items = [(advice(a), b.dim(f" Worth {share(a.worth)} of the variance.")) for a in s.advice]
+        yield b.Part("Where instrumentation would help", (b.Items(items),))
     if s.suggestions:
         rows = [f"{row.label}: {row.kind}? {row.why}, {share(row.within)}" for row in s.suggestions]
         file = "Copy them into a file, fill in owner and reason, and give it as --markers FILE."
-        toml = Details("As a file", (Text(suggestion_toml(s.suggestions), "pre"),))
+        toml = b.Details("As a file", (b.Text(suggestion_toml(s.suggestions), "pre"),))
         note = "by name only, not applied"
-        yield Part("Suggested markers", (Items(rows), Text(file, "dim"), toml), note=note)
+        yield b.Part("Suggested markers", (b.Items(rows), b.Text(file, "dim"), toml), note=note)
 
 
-def _detail(detail: VarianceDetail) -> Iterator[Block]:
+def _detail(detail: VarianceDetail) -> Iterator[b.Block]:
     axis = Axis.over(edge.share for edge in detail.edges)
     columns = (
-        Column("", "Edge" if detail.by == "edges" else "Call site", "text", _edge),
-        Column("", "", "bar", lambda e: axis.share(e.share, share(e.share))),
-        Column("", "Share", "figure", lambda e: share(e.share)),
-        Column("", "Without the longest 0.5 %", "figure", lambda e: share(e.share_winsorised), far=2),
-        Column("", "Time", "figure", _time, far=1),
-        Column("critical", "Critical in", "share", far=2),
+        b.Column("", "Edge" if detail.by == "edges" else "Call site", "text", _edge),
+        b.Column("", "", "bar", lambda e: axis.share(e.share, share(e.share))),
+        b.Column("", "Share", "figure", lambda e: share(e.share)),
+        b.Column("", "Without the longest 0.5 %", "figure", lambda e: share(e.share_winsorised), far=2),
+        b.Column("", "Time", "figure", _time, far=1),
+        b.Column("critical", "Critical in", "share", far=2),
     )
-    yield Grid(f"Parts of {detail.root}", columns, detail.edges, detail.edges_total)
+    yield b.Grid(f"Parts of {detail.root}", columns, detail.edges, detail.edges_total)
     of = (
         ""
         if len(detail.edges) >= detail.edges_total
         else f" Shown: {share(detail.edges_share)} of the variance."
     )
-    yield Only("page", (Text(f"Bold: the highest variances.{of}", "dim"),))
+    yield b.Only("page", (b.Text(f"Bold: the highest variances.{of}", "dim"),))
     if detail.pairs:
-        pairs = Grid("Pairs that vary together", _PAIRS, detail.pairs, detail.pairs_total)
-        yield Details(f"{wording.counted(detail.pairs_total, 'pair')} vary together", (pairs,))
+        pairs = b.Grid("Pairs that vary together", _PAIRS, detail.pairs, detail.pairs_total)
+        yield b.Details(f"{wording.counted(detail.pairs_total, 'pair')} vary together", (pairs,))
     if detail.histogram is not None:
         caption = f"Times of no. 1, {wording.clip(detail.edges[0].label, 100)}, where it is critical"
         yield histogram(detail.histogram, caption)
 
 
-def _edge(edge: VariableEdge) -> Words:
+def _edge(edge: VariableEdge) -> b.Words:
     name = wording.clip(f"{edge.number}. {edge.label}", 124)
-    marked: Words = (" ", tag(edge.marker)) if edge.marker else ""
+    marked: b.Words = (" ", b.tag(edge.marker)) if edge.marker else ""
     waits = "" if edge.inherits is None else f" waits for {edge.inherits}"
-    return (strong(name) if edge.highest else name, marked, dim(waits))
+    return (b.strong(name) if edge.highest else name, marked, b.dim(waits))
 
 
 def _note(found: VarianceDetail) -> str:
@@ -317,37 +301,37 @@ def _note(found: VarianceDetail) -> str:
     )
 
 
-def change_blocks(section: VarianceChangeSection) -> Blocks:
+def change_blocks(section: VarianceChangeSection) -> b.Blocks:
     """What became more variable."""
     note = f"shares are of the variance of the {section.before}"
-    return (Part("What became more variable", tuple(_change(section)), note=note, anchor="variable"),)
+    return (b.Part("What became more variable", tuple(_change(section)), note=note, anchor="variable"),)
 
 
-def _change(s: VarianceChangeSection) -> Iterator[Block]:
-    yield Text(f"{change(s)} {change_check(s)}".strip())
+def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
+    yield b.Text(f"{change(s)} {change_check(s)}".strip())
     axis = Axis.over(row.change for row in s.sites)
     columns = (
-        Column("", "Call site", "text", _place),
-        Column("", "", "bar", lambda r: axis.share(r.change, share(r.change, sign=True))),
-        Column("", "Change of its part", "figure", lambda r: share(r.change, sign=True)),
-        Column(
+        b.Column("", "Call site", "text", _place),
+        b.Column("", "", "bar", lambda r: axis.share(r.change, share(r.change, sign=True))),
+        b.Column("", "Change of its part", "figure", lambda r: share(r.change, sign=True)),
+        b.Column(
             "", "Its variance", "figure", lambda r: _spanned(wording.factor(r.ratio), c2_span(r.interval))
         ),
-        Column("", "C²", "figure", lambda r: f"{c2(r.c20)} → {c2(r.c21)}", far=1),
-        Column("sd{}_us", "Deviation", "us", far=2),
-        Column("q", "q", "p", far=2),
+        b.Column("", "C²", "figure", lambda r: f"{c2(r.c20)} → {c2(r.c21)}", far=1),
+        b.Column("sd{}_us", "Deviation", "us", far=2),
+        b.Column("q", "q", "p", far=2),
     )
     if s.sites:
-        yield Grid("Changed call sites", columns, s.sites, s.sites_total, "variance_sites", printed=PRINTED)
+        yield b.Grid("Changed call sites", columns, s.sites, s.sites_total, "variance_sites", printed=PRINTED)
     else:
-        yield Text(f"None of {wording.counted(s.sites_tested, 'call site')} changed significantly.")
+        yield b.Text(f"None of {wording.counted(s.sites_tested, 'call site')} changed significantly.")
     if s.categories:
         of = f"{wording.count(s.categories_total)} of {wording.count(s.categories_tested)}"
-        table = Grid("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
-        yield Part("Categories whose C² changed", (table,), note=of)
+        table = b.Grid("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
+        yield b.Part("Categories whose C² changed", (table,), note=of)
 
 
-def _ratio(row: SiteChange | CategoryChange) -> Words:
+def _ratio(row: SiteChange | CategoryChange) -> b.Words:
     return _spanned(wording.factor(row.ratio), c2_span(row.interval))
 
 
@@ -414,11 +398,11 @@ def expired(section: VarianceSection) -> tuple[str, ...]:
     )
 
 
-def _watched(source: WatchedSource) -> Words:
+def _watched(source: WatchedSource) -> b.Words:
     """`a -> b: C² 3.4, 12 % of the variance. …`"""
     text = f"{source.site}: C² {c2(source.c2)}, {wording.percent(source.within)} of the variance. "
     text += f"To be reduced ({source.marker.owner}: {source.marker.reason})."
-    return dim(f"{text} C² is below 1: the marker may go.") if source.resolved else text
+    return b.dim(f"{text} C² is below 1: the marker may go.") if source.resolved else text
 
 
 def suggestion_toml(rows: Sequence[MarkerSuggestion]) -> str:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.blocks import Drawing, Styled
+from analyze.report.drawing.svg import element, px
 from schemas.report.clusters import CurvePoint
 from schemas.report.parts import Histogram
 
@@ -61,19 +62,13 @@ class _Canvas:
         return self.floor - (self.floor - self.top) * part
 
     def line(self, kind: str, x1: float, y1: float, x2: float, y2: float) -> None:
-        self.parts.append(
-            Markup('<line class="{k}" x1="{a}" y1="{b}" x2="{c}" y2="{d}"/>').format(
-                k=kind, a=_px(x1), b=_px(y1), c=_px(x2), d=_px(y2)
-            )
-        )
+        self.parts.append(element("line", class_=kind, x1=x1, y1=y1, x2=x2, y2=y2))
 
     def text(self, kind: str, x: float, y: float, text: str) -> None:
-        self.parts.append(
-            Markup('<text class="{k}" x="{x}" y="{y}">{t}</text>').format(k=kind, x=_px(x), y=_px(y), t=text)
-        )
+        self.parts.append(element("text", text, class_=kind, x=x, y=y))
 
     def path(self, kind: str, d: str) -> None:
-        self.parts.append(Markup('<path class="{k}" d="{d}"/>').format(k=kind, d=d))
+        self.parts.append(element("path", class_=kind, d=d))
 
     def upright(self, x: float, text: str) -> None:
         """A vertical line with what it stands for below."""
@@ -87,16 +82,9 @@ class _Canvas:
 
     def svg(self) -> Markup:
         """The drawing."""
-        return Markup(
-            '<svg class="{k}" role="img" viewBox="0 0 {w} {h}" width="{w}" height="{h}"><title>{t}</title>'
-            "{p}</svg>"
-        ).format(
-            k=self.kind,
-            w=self.width,
-            h=self.height,
-            t=self.title,
-            p=Markup("").join(self.parts),
-        )
+        box, title = f"0 0 {self.width} {self.height}", element("title", self.title)
+        size = {"width": self.width, "height": self.height}
+        return element("svg", title, *self.parts, class_=self.kind, role="img", viewBox=box, **size)
 
 
 def histogram(found: Histogram, caption: str = "") -> Drawing:
@@ -180,8 +168,8 @@ def c2_curves(samples: Sequence[Sequence[tuple[float, float]]]) -> tuple[Drawing
     kinds = ("after",) if len(samples) == 1 else ("before", "after")
     for kind, points in zip(kinds, samples, strict=True):
         if points:
-            path = f"M{_px(x(points[0][0]))} {canvas.floor}"
-            path += "".join(f"H{_px(x(value))}V{_px(canvas.y(share))}" for value, share in points)
+            path = f"M{px(x(points[0][0]))} {canvas.floor}"
+            path += "".join(f"H{px(x(value))}V{px(canvas.y(share))}" for value, share in points)
             canvas.path(f"{kind} curve", f"{path}H{canvas.end}")
     canvas.text(
         "tick", (canvas.left + canvas.end) / 2, canvas.height - 6, "C² (log scale); the line is C² = 1"
@@ -195,8 +183,8 @@ def score_curve(points: Sequence[CurvePoint], chosen: int, caption: str) -> tupl
         return ()
     low = min(point.score - point.se for point in points)
     high = max(max(point.score + point.se for point in points), low + 0.05)
-    title = "Simplified silhouette by number of clusters"
-    canvas = _Canvas("plot scores", title, 430, 190, left=42, right=16, top=12, bottom=38)
+    name = "Simplified silhouette by number of clusters"
+    canvas = _Canvas("plot scores", name, 430, 190, left=42, right=16, top=12, bottom=38)
 
     def y(score: float) -> float:
         return canvas.y((score - low) / (high - low))
@@ -207,26 +195,14 @@ def score_curve(points: Sequence[CurvePoint], chosen: int, caption: str) -> tupl
     inner = (canvas.left + 10, canvas.end - 10)
     parts = [_log_part(point.k, points[0].k, points[-1].k) for point in points]
     places = [inner[0] + (inner[1] - inner[0]) * part for part in parts]
-    line = "L".join(f"{_px(x)} {_px(y(point.score))}" for x, point in zip(places, points, strict=True))
+    line = "L".join(f"{px(x)} {px(y(point.score))}" for x, point in zip(places, points, strict=True))
     canvas.path("score", f"M{line}")
     for x, point in zip(places, points, strict=True):
         here = " taken" if point.k == chosen else ""
-        canvas.parts.append(
-            Markup(
-                '<g class="dot{c}"><title>{k}: {s} ± {e}</title>'
-                '<line x1="{x}" x2="{x}" y1="{a}" y2="{b}"/><circle cx="{x}" cy="{y}" r="{r}"/></g>'
-            ).format(
-                c=here,
-                k=point.k,
-                s=f"{point.score:.3f}",
-                e=f"{point.se:.3f}",
-                x=_px(x),
-                a=_px(y(point.score - point.se)),
-                b=_px(y(point.score + point.se)),
-                y=_px(y(point.score)),
-                r=6 if here else 3,
-            )
-        )
+        title = element("title", f"{point.k}: {point.score:.3f} ± {point.se:.3f}")
+        error = element("line", x1=x, x2=x, y1=y(point.score - point.se), y2=y(point.score + point.se))
+        dot = element("circle", cx=x, cy=y(point.score), r=6 if here else 3)
+        canvas.parts.append(element("g", title, error, dot, class_=f"dot{here}"))
         canvas.text(f"tick{here}", x, canvas.floor + 15, str(point.k))
     canvas.text("tick", (canvas.left + canvas.end) / 2, canvas.height - 5, "number of clusters")
     return (Drawing(canvas.svg(), caption),)
@@ -250,17 +226,9 @@ def distances(names: Sequence[str], apart: Sequence[Sequence[float]], caption: s
         canvas.text("tick left", margin - 6, middle + 4, name)
         for j, other in enumerate(names):
             shade = "own" if i == j else f"h{_SHADES - 1 - sum(apart[i][j] > bound for bound in bounds)}"
-            canvas.parts.append(
-                Markup(
-                    '<rect class="{c}" x="{x}" y="{y}" width="{w}" height="{w}"><title>{t}</title></rect>'
-                ).format(
-                    c=shade,
-                    x=margin + j * cell,
-                    y=margin + i * cell,
-                    w=cell - 1,
-                    t=f"{name} and {other}: {wording.significant(apart[i][j])}",
-                )
-            )
+            title = element("title", f"{name} and {other}: {wording.significant(apart[i][j])}")
+            at = {"x": margin + j * cell, "y": margin + i * cell}
+            canvas.parts.append(element("rect", title, class_=shade, **at, width=cell - 1, height=cell - 1))
     return (Drawing(canvas.svg(), caption),)
 
 
@@ -277,9 +245,9 @@ def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
 
 def _steps(canvas: _Canvas, places: Sequence[float], heights: Sequence[float]) -> str:
     """Path of a step curve, closed along the floor; a step is at least half a pixel wide."""
-    path, last = f"M{_px(places[0])} {canvas.floor}", places[0]
+    path, last = f"M{px(places[0])} {canvas.floor}", places[0]
     for height, right in zip(heights, places[1:], strict=True):
-        path += f"V{_px(canvas.y(height))}H{_px(max(right, last + 0.5))}"
+        path += f"V{px(canvas.y(height))}H{px(max(right, last + 0.5))}"
         last = max(right, last)
     return path + f"V{canvas.floor}Z"
 
@@ -301,8 +269,3 @@ def _range(found: Histogram) -> tuple[float, float]:
 def _log_part(value: float, low: float, high: float) -> float:
     """Place of a value on a log axis, 0 to 1."""
     return min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))
-
-
-def _px(value: float) -> str:
-    """A coordinate with as many digits as can be seen."""
-    return f"{value:.1f}".removesuffix(".0")

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.drawing.layout import Box, Layout, lay_out
+from analyze.report.drawing.svg import element, px
 from schemas.report.parts import GraphView, NodeName
 
 FOLD_LEAST = 3
@@ -246,7 +247,7 @@ def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
 def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
     steps = drawn.steps
     layout = lay_out([_box(step, marks) for step in steps], drawn.arrows)
-    parts = [opened("graph", layout, title, room=_label_room(drawn, marks))]
+    parts = []
     for link, edge in drawn.arrows.items():
         a, b = link
         start = (layout.x[a], layout.y[a] + _box(steps[a], marks).height / 2)
@@ -256,24 +257,17 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
         )
     for i, step in enumerate(steps):
         parts.append(_step(step, marks, layout.x[i], layout.y[i]))
-    parts.append(Markup("</svg>"))
-    return Markup("").join(parts)
+    return laid_out("graph", layout, title, parts, room=_label_room(drawn, marks))
 
 
-def opened(kind: str, layout: Layout, title: str, room: float = 0.0) -> Markup:
-    """Begin the SVG of a layout; room: to the right of it."""
+def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], room: float = 0.0) -> Markup:
+    """Write the SVG of what has been laid out; room: to the right of it."""
     width, height = layout.width + 2 * MARGIN + room, layout.height + 2 * MARGIN
-    return Markup(
-        '<svg class="{kind} {c}" role="img" width="{w}" height="{h}" viewBox="{x} {x} {w} {h}">'
-        "<title>{title}</title>"
-    ).format(
-        kind=kind,
-        c=next((name for limit, name in _WIDTH_CLASSES if width <= limit), "vast"),
-        w=px(width),
-        h=px(height),
-        x=-MARGIN,
-        title=title,
-    )
+    fit = next((name for limit, name in _WIDTH_CLASSES if width <= limit), "vast")
+    box = f"{-MARGIN} {-MARGIN} {px(width)} {px(height)}"
+    size = {"width": width, "height": height}
+    inside = (element("title", title), *parts)
+    return element("svg", *inside, class_=f"{kind} {fit}", role="img", **size, viewBox=box)
 
 
 def _label_room(drawn: Steps, marks: Marks) -> float:
@@ -332,19 +326,7 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
     row = _inner_edge(step, marks)
     left, top = x - box.width / 2, y - box.height / 2
     classes = f"step {step.kind} {_heat(row)}" + (f" only {_ONLY[marks.sign]}" if step.marked else "")
-    parts = [
-        Markup(
-            '<g class="{c}"><title>{t}</title><rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{r}"/>'
-        ).format(
-            c=classes,
-            t=_title(step),
-            x=px(left),
-            y=px(top),
-            w=px(box.width),
-            h=px(box.height),
-            r=12 if step.kind is StepKind.FOLD else 5,
-        )
-    ]
+    parts = [element("title", _title(step)), outline(box, x, y, 12 if step.kind is StepKind.FOLD else 5)]
     if step.kind is StepKind.FOLD:
         what = _fold_text(step, marks)
         parts.append(label(x, y + 4, what, "pill"))
@@ -358,12 +340,14 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
         if row is not None:
             parts.append(label(x, line + 15, row.text, "latency"))
     if step.marked:
-        parts.append(
-            Markup('<circle cx="{x}" cy="{y}" r="8"/>').format(x=px(left), y=px(top))
-            + label(left, top + 4, marks.sign, "sign")
-        )
-    parts.append(Markup("</g>"))
-    return Markup("").join(parts)
+        parts += [element("circle", cx=left, cy=top, r=8), label(left, top + 4, marks.sign, "sign")]
+    return element("g", *parts, class_=classes)
+
+
+def outline(box: Box, x: float, y: float, radius: int) -> Markup:
+    """Draw a box around its centre."""
+    left, top = x - box.width / 2, y - box.height / 2
+    return element("rect", x=left, y=top, width=box.width, height=box.height, rx=radius)
 
 
 def _fold_text(step: Step, marks: Marks) -> str:
@@ -379,14 +363,12 @@ def _arrow(points: list[tuple[float, float]], mark: EdgeMark | None) -> Markup:
     """A smooth line through `points`, an arrow head, and the latency beside its middle."""
     x, y = points[-1]
     head = f"M{px(x - 4)} {px(y - 7)}L{px(x)} {px(y)}L{px(x + 4)} {px(y - 7)}"
-    drawn = Markup('<g class="arrow {c}"><path d="{p}"/><path class="head" d="{h}"/>').format(
-        c=_heat(mark), p=curve(points), h=head
-    )
+    parts = [element("path", d=curve(points)), element("path", class_="head", d=head)]
     if mark is not None:
         k = len(points) // 2
         (xa, ya), (xb, yb) = points[k - 1], points[k]
-        drawn += label((xa + xb) / 2 + 7, (ya + yb) / 2 + 4, mark.text, "latency")
-    return drawn + Markup("</g>")
+        parts.append(label((xa + xb) / 2 + 7, (ya + yb) / 2 + 4, mark.text, "latency"))
+    return element("g", *parts, class_=f"arrow {_heat(mark)}")
 
 
 def curve(points: Sequence[tuple[float, float]]) -> str:
@@ -400,9 +382,4 @@ def curve(points: Sequence[tuple[float, float]]) -> str:
 
 def label(x: float, y: float, text: str, kind: str) -> Markup:
     """Write a text of a kind, escaped."""
-    return Markup('<text class="{k}" x="{x}" y="{y}">{t}</text>').format(k=kind, x=px(x), y=px(y), t=text)
-
-
-def px(value: float) -> str:
-    """Write a length in as few digits as are seen."""
-    return f"{value:.1f}".rstrip("0").rstrip(".")
+    return element("text", text, class_=kind, x=x, y=y)

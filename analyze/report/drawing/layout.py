@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+GAP_X = 26.0
+"""Between boxes of a level."""
 SWEEPS = 6
 """Rounds of ordering and of aligning; more changed nothing visible on graphs of 200 boxes."""
 MAX_BENDS = 4000
@@ -35,9 +37,7 @@ class Layout:
     height: float
 
 
-def lay_out(
-    boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_x: float = 26, gap_y: float = 40
-) -> Layout:
+def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: float = 40) -> Layout:
     """Positions for `boxes`; every arrow goes from a lower to a higher index. O(SWEEPS · (boxes + bends))."""
     links = sorted(set(arrows))
     level = _levels(len(boxes), links)
@@ -60,7 +60,7 @@ def lay_out(
         rows[d].append(i)
     up, down = _adjacent(len(points), segments)
     _order(rows, up, down)
-    x = _align(rows, points, up, down, gap_x)
+    x = _align(rows, points, up, down, GAP_X)
     y = [0.0] * len(points)
     top = 0.0
     for row in rows:

@@ -12,8 +12,9 @@ from typing import Final
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.drawing.graph import curve, label, opened, px
+from analyze.report.drawing.graph import curve, label, laid_out, outline
 from analyze.report.drawing.layout import Box, lay_out
+from analyze.report.drawing.svg import element, px
 
 CHAR_PX: Final = 7.4
 LABEL_CHARS: Final = 30
@@ -58,7 +59,7 @@ def draw_network(nodes: Sequence[NetworkNode], lines: Sequence[NetworkLine], tit
     """SVG of a network. `nodes` in the order of happening: every line is laid out downwards."""
     boxes = [_box(node) for node in nodes]
     layout = lay_out(boxes, {(min(line.src, line.dst), max(line.src, line.dst)) for line in lines}, gap_y=46)
-    parts = [opened("graph network", layout, title)]
+    parts = []
     # Weak ones first, so that strong ones lie above them.
     for line in sorted(lines, key=lambda line: (line.in_chain, line.in_tree, line.weight)):
         top, bottom = min(line.src, line.dst), max(line.src, line.dst)
@@ -70,7 +71,7 @@ def draw_network(nodes: Sequence[NetworkNode], lines: Sequence[NetworkLine], tit
         parts.append(_line(line, points, nodes, upwards=line.src != top))
     for node, box, x, y in zip(nodes, boxes, layout.x, layout.y, strict=True):
         parts.append(_node(node, box, x, y))
-    return Markup("").join([*parts, Markup("</svg>")])
+    return laid_out("graph network", layout, title, parts)
 
 
 def shade(divergence: float) -> int:
@@ -93,29 +94,15 @@ def _box(node: NetworkNode) -> Box:
 
 
 def _node(node: NetworkNode, box: Box, x: float, y: float) -> Markup:
-    left, top = x - box.width / 2, y - box.height / 2
     kind = "p" if node.performance else f"d{shade(node.divergence)} {'up' if node.higher else 'down'}"
-    parts = [
-        Markup(
-            '<g class="var {k}{c}"><title>{t}</title>'
-            '<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{r}"/>'
-        ).format(
-            k=kind,
-            c=" chained" if node.in_chain else "",
-            t=f"{node.where}/{node.what}".strip("/") + f": {node.numbers}",
-            x=px(left),
-            y=px(top),
-            w=px(box.width),
-            h=px(box.height),
-            r=14 if node.performance else 5,
-        )
-    ]
-    line = top + 18
+    title = f"{node.where}/{node.what}".strip("/") + f": {node.numbers}"
+    parts = [element("title", title), outline(box, x, y, 14 if node.performance else 5)]
+    line = y - box.height / 2 + 18
     for text, role in zip(_texts(node), ("where", "what", "latency"), strict=True):
         if text:
             parts.append(label(x, line, text, role))
             line += 15
-    return Markup("").join([*parts, Markup("</g>")])
+    return element("g", *parts, class_=f"var {kind}{' chained' if node.in_chain else ''}")
 
 
 def _line(
@@ -125,27 +112,16 @@ def _line(
     *,
     upwards: bool,
 ) -> Markup:
-    kind = " ".join(
-        word
-        for word, wanted in (
-            ("dep", True),
-            ("tree", line.in_tree),
-            ("only", line.only_here),
-            ("chained", line.in_chain),
-        )
-        if wanted
-    )
+    words = {"tree": line.in_tree, "only": line.only_here, "chained": line.in_chain}
+    kind = " ".join(["dep", *(word for word, wanted in words.items() if wanted)])
     between = " and ".join(f"{nodes[i].where}/{nodes[i].what}".strip("/") for i in (line.src, line.dst))
-    drawn = Markup('<g class="{k}"><title>{t}</title><path d="{p}" stroke-width="{w}"/>').format(
-        k=kind,
-        t=f"{between}: {wording.percent(line.weight)} of the instances"
-        + (", not in the other class" if line.only_here else ""),
-        p=curve(points),
-        w=px(_THIN + (_THICK - _THIN) * line.weight),
-    )
+    only = ", not in the other class" if line.only_here else ""
+    title = f"{between}: {wording.percent(line.weight)} of the instances{only}"
+    width = _THIN + (_THICK - _THIN) * line.weight
+    parts = [element("title", title), element("path", d=curve(points), stroke_width=width)]
     if line.directed:
         (x, y), sign = (points[0], 1) if upwards else (points[-1], -1)
-        drawn += Markup('<path class="head" d="M{a} {b}L{x} {y}L{c} {b}Z"/>').format(
-            a=px(x - 5), b=px(y + sign * 9), x=px(x), y=px(y), c=px(x + 5)
-        )
-    return drawn + Markup("</g>")
+        back = px(y + sign * 9)
+        head = f"M{px(x - 5)} {back}L{px(x)} {px(y)}L{px(x + 5)} {back}Z"
+        parts.append(element("path", class_="head", d=head))
+    return element("g", *parts, class_=kind)

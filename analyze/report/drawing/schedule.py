@@ -7,6 +7,7 @@ from markupsafe import Markup
 from analyze.report import wording
 from analyze.report.bars import Axis
 from analyze.report.blocks import Bar, Blocks, Column, Details, Drawing, Grid, Styled, dim
+from analyze.report.drawing.svg import element
 from analyze.report.drawing.wide_charts import draw_train
 from schemas.report.parts import ScheduleStep, TrainSchedule
 
@@ -14,16 +15,16 @@ from schemas.report.parts import ScheduleStep, TrainSchedule
 def schedule_blocks(schedule: TrainSchedule, title: str) -> Blocks:
     """The drawing, and a table of the steps of each component."""
     rails = Markup("").join(
-        Markup('<li><b>{c}</b><span class="dim host">{h}</span><span class="n">{w}</span></li>').format(
-            c=wording.clip(lane.component, 44),
-            h=wording.clip(", ".join(lane.hosts), 44),
-            w=wording.duration(lane.waited_us) if lane.waited_us > 0 else "",
+        element(
+            "li",
+            element("b", wording.clip(lane.component, 44)),
+            element("span", wording.clip(", ".join(lane.hosts), 44), class_="dim host"),
+            element("span", wording.duration(lane.waited_us) if lane.waited_us > 0 else "", class_="n"),
         )
         for lane in schedule.lanes
     )
-    drawn = Markup('<div class="schedule"><ol class="rails">{r}</ol>{t}</div>').format(
-        r=rails, t=draw_train(schedule, title)
-    )
+    listed = element("ol", rails, class_="rails")
+    drawn = element("div", listed, draw_train(schedule, title), class_="schedule")
     cut = f"; {wording.count(schedule.cut)} parts not drawn" if schedule.cut else ""
     messages = f", {wording.duration(schedule.message_us)} of the response" if schedule.message_us > 0 else ""
     legend = (

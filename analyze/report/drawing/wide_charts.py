@@ -16,14 +16,10 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.drawing.charts import log_ticks
+from analyze.report.drawing.svg import element, px
 from schemas.report.parts import TrainSchedule
 
 WIDE: Final = 1000.0
-
-
-def px(value: float) -> str:
-    """A coordinate with as many digits as can be seen."""
-    return f"{value:.1f}".removesuffix(".0")
 
 
 @dataclass(slots=True)
@@ -42,46 +38,34 @@ class Stretched:
     def path(self, kind: str, d: str) -> None:
         """A path by its commands, x from 0 to WIDE."""
         if d:
-            self._inside.append(Markup('<path class="{k}" d="{d}"/>').format(k=kind, d=d))
+            self._inside.append(element("path", class_=kind, d=d))
 
     def text(self, kind: str, x: float, y: float, text: str, link: str = "") -> None:
         """A text at a share of the width; with `link` one to an id of the page."""
-        one = Markup('<text class="{k}" x="{x}%" y="{y}">{t}</text>').format(
-            k=kind, x=px(100 * x), y=px(y), t=text
-        )
-        self._beside.append(Markup('<a href="#{h}">{t}</a>').format(h=link, t=one) if link else one)
+        one = element("text", text, class_=kind, x=_percent(x), y=y)
+        self._beside.append(element("a", one, href=f"#{link}") if link else one)
 
     def line(self, kind: str, x0: float, y0: float, x1: float, y1: float, *, below: bool = False) -> None:
         """A straight line between two places, over or below areas."""
-        (self._below if below else self._beside).append(
-            Markup('<line class="{k}" x1="{a}%" y1="{b}" x2="{c}%" y2="{d}"/>').format(
-                k=kind, a=px(100 * x0), b=px(y0), c=px(100 * x1), d=px(y1)
-            )
-        )
+        line = element("line", class_=kind, x1=_percent(x0), y1=y0, x2=_percent(x1), y2=y1)
+        (self._below if below else self._beside).append(line)
 
     def box(self, kind: str, x0: float, x1: float, y: float, height: float) -> None:
         """A rectangle from one share of the width to another, below everything else."""
-        self._below.append(
-            Markup('<rect class="{k}" x="{x}%" width="{w}%" y="{y}" height="{h}"/>').format(
-                k=kind, x=px(100 * x0), w=px(100 * max(x1 - x0, 0.0)), y=px(y), h=px(height)
-            )
-        )
+        width = _percent(max(x1 - x0, 0.0))
+        self._below.append(element("rect", class_=kind, x=_percent(x0), width=width, y=y, height=height))
 
     def svg(self) -> Markup:
         """The drawing."""
-        return Markup(
-            '<svg class="stretched {k}" role="img" width="100%" height="{h}"><title>{t}</title>{below}'
-            '<svg class="wide" viewBox="0 0 {w} {h}" width="100%" height="{h}" preserveAspectRatio="none">'
-            "{inside}</svg>{beside}</svg>"
-        ).format(
-            k=self.kind,
-            h=self.height,
-            t=self.title,
-            w=f"{WIDE:.0f}",
-            below=Markup("").join(self._below),
-            inside=Markup("").join(self._inside),
-            beside=Markup("").join(self._beside),
-        )
+        box, size = f"0 0 {WIDE:.0f} {self.height}", {"width": "100%", "height": px(self.height)}
+        stretched = Markup("").join(self._inside)
+        wide = element("svg", stretched, class_="wide", viewBox=box, **size, preserveAspectRatio="none")
+        parts = (element("title", self.title), *self._below, wide, *self._beside)
+        return element("svg", *parts, class_=f"stretched {self.kind}", role="img", **size)
+
+
+def _percent(share: float) -> str:
+    return f"{px(100 * share)}%"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,6 @@ class SpanRows:
         self._end: list[int] = []
         self._error: list[bool] = []
         self._resource: list[int] = []
-        self._peer: list[str | None] = []
-        self._shared: list[bool] = []
         self._state: list[str | None] = []
         self._message: list[str | None] = []
         self._attributes = _PairRows()
@@ -78,8 +76,6 @@ class SpanRows:
         attributes: Pairs,
         *,
         error: bool = False,
-        peer: str | None = None,
-        shared: bool = False,
         trace_state: str | None = None,
         message: str | None = None,
     ) -> None:
@@ -95,8 +91,6 @@ class SpanRows:
         self._end.append(times[1])
         self._error.append(error)
         self._resource.append(resource)
-        self._peer.append(peer)
-        self._shared.append(shared)
         self._state.append(trace_state)
         self._message.append(message)
 
@@ -140,8 +134,6 @@ class SpanRows:
             host=pa.array(self._host, pa.string()),
             attributes=self._attributes.table(),
             resource_attributes=self._resource_attributes.table(),
-            peer=pa.array(self._peer, pa.string()) if any(self._peer) else None,
-            shared=np.array(self._shared, np.bool_),
             trace_state=pa.array(self._state, pa.string()) if any(self._state) else None,
             status_message=pa.array(self._message, pa.string()) if any(self._message) else None,
             events=SpanEvents(

@@ -124,8 +124,8 @@ def _span_of(span: Any) -> ZipkinSpan:
         kind=_KIND_NAMES[span.kind - 1] if 0 < span.kind <= len(_KIND_NAMES) else None,
         timestamp=span.timestamp,
         duration=span.duration,
-        localEndpoint=_endpoint(span.local_endpoint),
-        remoteEndpoint=_endpoint(span.remote_endpoint),
+        localEndpoint=_endpoint(span.local_endpoint) if span.HasField("local_endpoint") else None,
+        remoteEndpoint=_endpoint(span.remote_endpoint) if span.HasField("remote_endpoint") else None,
         annotations=[ZipkinAnnotation(a.timestamp, a.value) for a in span.annotations],
         tags=dict(_pairs(span)),
         shared=span.shared,
@@ -141,12 +141,13 @@ def _pairs(span: Any) -> Iterator[tuple[str, str]]:
 
 
 def _endpoint(endpoint: Any) -> ZipkinEndpoint:
-    ip = _ip(endpoint.ipv4) if endpoint.ipv4 else _ip(endpoint.ipv6)
-    return ZipkinEndpoint(endpoint.service_name or None, ip)
+    return ZipkinEndpoint(endpoint.service_name or None, _ip(endpoint.ipv4 or endpoint.ipv6))
 
 
 def _ip(raw: bytes) -> str | None:
     """The address; None for bytes that are none."""
+    if not raw:
+        return None
     try:
         return str(ipaddress.ip_address(raw))
     except ValueError:

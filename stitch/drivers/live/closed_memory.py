@@ -106,12 +106,12 @@ def _merged(a: tuple[U8, I4], b: tuple[U8, I4]) -> tuple[U8, I4]:
 class ClosedMemory:
     """Requests of one lane that are closed, published or not."""
 
-    def __init__(self, requests: int = REQUESTS, words: int = WORDS, events: int = EVENTS) -> None:
-        self.requests = KeySet(requests)
+    def __init__(self) -> None:
+        self.requests = KeySet(REQUESTS)
         """By `request_keys.request_keys`."""
-        self.words = KeySet(words)
+        self.words = KeySet(WORDS)
         """Breadcrumbs and ids of their records: what records without a request id would be known by."""
-        self.events = KeySet(events)
+        self.events = KeySet(EVENTS)
         """By `event_prints.print_events`: what a repeated event is known by."""
 
     def share(self, memory_bytes: int, lanes: int) -> None:

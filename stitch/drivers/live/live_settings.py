@@ -23,10 +23,10 @@ class LiveSettings(Config):
     """Events this far after the clock of this process become dead letters: a clock that is wrong."""
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
-    memory_bytes: int = Field(default=768 * 2**20, ge=64 * 2**20)
-    """Budget for open requests and flows that wait for their window, over all lanes, beside the idle process.
-    Past it, streams pause until windows are published or open requests are closed: first those that have all
-    that they name, then the oldest, INCOMPLETE."""
+    memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
+    """What the process may take. The driver is given what is left of it for open requests and flows that
+    wait for their window, over all lanes. Past that, streams pause until windows are published or open
+    requests are closed: first those that have all that they name, then the oldest, INCOMPLETE."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
     """Raw events stay in the lake for so long after they came, so that `flowdiff repair` can stitch the
     requests anew that late events belong to: run it at least so often. 0 keeps none."""

@@ -123,7 +123,7 @@ class OpenEvents:
         requests = self._requests()
         idle, old = idle_and_old(requests.first_ns, requests.last_ns, watermark_ns, config)
         quiet = (requests.last_ns <= watermark_ns - linger_ns) & ~idle
-        complete = self._complete(requests, quiet)
+        complete = self._complete(requests, quiet, max_events)
         return self._take_out(requests, idle | old | complete, old & ~idle & ~complete, max_events)
 
     def close_oldest(self, n_events: int, *, max_events: int) -> Iterator[ClosedEvents]:
@@ -131,7 +131,7 @@ class OpenEvents:
         so many events.
         """
         requests = self._requests()
-        complete = self._complete(requests, np.ones(len(requests.key), dtype=np.bool_))
+        complete = self._complete(requests, np.ones(len(requests.key), dtype=np.bool_), max_events)
         order = np.lexsort((requests.first_ns, ~complete))
         enough = int(np.searchsorted(np.cumsum(requests.size[order]), n_events)) + 1
         chosen = np.zeros(len(order), dtype=np.bool_)
@@ -187,8 +187,11 @@ class OpenEvents:
         key[np.concatenate(places)] = loose_keys(pa.concat_tables(tables).combine_chunks())
         return key
 
-    def _complete(self, requests: _Requests, quiet: B1) -> B1:
-        """[requests] which of those that are `quiet` are complete; none is looked at twice in vain."""
+    def _complete(self, requests: _Requests, quiet: B1, max_events: int) -> B1:
+        """[requests] which of those that are `quiet` are complete; none is looked at twice in vain.
+
+        Looks at whole requests of about `max_events` at a time: to look takes more memory than they do.
+        """
         complete = np.zeros(len(requests.key), dtype=np.bool_)
         known, sizes = self._waiting
         if len(known) and quiet.any():
@@ -197,22 +200,27 @@ class OpenEvents:
         asked = np.flatnonzero(quiet)
         if not len(asked):
             return complete
-        number = np.full(len(requests.key), -1, dtype=np.int64)
+        part = np.cumsum(requests.size[asked]) // max(1, max_events)
+        for some in np.split(asked, np.flatnonzero(np.diff(part)) + 1):
+            complete[some] = self._are_complete(requests, some)
+        still = asked[~complete[asked]]
+        self._remember_waiting(requests.key[still], requests.size[still])
+        return complete
+
+    def _are_complete(self, requests: _Requests, asked: I8) -> B1:
+        """[asked] whether each is complete; they are places of requests."""
+        number = np.full(len(requests.key), -1, dtype=np.int32)
         number[asked] = np.arange(len(asked))
-        of_event = number[requests.code]
         tables, codes, start = [], [], 0
         for slab in self._slabs:
-            own = of_event[start : start + len(slab.row)]
+            own = number[requests.code[start : start + len(slab.row)]]
             start += len(slab.row)
             places = np.flatnonzero(own >= 0)
             if len(places):
                 tables.append(slab.rows(places, COMPLETENESS_COLUMNS))
-                codes.append(own[places])
+                codes.append(own[places].astype(np.int64))
         events = pa.concat_tables(tables).combine_chunks()
-        complete[asked] = complete_requests(np.concatenate(codes), len(asked), events)
-        still = asked[~complete[asked]]
-        self._remember_waiting(requests.key[still], requests.size[still])
-        return complete
+        return complete_requests(np.concatenate(codes), len(asked), events)
 
     def _remember_waiting(self, key: U8, size: I8) -> None:
         known, sizes = self._waiting

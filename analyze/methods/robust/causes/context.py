@@ -32,7 +32,6 @@ from analyze.population import Population
 from analyze.profile.build import Profiled
 from analyze.profile.names import Names, SiteKind
 from analyze.profile.profile import Profile
-from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 
 
@@ -157,9 +156,8 @@ def _nexts(profile: Profile) -> dict[int, set[int]]:
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
     """The larger of the mean response times of reference and problem, at least 1."""
-    table = profile.responses
-    slot = table["slot"].to_numpy()
-    n = len(roles.problem)
-    ns, w = totals(slot, table["ns"].to_numpy(), n), totals(slot, table["w"].to_numpy(), n)
-    means = [ns[inside].sum() / max(w[inside].sum(), 1e-300) for inside in (roles.reference, roles.problem)]
-    return max(1.0, *map(float, means))
+    means = [
+        profile.responded("ns", slots) / max(profile.responded("w", slots), 1e-300)
+        for slots in (roles.reference, roles.problem)
+    ]
+    return max(1.0, *means)

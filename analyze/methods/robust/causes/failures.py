@@ -18,7 +18,6 @@ from analyze.methods.robust.roles import Roles
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from analyze.stats.proportions import fisher
-from analyze.stats.sums import totals
 from schemas.arrays import I8
 from schemas.report.findings import ChangeKind
 
@@ -65,12 +64,7 @@ class Failures:
 
 def failures_begun(profile: Profile, roles: Roles) -> Failures:
     """Out of the breakdown of errors. O(rows)."""
-    table, responses = profile.origins, profile.responses
-    operation = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
-    n, failed = [], []
-    for inside in (roles.reference, roles.problem):
-        mine = inside[table["slot"].to_numpy()]
-        at = operation[table["site"].to_numpy()[mine]]
-        failed.append(totals(at, table["n"].to_numpy()[mine], len(profile.names.operations)))
-        n.append(responses["n"].to_numpy()[inside[responses["slot"].to_numpy()]].sum())
+    sides = roles.reference, roles.problem
+    n = [profile.responded("n", slots) for slots in sides]
+    failed = [profile.at_operations("origins", "n", slots) for slots in sides]
     return Failures(np.rint(n).astype(np.int64), np.rint(np.stack(failed, axis=1)).astype(np.int64))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyze.profile.build import Pattern
-from analyze.profile.names import NO_CALLER, Names, SiteKind
+from analyze.profile.names import NO_CALLER, Names, SiteKind, reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,7 @@ class Order:
 
 def _reached(nexts: Mapping[int, Collection[int]], asked: list[int]) -> dict[int, set[int]]:
     """Operation -> operations from which a way leads there and none back: of loops the order is not known."""
-    after: dict[int, set[int]] = {}
-    for operation in asked:
-        seen, left = set[int](), [operation]
-        while left:
-            new = set(nexts.get(left.pop(), ())) - seen
-            seen |= new
-            left += new
-        after[operation] = seen
+    after = {operation: reached(nexts, [operation]) for operation in asked}
     return {
         later: {one for one in asked if later in after[one] and one not in after[later]} for later in asked
     }

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import pyarrow as pa
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.confounders.port import Comparison, Explained, counted_changes
@@ -30,7 +29,6 @@ from analyze.methods.robust.settings import ConfounderSettings
 from analyze.profile.names import OperationName
 from analyze.profile.profile import Profile
 from analyze.stats.proportions import exact_p
-from analyze.stats.sums import totals
 from schemas.arrays import B1, F8
 
 
@@ -133,19 +131,8 @@ class _Answers:
 
     @staticmethod
     def of(profile: Profile, slots: B1) -> _Answers:
-        operation = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
-
-        def sums(table: pa.Table, column: str) -> F8:
-            inside = slots[table["slot"].to_numpy()]
-            at = operation[table["site"].to_numpy()[inside]]
-            return totals(at, table[column].to_numpy()[inside], len(profile.names.operations))
-
-        return _Answers(
-            sums(profile.shapes, "calls"),
-            sums(profile.shapes, "inclusive_ns"),
-            sums(profile.visits, "failing_n"),
-            sums(profile.visits, "n"),
-        )
+        columns = ("shapes", "calls"), ("shapes", "inclusive_ns"), ("visits", "failing_n"), ("visits", "n")
+        return _Answers(*(profile.at_operations(*of, slots) for of in columns))
 
 
 def _alike(

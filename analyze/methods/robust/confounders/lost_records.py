@@ -20,7 +20,7 @@ from analyze.methods.robust.confounders.port import Comparison, Explained, Unadj
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import View
-from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.profile.names import NO_CALLER, SiteKind, reached
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
 from analyze.stats.proportions import exact_p
@@ -99,21 +99,13 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
         for child in profile.names.shapes[shape]:
             present[site, child.operation] += votes
     found = []
-    recorded = np.stack([_requests(profile, period) for period in (whole, lossy)], axis=1)
+    recorded = np.stack([profile.at_sites("visits", "n", period) for period in (whole, lossy)], axis=1)
     for (site, _), votes in present.items():
         n = shapes.total[site]
         if (recorded[site] < settings.lost_requests).any() or votes[0] < settings.lost_always * n[0]:
             continue
         found.append(1 - (votes[1] / n[1]) / (votes[0] / n[0]))
     return np.array(found)
-
-
-def _requests(profile: Profile, period: B1) -> F8:
-    """[sites] recorded requests that pass."""
-    visits = profile.visits
-    inside = period[visits["slot"].to_numpy()]
-    passing = visits["n"].to_numpy()[inside]
-    return totals(visits["site"].to_numpy()[inside], passing, len(profile.names.sites))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +171,7 @@ def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
     below = {}
     for operation in {*after, *also}:
         two_on = {far for near in also.get(operation, ()) for far in also.get(near, ()) if near != operation}
-        below[operation] = _reached(after, {operation}) | two_on | _reached(also, two_on)
+        below[operation] = reached(after, {operation}) | two_on | reached(also, two_on)
     return _Below(base, below)
 
 
@@ -189,16 +181,6 @@ def _next(profile: Profile, calls: F8, base: Sequence[int]) -> dict[int, set[int
         if n and site.caller != NO_CALLER:
             after[base[site.caller]].add(base[site.operation])
     return after
-
-
-def _reached(after: Mapping[int, set[int]], begin: set[int]) -> set[int]:
-    seen: set[int] = set()
-    todo = list(begin)
-    while todo:
-        new = after.get(todo.pop(), set()) - seen
-        seen |= new
-        todo += new
-    return seen
 
 
 def _explained(

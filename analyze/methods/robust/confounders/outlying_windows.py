@@ -46,11 +46,10 @@ class OutlyingWindows:
     def adjust(self, comparison: Comparison) -> Comparison:
         """Take outlying blocks out of ordinary times; the reference itself stays the value before."""
         roles = comparison.roles
-        own = np.unique(roles.noise[roles.reference])
         candidate = np.ones(roles.n_noise, dtype=np.bool_)
-        has_history = bool((roles.ordinary & ~roles.reference).any())
+        has_history = len(roles.history) > 0
         if has_history:
-            candidate[own[own >= 0]] = False
+            candidate[roles.own] = False
         if roles.noise_assumed or not candidate.any():
             return comparison
         blocks = profile_blocks(comparison.profiled.profile, roles.noise)

@@ -22,7 +22,6 @@ from analyze.profile.build import Pattern, Profiled
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, Recoding
 from analyze.profile.profile import Profile, joined
-from analyze.stats.sums import totals
 from schemas.arrays import B1, F8
 
 
@@ -85,7 +84,7 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
     """Find operations of the reference that the problem knows under another name, by name. O(sites)."""
     names = profile.names.operations
     sides = roles.ordinary, roles.problem
-    n0, n1 = (_by_operation(profile, _passing(profile, slots, "n")) for slots in sides)
+    n0, n1 = (profile.at_operations("visits", "n", slots) for slots in sides)
     gone = np.flatnonzero((n0 >= settings.rename_requests) & (n1 == 0)).tolist()
     come = np.flatnonzero((n1 >= settings.rename_requests) & (n0 == 0)).tolist()
     if not gone or not come:
@@ -134,10 +133,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
     """How operations are used in some slots. O(sites)."""
-    responses = profile.responses
-    inside = slots[responses["slot"].to_numpy()]
-    requests, whole = (float(responses[column].to_numpy()[inside].sum()) for column in ("n", "w"))
-    weight = _passing(profile, slots, "w")
+    weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
         if not passed:
@@ -150,25 +146,11 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
         for operation, out in ways.items()
     }
     return Uses(
-        n=_by_operation(profile, _passing(profile, slots, "n")),
-        share=_by_operation(profile, weight) / max(whole, 1e-300),
-        requests=requests,
+        n=profile.at_operations("visits", "n", slots),
+        share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
+        requests=profile.responded("n", slots),
         ways=shares,
     )
-
-
-def _passing(profile: Profile, slots: B1, column: str) -> F8:
-    """[sites] sum of a column of `visits` over some slots: requests that pass (n), or their weight (w)."""
-    visits = profile.visits
-    inside = slots[visits["slot"].to_numpy()]
-    passing = visits[column].to_numpy()[inside]
-    return totals(visits["site"].to_numpy()[inside], passing, len(profile.names.sites))
-
-
-def _by_operation(profile: Profile, passing: F8) -> F8:
-    """[operations] sums of [sites]."""
-    operation = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
-    return totals(operation, passing, len(profile.names.operations))
 
 
 def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:

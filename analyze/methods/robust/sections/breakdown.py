@@ -15,25 +15,9 @@ from analyze.methods.robust.sections.finding_rows import site_of
 from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
 from analyze.profile.names import NO_CALLER, Names
 from analyze.profile.profile import Profile
+from analyze.report import blocks as b
 from analyze.report import measures, wording
 from analyze.report.bars import waterfall
-from analyze.report.blocks import (
-    Bar,
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Grid,
-    Only,
-    Part,
-    Stretch,
-    Styled,
-    Text,
-    Words,
-    dim,
-    strong,
-    tag,
-)
 from analyze.report.limits import ReportLimits
 from analyze.report.section_view import SectionView
 from analyze.stats.sums import totals
@@ -226,11 +210,11 @@ LOAD_MOVED: Final = 1.1
 """Rates nearer than this factor are called about the same."""
 
 _ROOTS: Final = (
-    Column("root", "Root type", "name"),
-    Column("requests{}", "Requests", "count"),
-    Column("rate{}", "A second", "number", far=1),
-    Column("mean{}_us", "Mean response time", "us"),
-    Column("errors{}", "Failed at the root", "share"),
+    b.Column("root", "Root type", "name"),
+    b.Column("requests{}", "Requests", "count"),
+    b.Column("rate{}", "A second", "number", far=1),
+    b.Column("mean{}_us", "Mean response time", "us"),
+    b.Column("errors{}", "Failed at the root", "share"),
 )
 
 
@@ -248,24 +232,24 @@ class WaterfallRow:
     total: float
 
 
-def breakdown_blocks(section: AccountSection) -> Blocks:
+def breakdown_blocks(section: AccountSection) -> b.Blocks:
     """A waterfall a measure, then load and root types."""
     changed = [account for account in section.accounts if account.changed]
     first = changed[0] if changed else None
     # What did not change significantly is noise, call site by call site: it is there for who asks.
-    measured: list[Block] = [_measure(account, account is first) for account in section.accounts]
+    measured: list[b.Block] = [_measure(account, account is first) for account in section.accounts]
     if first is not None and all(row.finding is None for row in first.rows):
-        measured.append(Only("terminal", (_waterfall(first, PRINTED),)))
+        measured.append(b.Only("terminal", (_waterfall(first, PRINTED),)))
     mean = section.accounts[0] if section.accounts else None
     mix = () if mean is None or len(mean.mixes) < 2 else (_mix(mean),)
-    roots = Grid("Root types before and after", _ROOTS, section.roots, section.roots_total)
+    roots = b.Grid("Root types before and after", _ROOTS, section.roots, section.roots_total)
     return (
-        Part(
+        b.Part(
             "Where the change came from",
             (
                 *measured,
-                Text(load(section)),
-                Details("Root types: load, mean and errors of each", (roots,)),
+                b.Text(load(section)),
+                b.Details("Root types: load, mean and errors of each", (roots,)),
                 *mix,
             ),
             note="the parts add up exactly",
@@ -274,31 +258,33 @@ def breakdown_blocks(section: AccountSection) -> Blocks:
     )
 
 
-def _measure(account: Account, first: bool) -> Part:
-    label = tag(verdict(account), "worse" if account.changed else "")
+def _measure(account: Account, first: bool) -> b.Part:
+    label = b.tag(verdict(account), "worse" if account.changed else "")
     head = (f"{title(account)}: {moved(account)} ", label)
     told = f"{interval(account)}. {parts(account)}" if first else interval(account)
-    return Part(head, (Only("page", (_waterfall(account, PLACES),)),), note=told, open=first)
+    return b.Part(head, (b.Only("page", (_waterfall(account, PLACES),)),), note=told, open=first)
 
 
-def _mix(account: Account) -> Details:
+def _mix(account: Account) -> b.Details:
     columns = (
-        Column("root", "Root type", "name"),
-        Column("share{}", "Share of the requests", "share"),
-        Column("part", "Contribution", "figure", lambda row: part(account, row.part)),
+        b.Column("root", "Root type", "name"),
+        b.Column("share{}", "Share of the requests", "share"),
+        b.Column("part", "Contribution", "figure", lambda row: part(account, row.part)),
     )
     whole = part(account, account.mix) or "no part"
-    return Details(f"Workload mix: {whole} of the change", (Grid("Workload mix", columns, account.mixes),))
+    return b.Details(
+        f"Workload mix: {whole} of the change", (b.Grid("Workload mix", columns, account.mixes),)
+    )
 
 
-def _waterfall(account: Account, most: int) -> Grid:
+def _waterfall(account: Account, most: int) -> b.Grid:
     """Rows from the value before to the value after, each with its bar."""
     found = lines(account, most)
     fall = waterfall(account.before, [line.total for line in found], account.low, account.high)
     bars = {id(line): stretch for line, stretch in zip(found, fall.parts, strict=True)}
     before = WaterfallRow(None, "Before", 0.0, 0.0, 0.0, account.before)
     after = WaterfallRow(None, "After", 0.0, 0.0, 0.0, account.after)
-    ends: dict[int, tuple[Stretch, ...]] = {
+    ends: dict[int, tuple[b.Stretch, ...]] = {
         id(before): (fall.before,),
         id(after): (fall.after, *(() if fall.interval is None else (fall.interval,))),
     }
@@ -306,24 +292,24 @@ def _waterfall(account: Account, most: int) -> Grid:
     def worded(line: WaterfallRow, amount: float) -> str:
         return measures.value(account.unit, line.total) if id(line) in ends else part(account, amount)
 
-    def bar(line: WaterfallRow) -> Bar:
+    def bar(line: WaterfallRow) -> b.Bar:
         text = line.text or line.row.site.text if line.row is not None else line.text
-        return Bar(ends.get(id(line)) or (bars[id(line)],), f"{text}: {worded(line, line.total)}")
+        return b.Bar(ends.get(id(line)) or (bars[id(line)],), f"{text}: {worded(line, line.total)}")
 
     several = len({line.row.root for line in found if line.row is not None}) > 1
     columns = (
-        Column("", "Call site", "text", _place),
-        Column(
+        b.Column("", "Call site", "text", _place),
+        b.Column(
             "", "" if fall.start <= 0 else f"from {measures.value(account.unit, fall.start)} on", "bar", bar
         ),
-        Column("", "Contribution", "figure", lambda line: worded(line, line.total)),
-        Column("", "number of calls", "figure", lambda line: part(account, line.calls), far=1),
-        Column("", "paths", "figure", lambda line: part(account, line.structure), far=1),
-        Column("", "time a call", "figure", lambda line: part(account, line.slower), far=1),
-        Column("", "Finding", "figure", _finding),
-        *((Column("", "In requests of", "text", _root, far=2),) if several else ()),
+        b.Column("", "Contribution", "figure", lambda line: worded(line, line.total)),
+        b.Column("", "number of calls", "figure", lambda line: part(account, line.calls), far=1),
+        b.Column("", "paths", "figure", lambda line: part(account, line.structure), far=1),
+        b.Column("", "time a call", "figure", lambda line: part(account, line.slower), far=1),
+        b.Column("", "Finding", "figure", _finding),
+        *((b.Column("", "In requests of", "text", _root, far=2),) if several else ()),
     )
-    return Grid(
+    return b.Grid(
         f"{title(account)} by call site",
         columns,
         (before, *found, after),
@@ -332,20 +318,20 @@ def _waterfall(account: Account, most: int) -> Grid:
     )
 
 
-def _place(line: WaterfallRow) -> Words:
+def _place(line: WaterfallRow) -> b.Words:
     if line.row is None:
         return line.text
     site = line.row.site
-    return (strong(site.component), "/", wording.clip(site.operation, 110))
+    return (b.strong(site.component), "/", wording.clip(site.operation, 110))
 
 
-def _root(line: WaterfallRow) -> Words:
-    return dim(wording.clip(line.row.root, 60)) if line.row is not None and line.row.site.depth else ""
+def _root(line: WaterfallRow) -> b.Words:
+    return b.dim(wording.clip(line.row.root, 60)) if line.row is not None and line.row.site.depth else ""
 
 
-def _finding(line: WaterfallRow) -> Words:
+def _finding(line: WaterfallRow) -> b.Words:
     rank = None if line.row is None else line.row.finding
-    return "" if rank is None else Styled(str(rank), "tag", href=f"#f{rank}", title=f"finding {rank}")
+    return "" if rank is None else b.Styled(str(rank), "tag", href=f"#f{rank}", title=f"finding {rank}")
 
 
 def _tone(line: WaterfallRow) -> str:

@@ -52,6 +52,8 @@ from schemas.report.findings import (
 from schemas.report.parts import Histogram, NodeName, StepAccount, TrainSchedule
 
 _MOST_EXAMPLES = 3
+_MOST_LOOKED_AT = 500
+"""Requests of a category that examples are chosen from."""
 _CHAIN = 5
 
 
@@ -262,11 +264,11 @@ def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
     )
 
 
-def _thinned(rows: np.ndarray[tuple[int], np.dtype[np.int64]], most: int = 500) -> Sequence[int]:
-    """At most so many rows, evenly spaced: an example need not be the very median."""
-    if len(rows) <= most:
+def _thinned(rows: I8) -> Sequence[int]:
+    """At most _MOST_LOOKED_AT rows, evenly spaced: an example need not be the very median."""
+    if len(rows) <= _MOST_LOOKED_AT:
         return list(map(int, rows))
-    thinned: list[int] = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)].tolist()
+    thinned: list[int] = rows[np.linspace(0, len(rows) - 1, _MOST_LOOKED_AT).astype(np.int64)].tolist()
     return thinned
 
 

@@ -6,31 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from analyze.report import blocks as b
 from analyze.report import measures
 from analyze.report.bars import Axis, shift
-from analyze.report.blocks import (
-    Bar,
-    Beside,
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Fact,
-    Facts,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    code,
-    dim,
-    joined,
-    request_link,
-    strong,
-    tag,
-)
 from analyze.report.drawing.charts import histogram
 from analyze.report.drawing.schedule import schedule_blocks
 from analyze.report.section_view import SectionView
@@ -79,29 +57,31 @@ KIND: Final = {
 """What happened in a word; its colour, where it is good or bad by itself; what the numbers are."""
 
 _EVIDENCE: Final = (
-    Column("", "Call site", "text", lambda row: _follows(row.evidence)),
-    Column("", "What", "text", lambda row: (_tag(row.evidence.kind), " ", clip(row.evidence.what, 80))),
-    Column("", "Before → after", "figure", lambda row: moved(row.evidence)),
-    Column("", "Change, 95 %", "figure", lambda row: interval(row.evidence), far=1),
-    Column("", "× noise", "figure", lambda row: significant(abs(row.evidence.z), 2), far=1),
+    b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),
+    b.Column("", "What", "text", lambda row: (_tag(row.evidence.kind), " ", clip(row.evidence.what, 80))),
+    b.Column("", "Before → after", "figure", lambda row: moved(row.evidence)),
+    b.Column("", "Change, 95 %", "figure", lambda row: interval(row.evidence), far=1),
+    b.Column("", "× noise", "figure", lambda row: significant(abs(row.evidence.z), 2), far=1),
     *(column for column in EVIDENCE if column.is_shown),
 )
 _MEMBERS: Final = (
-    Column("root", "Root type", "name"),
-    Column("category", "Category", "key"),
-    Column("requests{}", "Requests", "count"),
+    b.Column("root", "Root type", "name"),
+    b.Column("category", "Category", "key"),
+    b.Column("requests{}", "Requests", "count"),
 )
 _ATTRIBUTES: Final = (
-    Column("key", "Parameter", "text", lambda a: (strong(clip(a.key, 80)), " ", dim(clip(a.where, 96)))),
-    Column("", "Affected", "text", lambda a: _values(a, a.median_affected, "share_affected")),
-    Column("", "Others", "text", lambda a: _values(a, a.median_others, "share_others")),
-    Column("", "", "bar", lambda a: Axis(0.0, 1.0).share(a.distance, f"{significant(a.distance, 2)} of 1")),
-    Column("distance", "Unlike by", "figure", lambda a: significant(a.distance, 2)),
-    Column("q", "q", "p", far=1),
+    b.Column(
+        "key", "Parameter", "text", lambda a: (b.strong(clip(a.key, 80)), " ", b.dim(clip(a.where, 96)))
+    ),
+    b.Column("", "Affected", "text", lambda a: _values(a, a.median_affected, "share_affected")),
+    b.Column("", "Others", "text", lambda a: _values(a, a.median_others, "share_others")),
+    b.Column("", "", "bar", lambda a: Axis(0.0, 1.0).share(a.distance, f"{significant(a.distance, 2)} of 1")),
+    b.Column("distance", "Unlike by", "figure", lambda a: significant(a.distance, 2)),
+    b.Column("q", "q", "p", far=1),
 )
 
 
-def findings_blocks(section: FindingsSection) -> Blocks:
+def findings_blocks(section: FindingsSection) -> b.Blocks:
     """An index where there are many, the cards, and what made no finding."""
     found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
     better = len(section.findings) - len(found)
@@ -109,51 +89,51 @@ def findings_blocks(section: FindingsSection) -> Blocks:
     note = "each cause once, most important first" if found else ""
     if len(found) < total:
         note += f"; {count(len(found))} of {count(total)}, the table findings beside this page has all"
-    index = Items(
-        [(Styled(f.title, href=f"#f{f.rank}"), " ", dim(part_sentence(f))) for f in found], ordered=True
+    index = b.Items(
+        [(b.Styled(f.title, href=f"#f{f.rank}"), " ", b.dim(part_sentence(f))) for f in found], ordered=True
     )
     cards = [_card(finding) for finding in found]
     rest = better_sentence(better)
     more = total - min(len(found), PRINTED)
     return (
-        Only(
+        b.Only(
             "page",
             (
-                Part(
+                b.Part(
                     "Findings",
                     (
                         *((index,) if len(found) > INDEXED else ()),
-                        *(cards or (Text("None."),)),
-                        *((Text(rest, "dim"),) if rest else ()),
+                        *(cards or (b.Text("None."),)),
+                        *((b.Text(rest, "dim"),) if rest else ()),
                     ),
                     note=note,
                     anchor="findings",
                 ),
             ),
         ),
-        Only(
+        b.Only(
             "terminal",
             (
                 *cards[:PRINTED],
-                *((Text(f"\nand {counted(more, 'more finding')}", "dim"),) if more else ()),
-                *((Text(f"\n{rest}", "dim"),) if rest else ()),
+                *((b.Text(f"\nand {counted(more, 'more finding')}", "dim"),) if more else ()),
+                *((b.Text(f"\n{rest}", "dim"),) if rest else ()),
             ),
         ),
     )
 
 
-def _card(finding: Finding) -> Part:
-    glance: list[Block] = [_numbers(finding)]
+def _card(finding: Finding) -> b.Part:
+    glance: list[b.Block] = [_numbers(finding)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
-    return Part(
+    return b.Part(
         (f"{finding.rank}. ", finding.title),
         (
-            Only("page", (Text(_where(finding)), Beside(glance))),
-            Only("terminal", tuple(_printed(finding))),
-            Facts(list(_facts(finding))),
-            Only("page", (Facts(list(_more_facts(finding))),)),
-            *(Only("terminal", (Text(further(finding.views), "pre"),)) for _ in finding.views[:1]),
+            b.Only("page", (b.Text(_where(finding)), b.Beside(glance))),
+            b.Only("terminal", tuple(_printed(finding))),
+            b.Facts(list(_facts(finding))),
+            b.Only("page", (b.Facts(list(_more_facts(finding))),)),
+            *(b.Only("terminal", (b.Text(further(finding.views), "pre"),)) for _ in finding.views[:1]),
             *_details(finding),
         ),
         anchor=f"f{finding.rank}",
@@ -161,69 +141,78 @@ def _card(finding: Finding) -> Part:
     )
 
 
-def _where(finding: Finding) -> Words:
+def _where(finding: Finding) -> b.Words:
     """The kind, the call site, and what to look at first."""
     site = finding.site
-    look: Words = (dim(" Look first at "), strong(finding.suspect), dim(".")) if finding.suspect else ""
-    return (_tag(finding.kind), " ", strong(site.component), f"/{site.operation}", dim(whence(site)), look)
+    look: b.Words = (
+        (b.dim(" Look first at "), b.strong(finding.suspect), b.dim(".")) if finding.suspect else ""
+    )
+    return (
+        _tag(finding.kind),
+        " ",
+        b.strong(site.component),
+        f"/{site.operation}",
+        b.dim(whence(site)),
+        look,
+    )
 
 
-def _numbers(finding: Finding) -> Facts:
+def _numbers(finding: Finding) -> b.Facts:
     f = finding
     values = (
         f"{measures.value(f.unit, f.before)} → ",
-        strong(measures.value(f.unit, f.after)),
-        Styled(interval(f), "span"),
+        b.strong(measures.value(f.unit, f.after)),
+        b.Styled(interval(f), "span"),
         shift(f.unit, f.before, f.after, f.change),
     )
-    share: list[Words] = [strong(amount(f))]
+    share: list[b.Words] = [b.strong(amount(f))]
     if sentence := share_sentence(f):
-        share.append(Styled(sentence, "span"))
+        share.append(b.Styled(sentence, "span"))
         if f.share_of_change is not None:
             bounds = Axis(0.0, 1.0)
             both = bounds.stretch("quiet", f.share_of_change.low, f.share_of_change.high)
-            share.append(Bar((bounds.stretch("mark", 0.0, f.share_of_change.low), both), sentence))
-    affected = (f"{count(f.affected0)} → ", strong(count(f.affected1)))
-    return Facts(
+            share.append(b.Bar((bounds.stretch("mark", 0.0, f.share_of_change.low), both), sentence))
+    affected = (f"{count(f.affected0)} → ", b.strong(count(f.affected1)))
+    return b.Facts(
         (
-            Fact(KIND[f.kind][2], values),
-            Fact("part of the change of the mean", share),
-            Fact(
+            b.Fact(KIND[f.kind][2], values),
+            b.Fact("part of the change of the mean", share),
+            b.Fact(
                 "requests affected",
-                (*affected, Styled(f"{percent(f.share0)} → {percent(f.share1)} of all", "span")),
+                (*affected, b.Styled(f"{percent(f.share0)} → {percent(f.share1)} of all", "span")),
             ),
-            Fact("how sure", sureness(f)),
+            b.Fact("how sure", sureness(f)),
         ),
         look="numbers",
     )
 
 
-def _printed(finding: Finding) -> Iterator[Block]:
+def _printed(finding: Finding) -> Iterator[b.Block]:
     """The numbers on a terminal."""
-    yield Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
+    yield b.Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
     after = counted(finding.affected1, "request")
     shown = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
-    yield Text(f"{shown}; how sure: {sureness(finding)}", "dim")
+    yield b.Text(f"{shown}; how sure: {sureness(finding)}", "dim")
 
 
-def _facts(finding: Finding) -> Iterator[Fact]:
+def _facts(finding: Finding) -> Iterator[b.Fact]:
     """What a person on call needs."""
     f = finding
     if f.explanation is not None:
-        yield Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
+        yield b.Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
     for one in f.factors:
         there = f" {counted(one.requests1, 'request')} there"
-        yield Fact("where", (factor_sentence(one), Styled(there, "dim", title=f"p = {p_value(one.p)}")))
+        yield b.Fact("where", (factor_sentence(one), b.Styled(there, "dim", title=f"p = {p_value(one.p)}")))
     if f.chain:
         steps = "; ".join(step.rstrip(".") for step in f.chain[:CHAIN])
         left = len(f.chain) - CHAIN
-        yield Fact("then", steps + (f"; and {count(left)} more" if left > 0 else ""))
+        yield b.Fact("then", steps + (f"; and {count(left)} more" if left > 0 else ""))
     if f.when is not None:
-        yield Fact("when", when_words(f.when))
-    look: list[Words] = [strong(f.suspect)] if f.suspect else []
+        yield b.Fact("when", when_words(f.when))
+    look: list[b.Words] = [b.strong(f.suspect)] if f.suspect else []
     look += [("request ", _example(e)) for e in f.examples if e.sample == "problem"][:1]
     if look:
-        yield Fact("look first at", joined(look))
+        yield b.Fact("look first at", b.joined(look))
 
 
 def when_words(when: When) -> str:
@@ -237,105 +226,107 @@ def _instant(of: Instant) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}Z ({low:%H:%M:%S} to {high:%H:%M:%S})"
 
 
-def _more_facts(finding: Finding) -> Iterator[Fact]:
+def _more_facts(finding: Finding) -> Iterator[b.Fact]:
     """What the page has room for."""
     f = finding
     first = next((e for e in f.examples if e.sample == "problem"), None)
     if others := [(f"{e.sample} ", _example(e)) for e in f.examples if e is not first]:
-        yield Fact("other requests", joined(others))
+        yield b.Fact("other requests", b.joined(others))
     for one in () if f.explanation is None else f.explanation.identifiers:
-        values = (code(clip(one.before, 60)), " → ", code(clip(one.after, 60)))
-        yield Fact("changed with it", (strong(one.key), f" of {one.where}, ", *values))
+        values = (b.code(clip(one.before, 60)), " → ", b.code(clip(one.after, 60)))
+        yield b.Fact("changed with it", (b.strong(one.key), f" of {one.where}, ", *values))
     if f.saves_us is not None and f.saves_us > 0:
-        yield Fact("would save", f"{duration(f.saves_us)} a request, if it were as before")
+        yield b.Fact("would save", f"{duration(f.saves_us)} a request, if it were as before")
     if f.when is None and f.first_window_ns is not None:
         began = datetime.fromtimestamp(f.first_window_ns / 1e9, UTC)
-        yield Fact("first seen", f"{began:%Y-%m-%d %H:%MZ}")
+        yield b.Fact("first seen", f"{began:%Y-%m-%d %H:%MZ}")
 
 
-def _example(example: Example) -> Words:
+def _example(example: Example) -> b.Words:
     note = f" ({example.what}, {duration(example.response_us)})"
-    return (request_link(example.request_id), dim(note))
+    return (b.request_link(example.request_id), b.dim(note))
 
 
-def _drawn(example: Example, rank: int) -> Iterator[Block]:
+def _drawn(example: Example, rank: int) -> Iterator[b.Block]:
     if example.schedule is not None:
-        yield Text((f"{example.sample.capitalize()}: ", _example(example)))
+        yield b.Text((f"{example.sample.capitalize()}: ", _example(example)))
         yield from schedule_blocks(example.schedule, f"Request of finding {rank}, {example.sample}")
 
 
-def _details(finding: Finding) -> Iterator[Block]:
+def _details(finding: Finding) -> Iterator[b.Block]:
     f = finding
     if f.views:
         views = [_view(view) for view in f.views]
-        yield Details("Look further, with other analyses", (Items(views),))
+        yield b.Details("Look further, with other analyses", (b.Items(views),))
     if f.chain[CHAIN:]:
-        yield Details("All that follows from it", (Items(f.chain, ordered=True),))
+        yield b.Details("All that follows from it", (b.Items(f.chain, ordered=True),))
     if f.account is not None:
         steps = steps_blocks(f.account, f"Steps of finding {f.rank}", names=False)
-        yield Details("Where the time went, on a typical path", steps, open=f.rank == 1)
+        yield b.Details("Where the time went, on a typical path", steps, open=f.rank == 1)
     if drawn := [part for example in f.examples for part in _drawn(example, f.rank)]:
-        yield Details("Its example requests, drawn: who worked when, and what the response waited for", drawn)
+        yield b.Details(
+            "Its example requests, drawn: who worked when, and what the response waited for", drawn
+        )
     if f.explanation is not None and (f.explanation.rules or f.explanation.attributes):
-        yield Details("What distinguishes affected requests", tuple(_explained(f.explanation)))
+        yield b.Details("What distinguishes affected requests", tuple(_explained(f.explanation)))
     if f.evidence:
         tests = f"Evidence: {counted(f.evidence_total, 'test')}"
         rows = [EvidenceRow(f.rank, place, evidence) for place, evidence in enumerate(f.evidence, 1)]
-        table = Grid(f"Evidence of finding {f.rank}", _EVIDENCE, rows, f.evidence_total, "evidence")
-        yield Details(tests, (table,))
+        table = b.Grid(f"Evidence of finding {f.rank}", _EVIDENCE, rows, f.evidence_total, "evidence")
+        yield b.Details(tests, (table,))
     if f.members:
-        paths = Grid(f"Paths of finding {f.rank}", _MEMBERS, f.members, f.members_total)
-        yield Details(f"Paths it occurs in: {count(f.members_total)}", (paths,))
+        paths = b.Grid(f"Paths of finding {f.rank}", _MEMBERS, f.members, f.members_total)
+        yield b.Details(f"Paths it occurs in: {count(f.members_total)}", (paths,))
 
 
-def _view(view: FurtherView) -> Words:
-    name: Words = strong(view.method) if view.page is None else Styled(view.method, href=view.page)
-    return (name, dim(f" {view.about} "), code(view.command))
+def _view(view: FurtherView) -> b.Words:
+    name: b.Words = b.strong(view.method) if view.page is None else b.Styled(view.method, href=view.page)
+    return (name, b.dim(f" {view.about} "), b.code(view.command))
 
 
-def _explained(found: Explanation) -> Iterator[Block]:
+def _explained(found: Explanation) -> Iterator[b.Block]:
     if found.rules:
         of = found.contrast
         about = f"{count(of.n_affected)} {of.affected}, {count(of.n_others)} {of.others}"
         about += "" if found.auc is None else f"; AUC {significant(found.auc, 2)} (0.5: chance, 1: all right)"
         if found.root_stability is not None:
             about += f", the first split in {percent(found.root_stability)} of repeated trees"
-        yield Part("Rules", (Items([_rule(rule) for rule in found.rules]),), note=about)
+        yield b.Part("Rules", (b.Items([_rule(rule) for rule in found.rules]),), note=about)
     if found.attributes:
-        table = Grid("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
-        yield Part("Parameters", (table,), note="most unlike first")
+        table = b.Grid("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
+        yield b.Part("Parameters", (table,), note="most unlike first")
     if found.competing:
-        yield Text(f"As good at the first split: {', '.join(found.competing)}.", "dim")
+        yield b.Text(f"As good at the first split: {', '.join(found.competing)}.", "dim")
     if found.excluded:
-        yield Text(f"Left out as asked: {', '.join(found.excluded)}.", "dim")
+        yield b.Text(f"Left out as asked: {', '.join(found.excluded)}.", "dim")
 
 
-def _rule(rule: Rule) -> Words:
+def _rule(rule: Rule) -> b.Words:
     requests = f" {count(rule.n_affected)} affected, {count(rule.n_others)} others "
     purity = f"(purity {percent(rule.purity)}, lift {factor(rule.lift)})"
-    return (code(" and ".join(rule.conditions) or "everything else"), requests, dim(purity))
+    return (b.code(" and ".join(rule.conditions) or "everything else"), requests, b.dim(purity))
 
 
-def _values(row: AttributeRow, median: float | None, share: str) -> Words:
+def _values(row: AttributeRow, median: float | None, share: str) -> b.Words:
     if row.numeric:
         return "–" if median is None else f"median {significant(median)}"
 
-    def level(one: LevelShare) -> Words:
-        return (clip(one.value, 40), dim(f" {percent(getattr(one, share))}"))
+    def level(one: LevelShare) -> b.Words:
+        return (clip(one.value, 40), b.dim(f" {percent(getattr(one, share))}"))
 
-    return joined(map(level, row.levels))
+    return b.joined(map(level, row.levels))
 
 
-def _follows(evidence: Evidence) -> Words:
+def _follows(evidence: Evidence) -> b.Words:
     cause = evidence.consequence_of
     why = f"follows from row {(cause or 0) + 1}: {evidence.relation}"
-    mark: Words = "" if cause is None else Styled("↳ ", "dim", title=why)
-    return (mark, clip(evidence.site.text, 96), dim(clip(whence(evidence.site), 96)))
+    mark: b.Words = "" if cause is None else b.Styled("↳ ", "dim", title=why)
+    return (mark, clip(evidence.site.text, 96), b.dim(clip(whence(evidence.site), 96)))
 
 
-def _tag(kind: ChangeKind) -> Styled:
+def _tag(kind: ChangeKind) -> b.Styled:
     word, colour, _ = KIND[kind]
-    return tag(word, colour)
+    return b.tag(word, colour)
 
 
 def whence(site: Site) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -13,26 +12,11 @@ from analyze.paths.changes import PathChanges, path_changes
 from analyze.paths.moves import OTHER, PathGroup, PathMove
 from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
+from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.blocks import (
-    Block,
-    Blocks,
-    Column,
-    Details,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    code,
-    dim,
-    joined,
-    strong,
-)
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import number
 from analyze.report.section_view import SectionView
 from analyze.report.wording import (
     change,
@@ -124,7 +108,9 @@ def _group_row(
     anchor = node_name(mark.anchor) if mark is not None and mark.anchor is not None else None
     inserted = tuple(node_name(n) for n in mark.inserted) if mark is not None else ()
     removed = tuple(node_name(n) for n in mark.removed) if mark is not None else ()
-    replaced = tuple((node_name(a), node_name(b)) for a, b in mark.replaced) if mark is not None else ()
+    replaced = (
+        tuple((node_name(old), node_name(new)) for old, new in mark.replaced) if mark is not None else ()
+    )
     roots = tuple(dict.fromkeys(_root(found, move) for move in group.moves))
     before, after = (found.table.graphs[i] for i in group.partners)
     lines = difference_lines(before, after, group.pairs, settings.difference_rows) if mark is not None else []
@@ -173,15 +159,11 @@ def _end_row(found: PathChanges, index: int) -> PathEnd | None:
         requests1=int(moments.count[1, index]),
         share0=float(found.shares.of_root[0, index]),
         share1=float(found.shares.of_root[1, index]),
-        mean0_us=_number(moments.mean_us[0, index]),
-        mean1_us=_number(moments.mean_us[1, index]),
+        mean0_us=number(moments.mean_us[0, index]),
+        mean1_us=number(moments.mean_us[1, index]),
         p=float(found.tests.estimate.p[index]),
-        q=_number(q),
+        q=number(q),
     )
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
 
 
 def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> DifferenceRow:
@@ -240,15 +222,17 @@ TIMES_SHOWN: Final = 50
 """Paths with other times listed; the rest is counted."""
 
 _BREAKDOWN: Final = (
-    Column("what", "Mean response time", value=lambda row: row[0]),
-    Column("us", "", "figure", lambda row: row[1]),
+    b.Column("what", "Mean response time", value=lambda row: row[0]),
+    b.Column("us", "", "figure", lambda row: row[1]),
 )
 _MOVES: Final = (
-    Column("", "Came from", "text", lambda move: _end(move.source, "no path lost as many")),
-    Column("", "Went to", "text", lambda move: _end(move.target, "paths that did not change significantly")),
-    Column("share", "Share of all requests", "share"),
-    Column("contribution_us", "On the mean", "change"),
-    Column(
+    b.Column("", "Came from", "text", lambda move: _end(move.source, "no path lost as many")),
+    b.Column(
+        "", "Went to", "text", lambda move: _end(move.target, "paths that did not change significantly")
+    ),
+    b.Column("share", "Share of all requests", "share"),
+    b.Column("contribution_us", "On the mean", "change"),
+    b.Column(
         "confidence",
         "Stable",
         "share",
@@ -257,26 +241,29 @@ _MOVES: Final = (
     ),
 )
 _TIMES: Final = (
-    Column("root", "Root type", "name"),
-    Column(
-        "", "Path", "text", lambda t: (code(short(t.category), t.category), dim(f" {count(t.n_nodes)} nodes"))
+    b.Column("root", "Root type", "name"),
+    b.Column(
+        "",
+        "Path",
+        "text",
+        lambda t: (b.code(short(t.category), t.category), b.dim(f" {count(t.n_nodes)} nodes")),
     ),
-    Column("requests{}", "Requests", "count"),
-    Column("mean{}_us", "Mean response time", "us"),
-    Column("contribution_us", "On the mean of all", "change"),
-    Column("p", "p", "p", far=1),
+    b.Column("requests{}", "Requests", "count"),
+    b.Column("mean{}_us", "Mean response time", "us"),
+    b.Column("contribution_us", "On the mean of all", "change"),
+    b.Column("p", "p", "p", far=1),
 )
 
 
-def paths_blocks(section: PathsSection) -> Blocks:
+def paths_blocks(section: PathsSection) -> b.Blocks:
     """One line for a terminal; for the page the breakdown over paths, moves, repeats, rare paths, times."""
     line = one_line(section)
-    told = (Text((strong("Paths: "), line)),) if line else ()
-    return (Only("terminal", told), Details("Whole paths", tuple(_page(section, line))))
+    told = (b.Text((b.strong("Paths: "), line)),) if line else ()
+    return (b.Only("terminal", told), b.Details("Whole paths", tuple(_page(section, line))))
 
 
-def _page(s: PathsSection, line: str) -> Iterator[Block]:
-    yield Text(
+def _page(s: PathsSection, line: str) -> Iterator[b.Block]:
+    yield b.Text(
         "Findings say where something changed; this says which whole paths requests take. "
         f"{line or 'No path changed significantly.'}"
     )
@@ -284,7 +271,7 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         " They are pieces of few windows, so more noise is assumed than they show: read moves with care, or "
         "give more history."
     )
-    yield Text(
+    yield b.Text(
         f"{count(s.paths_tested)} of {count(s.paths_total)} paths are frequent enough to be tested one by "
         f"one, against {counted(s.windows, 'block')} of the baseline.{few if s.cold else ''}",
         "dim",
@@ -297,69 +284,69 @@ def _page(s: PathsSection, line: str) -> Iterator[Block]:
         ("The same path took longer, or less time", change(whole.timing_us)),
         ("Not significant path by path", change(whole.rest_us)),
     )
-    yield Grid("Breakdown over whole paths", _BREAKDOWN, rows)
+    yield b.Grid("Breakdown over whole paths", _BREAKDOWN, rows)
     yield from map(_group, s.groups)
     if len(s.groups) < s.groups_total:
-        yield Text(f"Shown: {count(len(s.groups))} of {count(s.groups_total)} groups.", "dim")
+        yield b.Text(f"Shown: {count(len(s.groups))} of {count(s.groups_total)} groups.", "dim")
     if s.moves_not_compared:
-        yield Text(
+        yield b.Text(
             f"In the breakdown, but not compared step by step: "
             f"{counted(s.moves_not_compared, 'smaller move')} ({change(s.not_compared_us)}).",
             "dim",
         )
     if s.repeats:
         note = "estimates beside the breakdown: the same requests are in it as moves"
-        yield Part("More or fewer repeats", (Items([_repeats(row) for row in s.repeats]),), note=note)
+        yield b.Part("More or fewer repeats", (b.Items([_repeats(row) for row in s.repeats]),), note=note)
     if s.rare:
-        yield Part("Rare paths together", (Items([_rare(row) for row in s.rare]),))
+        yield b.Part("Rare paths together", (b.Items([_rare(row) for row in s.rare]),))
     if s.times:
-        table = Grid("Paths that took longer, or less time", _TIMES, s.times[:TIMES_SHOWN], s.times_total)
-        yield Part("Paths that took longer, or less time", (table,))
+        table = b.Grid("Paths that took longer, or less time", _TIMES, s.times[:TIMES_SHOWN], s.times_total)
+        yield b.Part("Paths that took longer, or less time", (table,))
 
 
-def _group(group: PathGroupRow) -> Part:
+def _group(group: PathGroupRow) -> b.Part:
     share = f"{percent(group.share)} of all requests, {change(group.contribution_us)} on the mean"
-    blocks: list[Block] = [Text(_roots(group.roots, group.roots_total, "more root type"))]
+    blocks: list[b.Block] = [b.Text(_roots(group.roots, group.roots_total, "more root type"))]
     if group.difference:
-        blocks.append(Items([_difference(row) for row in group.difference], ordered=True))
-    blocks.append(Grid(f"Moves of group {group.rank}", _MOVES, group.moves, group.moves_total))
-    return Part(group.title, blocks, note=share, anchor=f"path{group.rank}", open=False)
+        blocks.append(b.Items([_difference(row) for row in group.difference], ordered=True))
+    blocks.append(b.Grid(f"Moves of group {group.rank}", _MOVES, group.moves, group.moves_total))
+    return b.Part(group.title, blocks, note=share, anchor=f"path{group.rank}", open=False)
 
 
-def _roots(roots: Sequence[str], total: int, what: str) -> Words:
+def _roots(roots: Sequence[str], total: int, what: str) -> b.Words:
     more = total - len(roots)
-    return (joined(map(code, roots)), f" and {counted(more, what)}" if more > 0 else "")
+    return (b.joined(map(b.code, roots)), f" and {counted(more, what)}" if more > 0 else "")
 
 
-def _end(end: PathEnd | None, nobody: str) -> Words:
+def _end(end: PathEnd | None, nobody: str) -> b.Words:
     if end is None:
-        return dim(nobody)
+        return b.dim(nobody)
     means = moved_duration(end.mean0_us, end.mean1_us)
     moved = f"{count(end.requests0)} → {count(end.requests1)} requests, {means}"
     shares = f" {percent(end.share0)} → {percent(end.share1)} "
-    return ("path ", code(short(end.category), end.category), shares, dim(f"({moved})"))
+    return ("path ", b.code(short(end.category), end.category), shares, b.dim(f"({moved})"))
 
 
-def _difference(row: DifferenceRow) -> Words:
+def _difference(row: DifferenceRow) -> b.Words:
     if row.fate == "run":
         differ = f", {count(row.differing)} of them differ" if row.differing else " alike"
-        return dim(f"… {counted(row.steps, 'step')}{differ}")
+        return b.dim(f"… {counted(row.steps, 'step')}{differ}")
     if row.before is None or row.after is None:
         sign, name = ("+ ", row.after) if row.before is None else ("− ", row.before)
         return (
-            Styled(sign, "strong", "gained" if sign == "+ " else "lost"),
+            b.Styled(sign, "strong", "gained" if sign == "+ " else "lost"),
             "" if name is None else _step(name),
         )
     if row.fate == "replaced":
-        return (strong("± "), _step(row.after), " instead of ", _step(row.before))
+        return (b.strong("± "), _step(row.after), " instead of ", _step(row.before))
     return _step(row.after)
 
 
-def _step(name: NodeName) -> Words:
-    return (code(name.text), dim(f" {name.happens}") if name.happens else "")
+def _step(name: NodeName) -> b.Words:
+    return (b.code(name.text), b.dim(f" {name.happens}") if name.happens else "")
 
 
-def _repeats(row: RepeatsRow) -> Words:
+def _repeats(row: RepeatsRow) -> b.Words:
     told = (
         _roots(row.roots, row.roots_total, "more"),
         f", {counted(row.categories, 'path')}, p {p_value(row.p)}",
@@ -367,9 +354,9 @@ def _repeats(row: RepeatsRow) -> Words:
     return (repeats_title(row), " (", *told, f"), about {change(row.contribution_us)} on the mean")
 
 
-def _rare(row: RarePathsRow) -> Words:
+def _rare(row: RarePathsRow) -> b.Words:
     return (
-        code(row.root),
+        b.code(row.root),
         f": {significant(row.seen)} requests on rare paths where {significant(row.expected)} were expected, "
         f"{counted(row.new_kinds, 'kind')} never seen before (p {p_value(row.p)})",
     )
@@ -394,7 +381,7 @@ def move_title(
     against = " (against the usual path)" if new or lost else ""
     if kind == "replaced":
         before, now = replaced[0]
-        more = _more(len(replaced) - 1, "step")
+        more = _more(len(replaced) - 1)
         if before.what == now.what:
             go = "go" if more else "goes"
             return f"{now.what}{more} now {go} to {now.where} instead of {before.where}{against}"
@@ -418,7 +405,7 @@ def move_title(
 def repeats_title(row: RepeatsRow) -> str:
     """`read: 3.1 → 7.9 times a request`."""
     numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
-    return f"{row.operation.text}{_more(row.operations - 1, 'step')}: {numbers}"
+    return f"{row.operation.text}{_more(row.operations - 1)}: {numbers}"
 
 
 def one_line(section: PathsSection) -> str:
@@ -447,11 +434,11 @@ def one_line(section: PathsSection) -> str:
 
 def _list(names: Sequence[NodeName]) -> str:
     shown = ", ".join(name.text for name in names[:_NAMED])
-    return shown + _more(len(names) - _NAMED, "step")
+    return shown + _more(len(names) - _NAMED)
 
 
-def _more(number: int, what: str) -> str:
-    return f" and {wording.counted(number, f'more {what}')}" if number > 0 else ""
+def _more(number: int) -> str:
+    return f" and {wording.counted(number, 'more step')}" if number > 0 else ""
 
 
 PATHS: Final = SectionView(PathsSection, paths_blocks, aside=True)

@@ -15,21 +15,8 @@ from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
+from analyze.report import blocks as b
 from analyze.report import measures, wording
-from analyze.report.blocks import (
-    Blocks,
-    Column,
-    Details,
-    Grid,
-    Items,
-    Only,
-    Part,
-    Styled,
-    Text,
-    Words,
-    dim,
-    tag,
-)
 from analyze.report.section_view import SectionView
 from analyze.report.wording import count, counted, percent
 from schemas.periods import Period
@@ -153,41 +140,45 @@ _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
 """Outcomes that raise the question what would have been seen."""
 
 _QUALITY: Final = (
-    Column("kind", "About"),
-    Column(
+    b.Column("kind", "About"),
+    b.Column(
         "text",
         "What the data are like",
-        value=lambda row: (tag("severe", "worse"), " ", row.text) if row.severe else row.text,
+        value=lambda row: (b.tag("severe", "worse"), " ", row.text) if row.severe else row.text,
     ),
 )
 _VISIBLE: Final = (
-    Column("root", "Root type", "name"),
-    Column("requests{}", "Requests", "count"),
-    Column("ratio", "Smallest visible change of a call site's time", "figure", lambda row: _time(row.ratio)),
-    Column("share", "of a share", "figure", lambda row: _points(row.share)),
+    b.Column("root", "Root type", "name"),
+    b.Column("requests{}", "Requests", "count"),
+    b.Column(
+        "ratio", "Smallest visible change of a call site's time", "figure", lambda row: _time(row.ratio)
+    ),
+    b.Column("share", "of a share", "figure", lambda row: _points(row.share)),
 )
 
 
-def verdict_blocks(section: VerdictSection) -> Blocks:
+def verdict_blocks(section: VerdictSection) -> b.Blocks:
     """The outcome and its reasons in sight, the rest on demand."""
     is_open = section.outcome in _OPEN
-    reasons: list[Words] = [*section.reasons, *map(dim, gaps(section))]
+    reasons: list[b.Words] = [*section.reasons, *map(b.dim, gaps(section))]
     same = equivalent(section)
     told = (equivalent(section), visible_sentence(section)) if is_open else ()
-    title = Styled(outcome(section), "strong", f"outcome {section.outcome}")
+    title = b.Styled(outcome(section), "strong", f"outcome {section.outcome}")
     return (
-        Part(
+        b.Part(
             title,
             (
-                Items(reasons),
-                *(Only("page", (Text(text, "dim"),)) for text in (same,) if text),
-                Only("terminal", tuple(Text(text, "dim") for text in (*told, section.calibration) if text)),
-                Details(
+                b.Items(reasons),
+                *(b.Only("page", (b.Text(text, "dim"),)) for text in (same,) if text),
+                b.Only(
+                    "terminal", tuple(b.Text(text, "dim") for text in (*told, section.calibration) if text)
+                ),
+                b.Details(
                     "How sure: the data, and the smallest change that would have been seen",
                     (
-                        Grid("Data quality", _QUALITY, section.quality),
-                        Grid("Smallest visible change", _VISIBLE, section.visible),
-                        Text(section.calibration, "dim"),
+                        b.Grid("Data quality", _QUALITY, section.quality),
+                        b.Grid("Smallest visible change", _VISIBLE, section.visible),
+                        b.Text(section.calibration, "dim"),
                     ),
                     open=is_open,
                 ),
@@ -209,7 +200,7 @@ def outcome(section: VerdictSection) -> str:
 def meaning(section: VerdictSection) -> str:
     """What the outcome stands for, in a sentence."""
     if section.external:
-        return "The service answered as before, and clients sent something else or less."
+        return "Clients sent less, and not because answers took longer."
     if section.by_load:
         return "Requests wait longer, or less, as another load makes them; no call site changed beyond that."
     return _MEANS[section.outcome]

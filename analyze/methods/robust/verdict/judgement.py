@@ -57,7 +57,7 @@ class Judgement:
     sizes: Sizes
     visible: tuple[VisibleRow, ...]
     external: str
-    """That clients sent less to a service that answered as before, a sentence."""
+    """That clients sent less, and not because answers took longer, a sentence."""
     quality: tuple[QualityRow, ...]
     silent: str
     """That nothing was recorded in a stretch of the problem period, a sentence; empty where nothing is."""
@@ -160,9 +160,6 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             timed[1],
             rates[0],
             verdict,
-            # Steady places, no more slow requests: a mean that hits and misses blur is the same, too.
-            as_fast=whole.equivalent_share >= verdict.nearly_all
-            or (whole.tails_settled and places.as_fast(whole.band) >= verdict.nearly_all),
             gaps_us=(mean_gap_us(requests[0]), mean_gap_us(requests[1])),
             clients=lambda: least_clients(
                 requests_of(run.population, REFERENCE, asked=True), settings.blocks
@@ -186,14 +183,11 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
 
 def _history(run: RobustRun) -> PeriodBlocks | None:
     """Ordinary windows that are not the reference's, a block each; None where there are none."""
-    roles = run.roles
-    if roles.noise_assumed or not roles.n_noise:
+    noise, history = run.roles.noise, run.roles.history
+    if run.roles.noise_assumed or not len(history):
         return None
-    own = np.isin(roles.noise, roles.noise[roles.reference])
-    if not (~own & (roles.noise >= 0)).any():
-        return None
-    number = np.unique(np.where(own, -1, roles.noise), return_inverse=True)[1]
-    return profile_blocks(run.profile, np.where(own | (roles.noise < 0), -1, number - 1))
+    block = np.where(np.isin(noise, history), np.searchsorted(history, noise), -1)
+    return profile_blocks(run.profile, block)
 
 
 def _against_all(

@@ -1,11 +1,11 @@
-"""Compare load and workload mix, and say whether clients sent less to a service that answered as before.
+"""Compare load and workload mix, and say whether clients sent less of their own accord.
 
-Load is no fault and no finding of a service, but response times depend on it.
-Throughput that fell while response times stayed, with longer gaps between requests and no more in flight, has
-its cause before the service. Where the mean is known too badly to say that it stayed, it is enough that no
-rise that is possible makes clients that wait for their answers send so much less: N clients that wait or
-pause are N = X(R + Z) with X answers a second, R their time and Z the pause (the interactive response time
-law), so that at the same Z a rate that falls by the factor X1/X0 needs R1 - R0 = N (1/X1 - 1/X0).
+Load is no fault and no finding of a service, but response times depend on it. Throughput that fell while no
+more requests were in flight, with gaps between them that are no shorter, has its cause before the service if
+no rise of the mean that is possible makes clients that wait for their answers send so much less: N clients
+that wait or pause are N = X(R + Z) with X answers a second, R their time and Z the pause (the interactive
+response time law), so that at the same Z a rate that falls by the factor X1/X0 needs R1 - R0 = N (1/X1 -
+1/X0).
 """
 
 from __future__ import annotations
@@ -211,17 +211,15 @@ def clients_sent_less(
     rate: RateChange,
     settings: VerdictSettings,
     *,
-    as_fast: bool,
+    largest_rise: float,
     gaps_us: tuple[float | None, float | None] = (None, None),
     clients: Callable[[], float] = lambda: 1.0,
-    largest_rise: float = math.inf,
 ) -> str:
-    """Say that the service answered as before and clients sent less; empty where that is not so.
+    """Say that clients sent less, and not because answers took longer; empty where that is not so.
 
-    rate: of all requests. as_fast: response times were shown to be as before. gaps_us: of `mean_gap_us`,
-    where requests are at hand; gaps that became shorter contradict. clients: `least_clients` of the
-    reference, asked where it matters.
-    largest_rise: of the mean, relative, that is not excluded.
+    rate: of all requests. largest_rise: of the mean, relative, that is not excluded. gaps_us: of
+    `mean_gap_us`, where requests are at hand; gaps that became shorter contradict. clients: `least_clients`
+    of the reference, asked where it matters.
     """
     flying0, flying1 = (
         float(side.time_us.sum()) / 1e6 / max(float(side.seconds.sum()), 1e-300) for side in (before, after)
@@ -234,8 +232,6 @@ def clients_sent_less(
         f"{rate.rate1:.3g} requests a second after {rate.rate0:.3g}, "
         f"with {flying1:.2g} in flight after {flying0:.2g}"
     )
-    if as_fast:
-        return f"The service answered as before; clients sent less: {less}."
     needed = max(clients(), flying0) / flying0 * (1 / rate.ratio - 1) if flying0 > 0 else math.inf
     if largest_rise >= needed:
         return ""

@@ -94,7 +94,7 @@ class VerdictBasis:
     explained: ExplainedShare | None = None
     """What findings explain of the change of the mean; None where the mean did not change by test."""
     external: str = ""
-    """That clients sent less to a service that answered as before, a sentence; so are the others."""
+    """That clients sent less, and not because answers took longer, a sentence; so are the others."""
     by_load: str = ""
     """What the load explains."""
     incomplete: str = ""

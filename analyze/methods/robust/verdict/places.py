@@ -1,41 +1,30 @@
-"""Say how much of the time lies at call sites shown to be as fast as before, and how much slower they may be.
+"""Say how much slower requests that pass a call site may be.
 
-Root types mix paths: hits beside misses, a hundredfold apart, in runs of either. Their means differ between
-blocks although no step of theirs does, and thousands of requests do not show that nothing changed. Given
-the call site and its pattern they do: two one-sided tests of the mean logarithm of the own time, blocks of
-time as observations. What share of the calls takes which path is a question of its own.
-
-How much slower a call site may be two intervals say, and either may: of its typical time, and of
-what it takes of a visit on average. The first is blind where times have two modes (a wait that is met or
-not): the median jumps from one to the other. The second is blind where a few calls take most of the time.
+Two intervals say it, and either may: of its typical time, and of what it takes of a visit on average. The
+first is blind where times have two modes (a wait that is met or not): the median jumps from one to the
+other. The second is blind where a few calls take most of the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.view import View, values_of
-from analyze.profile.profile import OWN_TIME
+from analyze.methods.robust.view import View
 from analyze.stats.estimate import Estimate, joined_estimates
-from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.sums import totals
-from analyze.stats.time_blocks import BlockSums, level_estimate, mean_change
-from schemas.arrays import B1, F8, I8
+from analyze.stats.time_blocks import BlockSums, level_estimate
+from schemas.arrays import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """Times of call sites, before and after; arrays are [sites]."""
 
-    same: Estimate
-    """Mean logarithm of the own time, reference against problem, blocks of time as observations."""
-    known: F8
-    """Share of the values that are of call patterns known before: of others nothing is shown."""
     typical: Estimate
     """Median own time, ordinary times against problem."""
     visit: Estimate
@@ -52,11 +41,6 @@ class Places:
         """Share of the time on critical paths, each period counting the same."""
         shares: F8 = (self.time_ns / np.maximum(self.time_ns.sum(axis=0), 1e-300)).mean(axis=1)
         return shares
-
-    def as_fast(self, band: float) -> float:
-        """Give the share of the time at call sites shown to be as fast as before, ± band (relative)."""
-        inside = self.same.equivalent(float(np.log1p(band)))
-        return float((self.time_share * np.nan_to_num(self.known) * inside).sum())
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
         """Give the largest relative change of requests that pass a call site; infinite: any.
@@ -82,22 +66,13 @@ def places_of(view: View) -> Places:
     """Estimate the times of every call site. O(rows of values)."""
     roles, before, after = view.roles, view.before, view.after
     sides = (roles.reference, roles.problem)
-    same = mean_change(*(_log_sums(view.own_times, slots, view.n_sites) for slots in sides), of_logs=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # A bin is 2.2 % wide: no value is known better.
-        same = replace(same, sampling=same.sampling + BIN_LOG**2 * (1 / same.n0 + 1 / same.n1))
-        every, _ = values_of(view.profile, OWN_TIME)
-        cast = [totals(every.place, every.n * slots[every.column], view.n_sites) for slots in sides]
-        known = np.minimum(same.n0 / cast[0], same.n1 / cast[1])
     passing = np.maximum(*(side.w / max(side.requests, 1e-300) for side in (before, after)))
     return Places(
-        same,
-        known,
         view.own_time,
         _visit(view),
         (before.critical_ns + after.critical_ns) / np.maximum(before.response_ns + after.response_ns, 1e-300),
         passing,
-        np.stack([_time_ns(view, slots) for slots in sides], axis=1),
+        np.stack([view.profile.at_sites("visits", "critical_ns", slots) for slots in sides], axis=1),
     )
 
 
@@ -114,25 +89,12 @@ def joined_places(parts: Sequence[Places], order: I8) -> Places:
         return found
 
     return Places(
-        same=estimate("same"),
-        known=column("known"),
         typical=estimate("typical"),
         visit=estimate("visit"),
         part=column("part"),
         passing=column("passing"),
         time_ns=column("time_ns"),
     )
-
-
-def _log_sums(values: Histograms, slots: B1, n_sites: int) -> BlockSums:
-    """Logarithms of values by site and slot."""
-    here = values.where(slots[values.column])
-    logs = (here.bin + 0.5) * BIN_LOG
-    n, total, square = (
-        _by_column(here.place, here.column, value, (n_sites, len(slots)))
-        for value in (here.n, here.n * logs, here.n * logs**2)
-    )
-    return BlockSums(total, square, n, n)
 
 
 def _by_column(place: I8, column: I8, value: F8, shape: tuple[int, int]) -> F8:
@@ -169,9 +131,3 @@ def _visit(view: View) -> Estimate:
         p=np.ones(view.n_sites),
         n=(n0, view.after.n),
     )
-
-
-def _time_ns(view: View, slots: B1) -> F8:
-    visits = view.profile.visits
-    mine = slots[visits["slot"].to_numpy()]
-    return totals(visits["site"].to_numpy()[mine], visits["critical_ns"].to_numpy()[mine], view.n_sites)

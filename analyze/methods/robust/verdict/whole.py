@@ -132,11 +132,6 @@ class PeriodMeasure:
         """Whether what was measured is no more than two ordinary periods differ by."""
         return bool(abs(self.estimate.change[0]) <= self.margin) and not self.changed
 
-    @property
-    def settled(self) -> bool:
-        """Whether it is shown not to have changed by more than the margin (TOST)."""
-        return bool(self.estimate.within().equivalent(self.margin)[0]) and not self.changed
-
     def interval(self, level: float) -> tuple[float, float]:
         """Give the interval of after less before, µs or a share; infinite where nothing is known.
 
@@ -173,12 +168,6 @@ class Whole:
     def changed(self) -> tuple[PeriodMeasure, ...]:
         """The measures that changed by test."""
         return tuple(measure for measure in self.measures if measure.changed)
-
-    @property
-    def tails_settled(self) -> bool:
-        """Whether no more requests are slow, shown at every threshold."""
-        tails = [measure for measure in self.measures if measure.name == "tail"]
-        return bool(tails) and all(tail.settled for tail in tails)
 
     @cached_property
     def equivalent_share(self) -> float:
