@@ -127,9 +127,11 @@ else
 endif
 
 evaluate-watch: $(VENV)/dev.stamp ## Score the watch: quiet weeks, known steps, days through a lake, deployments; REAL=DIR: recordings as streams
-	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet --weeks 24 --series 60 --setting baseline_ticks=1008
-	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 4 --series 60 --setting baseline_ticks=1008
-	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 2 --series 60 --setting baseline_ticks=1008
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet --weeks 24 --series 60
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 4 --series 60
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 2 --series 60
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet --weeks 2 --series 60 --slot 15
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 4 --series 60 --slot 15
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched weeks --learned 14 --days 4
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet-weeks --learned 7 --days 7
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched deployments --many 100

@@ -81,7 +81,7 @@ WATCH_RUNS_SCHEMA: Final = pa.schema(
         _field("ticks", pa.int32(), "parts that the window was cut into"),
         _field("quiet_ticks", pa.int32(), "ticks that say what is usual"),
         _field("threshold", pa.float64(), "log of the e-value from which a candidate is looked at"),
-        _field("candidates", pa.int32(), "candidates that were looked at"),
+        _field("candidates", pa.int32(), "candidates that were looked at for the first time"),
         _field("comparisons", pa.int32(), "comparisons made"),
         _field("open_incidents", pa.int32(), "incidents that go on"),
         _field("suspended", pa.string(), "why nothing could be raised: learning, load; empty: it could"),

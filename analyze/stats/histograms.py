@@ -79,8 +79,8 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 
 _MOST_BINS = 1 << 13
-_CELLS_A_ROW = 2
-"""Cells that the array of `_summed_in_cells` may have, a row: no more memory than a sort takes."""
+_CELLS_A_ROW = 8
+"""Cells that the array of `_summed_in_cells` may have, a row: half the time of a sort, half more memory."""
 _IQR = 1.349
 """Quartile distance of a normal law, in standard deviations."""
 _MEDIAN_SE = 1.2533

@@ -1,17 +1,18 @@
 """What is usual of each series: its course over the week, its level, how it scatters, and what it does by
 itself.
 
-Learned from quiet ticks only. A value is held against the usual course (medians by hour of the week, of the
-day while the lake is young), against its level (the median of what is left), less what the value before it
-foretold (autocorrelation of first order, drawn to a value that is assumed where little is known), less an
-allowance for what the system does by itself from day to day.
+Learned from quiet ticks only. A value is compared with the usual course (medians by hour of the week, of the
+day while the lake is young), with its level (the median of what is left), and with what the values before it
+foretell: what is left is a level that returns to the usual one by and by (AR(1)), seen through noise, which a
+Kalman filter takes out (`innovations`). An allowance is made for what the system does by itself from day to
+day.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, overload
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from schemas.arrays import B1, F8, I8
 
 MAD: Final = 1.4826
 """Median distance from the median, of a normal law, to its standard deviation."""
+MEDIAN_VARIANCE: Final = float(np.pi / 2)
+"""Of a median, to that of a mean of as many."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
 LEAST_DAYS, LEAST_WEEKS = 2.5, 15.0
 """Days from which the course of a day, and of a week, can be learned."""
@@ -43,7 +46,18 @@ KNOWN: Final = 10
 """Pairs of values that weigh as much as the autocorrelation that is assumed."""
 MOST_POOLED: Final = 64
 """Ticks that a value may be made of; rarer series are left to the daily comparison."""
+BLOCK: Final = 256
+"""Series that are learned at once: of these all past values are in memory."""
+RUN: Final = 2 * MOST_POOLED
+"""Ticks that are learned from together: two values of the rarest series."""
 SLOW_QUANTILE: Final = 0.9
+MEMORY: Final = 16
+"""Values that foretell the next one."""
+RECENT: Final = MEMORY * MOST_POOLED
+"""Ticks back that those lie."""
+LAGS: Final = 2
+"""Autocorrelations that say how a level moves."""
+MOST_PHI: Final = 0.99
 _TINY: Final = 1e-9
 
 
@@ -107,6 +121,38 @@ def robust_sd(x: F8) -> F8:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """Ticks that are learned from: of those that the baseline spans whole runs at even distances.
+
+    Twice as far apart where there are more than `most`, so a longer time takes no tick that a shorter one
+    does not.
+    """
+
+    past: int
+    span: int
+    most: int
+
+    def takes(self, at: I8) -> B1:
+        """[ticks] whether one is in the sample, or may be in the next one."""
+        stride = 1 << max(-(-self.span // self.most) - 1, 0).bit_length()
+        found: B1 = (at >= self.past - self.span) & (at // RUN % stride == 0)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How levels move by themselves and how noisy they are seen; arrays are [series]."""
+
+    variance: F8
+    share: F8
+    """Of the variance that is the level's; the rest is noise."""
+    phi: F8
+    """Autocorrelation of the level, from value to value."""
+    sampled: F8
+    """Variance by sampling that is usual: part of the noise."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pooled:
     """What is usual of the series that put k ticks together; arrays are [its series]."""
 
@@ -118,16 +164,21 @@ class Pooled:
     season: F8
     """[series, hours of the season]; empty: none."""
     sd: F8
-    rho: F8
+    level: Level
     spread: F8
-    """Of what is left when the foretold is taken out."""
+    """Of innovations in units of what they are expected to be: about 1."""
     allow: F8
     n: I8
     """Past values."""
     past: F8
-    """[series, past values] what is left, ascending, NaN last."""
+    """[series, past values] innovations in these units, ascending, NaN last."""
     both: B1
     """Whether it alarms downward, too."""
+
+    @property
+    def ways(self) -> float:
+        """Tests a tick."""
+        return float((1 + self.both).sum()) / self.k
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +186,6 @@ class Baseline:
     """What is usual, as it was learned at some tick."""
 
     groups: tuple[Pooled, ...]
-    ways: float
-    """Tests a tick, of all series."""
     cuts: F8
     """[ring series] first coarse bin that is slow; NaN where nothing is known."""
     most_arrivals: float
@@ -149,30 +198,29 @@ class Baseline:
 
 
 def fit(
-    ring: Ring, quiet: B1, past: int, settings: WatchSettings, anew: Mapping[Name, int] | None = None
+    ring: Ring, quiet: B1, sample: Sample, settings: WatchSettings, anew: Mapping[Name, int] | None = None
 ) -> Baseline:
-    """Learn from the ring's quiet ticks before tick number `past`; [ticks] quiet. Sets what is slow.
+    """Learn from a sample of the ring's quiet ticks; [ticks] quiet. Sets what is slow.
 
     anew: series whose ordinary times begin at a tick.
     """
-    recent = (ring.at < past) & (ring.at >= past - settings.reach_ticks)
-    history = np.flatnonzero(quiet & recent)[-settings.baseline_ticks :]
+    history = np.flatnonzero(quiet & sample.takes(ring.at) & (ring.at < sample.past))
     usual = usable(ring.names)
     kinds = [name.kind for name in ring.names]
     cuts = _slow_cuts(ring, history, np.array([kind == SLOW for kind in kinds]))
     count_slow(ring, cuts)
     at = ring.at[history]
-    sums = ring.sums(history)
-    n_days, hours, hourly = _hourly(ring, past, settings)
-    per_tick = sums[0].sum(axis=1) / max(len(history), 1)
+    n_days, hours, hourly = _hourly(ring, sample.past, settings)
+    per_tick = ring.events(history) / max(len(history), 1)
     wanted = settings.least_events / np.maximum(per_tick, _TINY)
     k_of = np.exp2(np.ceil(np.log2(np.maximum(wanted, 1.0))))
     groups = []
-    for k in (2**power for power in range(MOST_POOLED.bit_length())):
-        rows = np.flatnonzero(usual & (k_of == k))
-        if not len(rows) or not len(history):
-            continue
-        pool, here = pooled(sums[:, rows], at, k)
+    of_one_k = (np.flatnonzero(usual & (k_of == 2**power)) for power in range(MOST_POOLED.bit_length()))
+    for rows in (alike[n : n + BLOCK] for alike in of_one_k for n in range(0, len(alike), BLOCK)):
+        if not len(history):
+            break
+        k = int(k_of[rows[0]])
+        pool, here = pooled(ring.sums(rows, history), at, k)
         mine = [kinds[row] for row in rows]
         x = values(here, mine, settings.least_events)
         for row, code in enumerate(rows.tolist()):
@@ -189,16 +237,12 @@ def fit(
         mine = [kinds[row] for row in rows]
         middle = medians(x)
         left = x - middle[:, None]
-        sd = np.maximum(MAD * medians(np.abs(left)), _TINY)
-        rho = autocorrelation(left / sd[:, None], settings.rho) if settings.whiten else np.zeros(len(rows))
-        lagged = np.full_like(left, np.nan)
-        lagged[:, 1:] = np.where(np.diff(pool) == 1, left[:, :-1], np.nan)
-        white = whitened(left, lagged, rho[:, None])
+        sd = np.maximum(_spread(left, mine), _TINY)
+        error = errors(here[:, known], mine)
+        level = level_of(left, pool, sd, error, settings)
+        white = innovations(left, pool, error, level)
         floors = np.array([FLOORS[kind] for kind in mine])
-        blocks = _days(hours, hourly[:, rows], mine, season, settings.least_events)
-        if blocks is None:
-            blocks = _blocks(left, pool * k * ring.tick_ns // HOUR_NS)
-        own = _spread(blocks)
+        own = _own_spread(hours, hourly[:, rows], mine, season, settings.least_events)
         groups.append(
             Pooled(
                 k=k,
@@ -207,34 +251,83 @@ def fit(
                 middle=middle,
                 season=season,
                 sd=sd,
-                rho=rho,
-                spread=MAD * medians(np.abs(white)),
+                level=level,
+                spread=_spread(white, mine),
                 allow=np.maximum(settings.allowance * own, settings.floor_share * floors),
                 n=n,
                 past=np.sort(white, axis=1),
                 both=np.isin(mine, list(BOTH_WAYS)),
             )
         )
-    ways = sum(float((1 + group.both).sum()) / group.k for group in groups)
     arrivals = ring.requests[history]
-    return Baseline(tuple(groups), ways, cuts, float(arrivals.max(initial=0.0)), len(history))
+    return Baseline(tuple(groups), cuts, float(arrivals.max(initial=0.0)), len(history))
 
 
-def whitened(left: F8, before: F8, rho: F8) -> F8:
-    """Values less what those before foretell, as wide as they were; over a gap nothing is foretold."""
-    found: F8 = np.where(np.isfinite(before), (left - rho * before) / np.sqrt(1 - rho**2), left)
-    return found
+def level_of(left: F8, pool: I8, sd: F8, error: F8, settings: WatchSettings) -> Level:
+    """Learn how levels move, by autocorrelations: those of a level seen through noise fall from its share of
+    the variance on, by the same part each. Drawn to one that is assumed where little is known."""
+    z = np.clip(left / sd[:, None], -4, 4)
+    rows = [_autocorrelation(z, pool, lag, settings.rho) for lag in range(1, LAGS + 2)]
+    near, far = np.sum(rows[:-1], axis=0), np.sum(rows[1:], axis=0)
+    phi = np.clip(far / np.maximum(near, _TINY), 0.0, MOST_PHI)
+    share = np.clip(rows[0] / np.maximum(phi, _TINY), 0.0, 1.0) * settings.whiten
+    sampled = medians(np.where(np.isfinite(left), error, np.nan)) ** 2
+    return Level(np.maximum(sd * sd, sampled), share, phi, sampled)
 
 
-def autocorrelation(z: F8, assumed: float) -> F8:
-    """[series] of first order, of values in standard deviations; drawn to what is assumed."""
-    a, b = np.clip(z[:, :-1], -4, 4), np.clip(z[:, 1:], -4, 4)
-    both = np.isfinite(a) & np.isfinite(b)
+def _autocorrelation(z: F8, pool: I8, lag: int, assumed: float) -> F8:
+    a, b = z[:, :-lag], z[:, lag:]
+    both = np.isfinite(a) & np.isfinite(b) & (pool[lag:] - pool[:-lag] == lag)
     a, b = np.where(both, a, 0), np.where(both, b, 0)
     raw = (a * b).sum(1) / np.maximum(np.sqrt((a * a).sum(1) * (b * b).sum(1)), _TINY)
     n = both.sum(1)
-    found: F8 = np.clip((raw * n + assumed * KNOWN) / (n + KNOWN), 0, 0.9)
+    found: F8 = (raw * n + assumed**lag * KNOWN) / (n + KNOWN)
     return found
+
+
+@overload
+def innovations(left: F8, pool: I8, error: F8, level: Level) -> F8: ...
+@overload
+def innovations(left: F8, pool: I8, error: F8, level: Level, allow: F8) -> tuple[F8, F8, F8]: ...
+def innovations(
+    left: F8, pool: I8, error: F8, level: Level, allow: F8 | None = None
+) -> F8 | tuple[F8, F8, F8]:
+    """Give [series, pools] what each value has that those before it did not foretell (Kalman filter), in
+    units of what is expected of it; over a gap nothing is foretold. NaN where no value is.
+
+    error: standard errors of values by sampling; what is more than usual is more noise. allow: [series] a
+    shift for good; with it come the units, and what of the shift is left in each innovation, in these units.
+    """
+    moves = level.share * level.variance
+    more = np.maximum(np.nan_to_num(error) ** 2 - level.sampled[:, None], 0.0)
+    noise = (level.variance - moves)[:, None] + more
+    found, units, allowed = np.full_like(left, np.nan), np.ones_like(left), np.zeros_like(left)
+    shift = np.zeros(len(left)) if allow is None else allow
+    start = np.zeros((2, len(left)))
+    foretold, doubt = start, moves
+    for at in range(left.shape[1]):
+        if at and pool[at] != pool[at - 1] + 1:
+            foretold, doubt = start, moves
+        unit = np.sqrt(np.maximum(doubt + noise[:, at], _TINY**2))
+        off = left[:, at] - foretold[0]
+        there = np.isfinite(off)
+        found[:, at], units[:, at], allowed[:, at] = off / unit, unit, (shift - foretold[1]) / unit
+        gain = np.where(there, doubt / (unit * unit), 0.0)
+        seen = np.stack([np.where(there, off, 0.0), shift - foretold[1]])
+        foretold = level.phi * (foretold + gain * seen)
+        doubt = level.phi**2 * doubt * (1 - gain) + moves * (1 - level.phi**2)
+    return found if allow is None else (found, units, allowed)
+
+
+def _spread(off: F8, kinds: list[str]) -> F8:
+    """[series] standard deviations of what is off by nothing on average.
+
+    By medians where one odd value could carry them away. A share is bounded, and its median distance is
+    nothing where most ticks have none.
+    """
+    n = np.maximum(np.isfinite(off).sum(axis=1), 1)
+    plain = np.sqrt(np.nansum(off * off, axis=1) / n)
+    return np.where(np.isin(kinds, [*SHARES]), plain, MAD * medians(np.abs(off)))
 
 
 def _moves(x: F8) -> B1:
@@ -293,12 +386,28 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, least: int) ->
     known."""
     if n_days < LEAST_DAYS:
         return np.zeros((len(kinds), 0))
-    period = HOURS_A_WEEK if n_days >= LEAST_WEEKS else HOURS_A_DAY
     x = values(sums, kinds, least)
     x = x - medians(x)[:, None]
-    season = np.stack([medians(x[:, hours % period == place]) for place in range(period)], axis=1)
+    season = _course(x, hours % HOURS_A_DAY, HOURS_A_DAY)
+    if n_days >= LEAST_WEEKS:
+        left = x - season[:, hours % HOURS_A_DAY]
+        days = HOURS_A_WEEK // HOURS_A_DAY
+        season = np.tile(season, days) + _course(left, hours % HOURS_A_WEEK, HOURS_A_WEEK)
     slow = np.array([kind == SLOW for kind in kinds])
-    return np.where(np.isfinite(season) & ~slow[:, None], season, 0.0)
+    return np.where(slow[:, None], 0.0, season)
+
+
+def _course(x: F8, place: I8, period: int) -> F8:
+    """[series, places] medians by place in a period, drawn to nothing by the part of their variance that
+    chance gives them: of few days they are mostly chance, which would be taken out of every value."""
+    found = np.stack([medians(x[:, place == one]) for one in range(period)], axis=1)
+    n = np.maximum(np.isfinite(x).sum(axis=1) / period, 1.0)
+    spread = robust_sd(x - found[:, place]) ** 2 * n / np.maximum(n - 1, 0.5)
+    chance = np.nan_to_num(spread * MEDIAN_VARIANCE / n)
+    found = np.nan_to_num(found)
+    drawn = 1 - chance / np.maximum(found.var(axis=1), _TINY)
+    course: F8 = found * np.clip(drawn, 0.0, 1.0)[:, None]
+    return course
 
 
 def season_at(season: F8, at_ns: I8) -> F8:
@@ -313,31 +422,16 @@ def season_at(season: F8, at_ns: I8) -> F8:
     return found
 
 
-def _days(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8 | None:
-    """[series, days] medians of days; None while there are few."""
-    day = hours // HOURS_A_DAY
-    days = np.unique(day)
-    if len(days) < LEAST_BLOCKS:
-        return None
+def _own_spread(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8:
+    """[series] spread of the medians of days, of hours while there are few days: what a system does by
+    itself; 0 while there are few of these, and of what is slow, which is not known of hours."""
     x = values(sums, kinds, least)
     if season.shape[1]:
         x = x - season[:, hours % season.shape[1]]
-    slow = np.array([kind == SLOW for kind in kinds])
-    x = np.where(slow[:, None], np.nan, x)  # what is slow is not known of hours
-    return np.stack([medians(x[:, day == one]) for one in days], axis=1)
-
-
-def _blocks(left: F8, hour: I8) -> F8:
-    """[series, hours] medians of quiet hours."""
-    hours, n = np.unique(hour, return_counts=True)
-    hours = hours[n >= LEAST_BLOCKS]
-    return np.stack([medians(left[:, hour == one]) for one in hours], axis=1) if len(hours) else left[:, :0]
-
-
-def _spread(blocks: F8) -> F8:
-    """[series] spread of medians: what a system does by itself; 0 while there are few."""
-    if blocks.shape[1] < LEAST_BLOCKS:
-        return np.zeros(len(blocks))
-    spread = robust_sd(blocks)
-    enough = np.isfinite(blocks).sum(axis=1) >= LEAST_BLOCKS
-    return np.where(enough & np.isfinite(spread), spread, 0.0)
+    day = hours // HOURS_A_DAY
+    days = np.unique(day)
+    if len(days) >= LEAST_BLOCKS:
+        x = np.stack([medians(x[:, day == one]) for one in days], axis=1)
+    spread = robust_sd(x) if x.shape[1] else np.zeros(len(x))
+    known = (np.isfinite(x).sum(axis=1) >= LEAST_BLOCKS) & [kind != SLOW for kind in kinds]
+    return np.where(known, spread, 0.0)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from analyze.load import read_flow_files, read_params, read_stored_structures
 from analyze.scope import LakePeriod
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
-from analyze.watch.incidents import direction_of
+from analyze.watch.incidents import RECENT_NS, direction_of
 from schemas.config import Config
 from schemas.report.findings import ChangeKind
 
@@ -46,6 +46,8 @@ class Running(Config):
     version: str
     missed: int = 0
     """Windows since that have the component and not this version."""
+    seen_ns: int = 0
+    """Start of the last window that has it."""
 
 
 class Versions(Config):
@@ -83,16 +85,20 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
 def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
     """The state after a window: a version that a component did not have, or has again, is a deployment.
 
-    gone_windows: so many windows without it, and a version is gone. A component's first version is none.
+    gone_windows: so many windows of the component without it, and a version is gone; so it is when the
+    component was away for four weeks. A component's first version is none.
     """
     start = here.windows[0].start_ns
     found = versions_in(here, key) if key else frozenset()
     if len(found) > MOST_VERSIONS:
         found = frozenset()
     there = {component for component, _ in found}
-    missed = {
-        (one.component, one.version): one.missed + (one.component in there) for one in state.running
-    } | dict.fromkeys(found, 0)
+    running = {
+        (one.component, one.version): one.model_copy(update={"missed": one.missed + 1})
+        if one.component in there
+        else one
+        for one in state.running
+    } | {pair: Running(component=pair[0], version=pair[1], seen_ns=start) for pair in found}
     known = {(one.component, one.version) for one in state.running}
     components = {component for component, _ in known}
     new = [
@@ -100,7 +106,11 @@ def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> V
         for component, version in sorted(found - known)
         if component in components
     ]
-    running = {pair: n for pair, n in sorted(missed.items()) if n < gone_windows}
+    running = {
+        pair: one
+        for pair, one in sorted(running.items())
+        if one.missed < gone_windows and start - one.seen_ns < RECENT_NS
+    }
     rollouts = [
         one.model_copy(update={"windows": one.windows + 1}) if is_there else one
         for one in (*state.rollouts, *new)
@@ -109,10 +119,7 @@ def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> V
         if pair in running or not one.component
     ]
     return Versions(
-        running=tuple(
-            Running(component=component, version=version, missed=n)
-            for (component, version), n in running.items()
-        ),
+        running=tuple(running.values()),
         rollouts=tuple(rollouts),
     )
 

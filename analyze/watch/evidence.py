@@ -2,9 +2,11 @@
 (e-CUSUM).
 
 An e-value is on average 1 at most where nothing happened. Restarted where it falls below 1, the product of
-those since passes a threshold c about once in c ticks at most (e-detectors; Shin, Ramdas and Rinaldo),
-whatever the law of the values. So the threshold follows from the budget: tests in the time for which one
-candidate is allowed. The last restart is the proposed change point.
+those since passes a threshold c about once in c ticks at most (e-detectors; Shin, Ramdas and Rinaldo). As
+p-values of ordinary times are uniform whatever the law of the values, how often it passes is known exactly,
+too (Brook and Evans), and some twenty times more seldom than that bound. So the threshold follows from the
+budget: candidates in the time for which one false incident is allowed. The last restart is the proposed
+change point.
 """
 
 from __future__ import annotations
@@ -15,24 +17,25 @@ from typing import Final
 
 import numpy as np
 from scipy import special
+from scipy.optimize import brentq
 
-from analyze.watch.baseline import Baseline, Pooled, errors, pooled, season_at, values, whitened
+from analyze.watch.baseline import MEMORY, Baseline, Pooled, errors, innovations, pooled, season_at, values
 from analyze.watch.series import Name, Ring
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 
 _LEAST_P: Final = 1e-12
 _LEAST_SPREAD: Final = 1e-9
+_STATES: Final = 60
+"""Parts of the way to a threshold that a sum can be in; run lengths are right to a twentieth."""
+_LEAST_THRESHOLD, _MOST_THRESHOLD = 1.0, 40.0
+_ROUNDED: Final = 1e-9
 UP, DOWN = 0, 1
 
 
-def log_e_value(p: F8, is_rank: B1, kappa: float) -> F8:
-    """The logarithm of an e-value of a p-value (Vovk and Wang): κ p^(κ-1) of a rank, which is as seldom as it
-    says; of a law that is assumed the mixture of all κ, which has less faith in p that are not small."""
-    p = np.clip(p, _LEAST_P, 1 - 1e-9)
-    log = np.log(p)
-    mixture = np.log((1 - p + p * log) / (p * log * log))
-    found: F8 = np.where(is_rank, np.log(kappa) + (kappa - 1) * log, mixture)
+def log_e_value(p: F8, kappa: float) -> F8:
+    """The logarithm of an e-value of a p-value (Vovk and Wang): κ p^(κ-1)."""
+    found: F8 = np.log(kappa) + (kappa - 1) * np.log(np.maximum(p, _LEAST_P))
     return found
 
 
@@ -42,18 +45,48 @@ def grown(sums: F8, gain: F8) -> F8:
     return found
 
 
-def log_threshold(ways: float, tick_ns: int, settings: WatchSettings) -> float:
-    """Of the sum: tests in the time for which the budget has one candidate."""
-    ticks = settings.ns_a_false_alarm / tick_ns
-    return float(np.log(max(ways * ticks / settings.candidates, 2.0)))
+def run_length(threshold: float, cap: float, kappa: float) -> float:
+    """Average number of values until a sum of ordinary times passes a threshold (Brook and Evans, 1972).
+
+    The sum is a Markov chain on `_STATES` parts of the way, its gain log κ + (1-κ) E, at most `cap`, where E
+    is exponential.
+    """
+    edges = np.linspace(0, threshold, _STATES + 1)
+    states = np.concatenate(([0.0], (edges[1:] + edges[:-1]) / 2))
+    room = edges - states[:, None]
+    beyond = np.exp(-np.maximum(room - np.log(kappa), 0) / (1 - kappa))
+    below = np.where(room > cap + _ROUNDED, 1.0, 1 - beyond)
+    stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
+    runs = np.linalg.solve(np.eye(len(states)) - stays, np.ones(len(states)))
+    return float(runs[0])
+
+
+def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> float:
+    """Of the sum: ordinary times pass it as often as the budget has candidates."""
+    allowed = settings.candidates * tick_ns / settings.ns_a_false_alarm
+
+    def excess(threshold: float) -> float:
+        """How often they pass a threshold in a tick, less how often they may, in logarithms."""
+        caps = {group.k: cap_of(threshold, group.k, settings) for group in base.groups}
+        runs = {cap: run_length(threshold, cap, settings.kappa) for cap in set(caps.values())}
+        return float(np.log(sum(group.ways / runs[caps[group.k]] for group in base.groups) / allowed))
+
+    if excess(_LEAST_THRESHOLD) <= 0:
+        return _LEAST_THRESHOLD
+    return float(brentq(excess, _LEAST_THRESHOLD, _MOST_THRESHOLD, xtol=1e-3))
+
+
+def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
+    """What a value of k ticks may bring at most: a part of the threshold a tick."""
+    return min(k / settings.cap_ticks, 1.0) * threshold
 
 
 def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: int, mine: B1) -> F8:
     """Give [mine, ticks] how often ordinary times go so far.
 
-    By rank among the values seen where they are many, else by Student's law.
+    By rank among the innovations seen where they are many, else by Student's law.
 
-    value: what is beyond the allowance, in the direction of `way`; mine: series of the group.
+    value: innovations beyond the allowance, in the direction of `way`; mine: series of the group.
     """
     df = np.minimum(group.n[mine] - 1, settings.tail_df)[:, None]
     p: F8 = special.stdtr(df, -value / spread)
@@ -104,22 +137,21 @@ def evidence_of(
         ends = ends[(ends + 1) % k == 0]
         if not len(ends):
             continue
-        window = slice(int(np.searchsorted(ring.at, ends[0] + 1 - 2 * k)), int(columns[-1]) + 1)
-        cells = ring.ticks.cells[:, :, window]
-        sums: F8 = cells[:, group.rows].astype(np.float64)
-        sums[0] = cells[0, np.asarray(ring.base)[group.rows]]
-        pool, sums = pooled(sums, ring.at[window], k)
+        window = slice(int(np.searchsorted(ring.at, ends[0] + 1 - MEMORY * k)), int(columns[-1]) + 1)
+        pool, sums = pooled(ring.sums(group.rows, window), ring.at[window], k)
         x, error = values(sums, group.kinds, settings.least_events), errors(sums, group.kinds)
         left = (
             x
             - season_at(group.season, pool * k * ring.tick_ns + k * ring.tick_ns // 2)
             - group.middle[:, None]
         )
-        before = np.full_like(left, np.nan)
-        before[:, 1:] = np.where(np.diff(pool) == 1, left[:, :-1], np.nan)
         place = np.searchsorted(pool, ends // k)
-        now, before, error = left[:, place], before[:, place], error[:, place]
-        gain, z = _gain(group, now, before, error, threshold / settings.cap_ticks * k, settings)
+        gain = _gain(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
+        now = left[:, place]
+        usual = np.maximum(
+            np.maximum(group.sd[:, None], error[:, place]), group.allow[:, None] / 2 + _LEAST_SPREAD
+        )
+        z = now / usual
         there = np.isfinite(now)
         for column, at in enumerate(ends.tolist()):
             chosen = np.flatnonzero(there[:, column])
@@ -130,25 +162,17 @@ def evidence_of(
     return found
 
 
-def _gain(
-    group: Pooled, now: F8, before: F8, error: F8, cap: float, settings: WatchSettings
-) -> tuple[F8, F8]:
-    """Give ([ways, series, ticks] evidence, [series, ticks] values in units of what is usual)."""
-    u, allow = now, np.broadcast_to(group.allow[:, None], now.shape)
-    if settings.whiten:
-        rho = group.rho[:, None]
-        allow = whitened(allow, np.where(np.isfinite(before), allow, np.nan), rho)
-        u = whitened(now, before, rho)
-    spread = np.maximum(group.spread[:, None], error) * np.sqrt(1 + 1 / group.n)[:, None]
+def _gain(group: Pooled, left: F8, pool: I8, error: F8, place: I8, cap: float, settings: WatchSettings) -> F8:
+    """[ways, series, ticks] evidence of the values at some places."""
+    white, unit, allow = (part[:, place] for part in innovations(left, pool, error, group.level, group.allow))
+    spread = np.maximum(group.spread[:, None], error[:, place] / unit) * np.sqrt(1 + 1 / group.n)[:, None]
     spread = np.maximum(spread, _LEAST_SPREAD)
-    gain = np.full((2, *now.shape), -np.inf)
-    for way, sign, mine in ((UP, 1.0, np.ones(len(now), dtype=np.bool_)), (DOWN, -1.0, group.both)):
+    gain = np.full((2, *white.shape), -np.inf)
+    for way, sign, mine in ((UP, 1.0, np.ones(len(white), dtype=np.bool_)), (DOWN, -1.0, group.both)):
         if mine.any():
-            p = tail_p((sign * u - allow)[mine], spread[mine], group, settings, way, mine)
-            is_rank = (group.n[mine] >= settings.ranks_from)[:, None]
-            gain[way, mine] = np.minimum(log_e_value(p, is_rank, settings.rank_kappa), cap)
-    usual = np.maximum(np.maximum(group.sd[:, None], error), group.allow[:, None] / 2 + _LEAST_SPREAD)
-    return gain, now / usual
+            p = tail_p((sign * white - allow)[mine], spread[mine], group, settings, way, mine)
+            gain[way, mine] = np.minimum(log_e_value(p, settings.kappa), cap)
+    return gain
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ Identity is place and kind, never a number: where a call is named its callee, el
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -95,15 +95,17 @@ def direction_of(kind: ChangeKind) -> Direction:
     return "better" if kind in BETTER else "worse"
 
 
-def quiet_ticks(at: I8, tracked: Iterable[Tracked], *, length: int = 1, small: bool = False) -> B1:
+def quiet_ticks(
+    at: I8, tracked: Iterable[Tracked], *, length: I8 | int = 1, small: Collection[LaneName] = ()
+) -> B1:
     """[stretches] whether none of the ticks from each on, `length` of them, lies in an incident.
 
-    Incidents without a series of the fast lane are small enough to be part of what is usual; `small`: they
-    count, too. What was accepted is the new normal.
+    Incidents without a series of the fast lane are small enough to be part of what is usual; those of the
+    lanes `small` count, too. What was accepted is the new normal.
     """
     quiet = np.ones(len(at), dtype=np.bool_)
     for one in tracked:
-        if one.incident.state == "accepted" or not (one.series or small):
+        if one.incident.state == "accepted" or not (one.series or one.incident.lane in small):
             continue
         for first, past in (*one.loud, (one.onset, one.resolved)):
             quiet &= (at + length <= first) | (at >= past if past is not None else False)
@@ -258,7 +260,7 @@ class Book:
 
     def forget(self, at: int) -> None:
         """Let go of what is no longer needed at a tick: it is in the tables."""
-        before = at - max(self._settings.reach_ticks, RECENT_NS // self._tick_ns)
+        before = at - max(2 * self._settings.baseline_ns, RECENT_NS) // self._tick_ns
         self.tracked = [
             one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
         ]
@@ -292,7 +294,7 @@ class Book:
     def _is_accepted(self, finding: Finding, onset: int, lane: LaneName) -> bool:
         """Whether it is the new normal that a person, or time, made of it, and the reference is older."""
         slow = lane in ("daily", "weekly")
-        reach = RECENT_NS // self._tick_ns if slow else self._settings.baseline_ticks
+        reach = (RECENT_NS if slow else self._settings.baseline_ns) // self._tick_ns
         return any(
             one.incident.state == "accepted"
             and place_of(finding) in one.places

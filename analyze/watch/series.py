@@ -30,7 +30,7 @@ from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod
 from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE
 from analyze.stats.sums import totals
-from schemas.arrays import F8, I8
+from schemas.arrays import B1, F8, I8
 from schemas.errors import PeriodError
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, Window
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
@@ -398,6 +398,11 @@ class Ring:
 
     def add(self, window: WindowTicks) -> None:
         """Take a window in, its ticks that have a request."""
+        self.add_ticks(window)
+        self.add_hours(window)
+
+    def add_ticks(self, window: WindowTicks) -> None:
+        """Take in the ticks of a window and not its hours."""
         codes = np.array([self._code(name) for name in window.names], dtype=np.int64)
         there = np.flatnonzero(window.requests > 0)
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
@@ -407,7 +412,6 @@ class Ring:
         self.requests = np.concatenate([self.requests, window.requests[there]])
         sums = window.den, window.num, window.sq
         self.ticks.add(len(self.names), len(self.at), codes[window.series], column[window.tick], sums)
-        self.add_hours(window)
         if len(window.slow_series):
             self.slow.append(
                 (codes[window.slow_series], first + window.slow_tick, window.slow_bin, window.slow_n)
@@ -449,19 +453,23 @@ class Ring:
             np.zeros(n_hours),
         )
 
-    def sums(self, columns: slice | I8) -> F8:
-        """[3, series, columns] den, num, sq of ticks."""
-        return self._with_base(self.ticks.cells[:, : len(self.names), columns])
+    def sums(self, rows: I8, columns: slice | I8) -> F8:
+        """[3, rows, columns] den, num, sq of ticks."""
+        found = self.ticks.cells[:, rows][:, :, columns].astype(np.float64)
+        found[0] = self.ticks.cells[0, np.asarray(self.base)[rows]][:, columns]
+        return found
+
+    def events(self, columns: I8) -> F8:
+        """[series] events of ticks."""
+        events: F8 = self.ticks.cells[0, self.base][:, columns].sum(axis=1, dtype=np.float64)
+        return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
         """Hours before one, and [3, series, hours] their sums."""
         n = int(np.searchsorted(self.hour, past))
-        return self.hour[:n], self._with_base(self.hours.cells[:, : len(self.names), :n])
-
-    def _with_base(self, cells: npt.NDArray[np.float32]) -> F8:
-        found = cells.astype(np.float64)
-        found[0] = cells[0, self.base]
-        return found
+        found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
+        found[0] = self.hours.cells[0, self.base, :n]
+        return self.hour[:n], found
 
     def _code(self, name: Name) -> int:
         code = self.codes.get(name)
@@ -474,16 +482,21 @@ class Ring:
                 self.base[code] = self._code(base)
         return code
 
-    def forget(self, before: int, before_hour: int) -> None:
-        """Let go of ticks and hours before some, a quarter of all at least or none."""
-        old, older = int(np.searchsorted(self.at, before)), int(np.searchsorted(self.hour, before_hour))
-        if old * 4 >= len(self.at) > 0:
-            self.at, self.requests = self.at[old:], self.requests[old:]
-            self.ticks.forget(old, len(self.at))
-            self.slow = [part for part in self.slow if part[1].max(initial=0) >= before]
-        if older * 4 >= len(self.hour) > 0:
-            self.hour = self.hour[older:]
-            self.hours.forget(older, len(self.hour))
+    def keep(self, needed: B1, first_hour: int) -> None:
+        """Let go of ticks that are not needed and hours before one, a quarter of all at least or none."""
+        later = self.hour >= first_hour
+        if needed.sum() * 4 <= len(needed) * 3:
+            self.at, self.requests = self.at[needed], self.requests[needed]
+            self.ticks.keep(needed)
+            there = ((part, np.isin(part[1], self.at)) for part in self.slow)
+            self.slow = [
+                (series[kept], tick[kept], bins[kept], n[kept])
+                for (series, tick, bins, n), kept in there
+                if kept.any()
+            ]
+        if later.sum() * 4 <= len(later) * 3:
+            self.hour = self.hour[later]
+            self.hours.keep(later)
 
 
 @dataclass(slots=True)
@@ -508,7 +521,8 @@ class Sums:
         for cell, values in zip(self.cells, sums, strict=True):
             np.add.at(cell.reshape(-1), flat, values[there].astype(np.float32))
 
-    def forget(self, old: int, n_columns: int) -> None:
-        """Let go of the first columns of those in use."""
-        self.cells[:, :, :n_columns] = self.cells[:, :, old : old + n_columns]
-        self.cells[:, :, n_columns:] = 0
+    def keep(self, needed: B1) -> None:
+        """Let go of the other columns; [columns in use] needed."""
+        n = int(needed.sum())
+        self.cells[:, :, :n] = self.cells[:, :, : len(needed)][:, :, needed]
+        self.cells[:, :, n:] = 0

@@ -25,7 +25,7 @@ class WatchSettings(Config):
 
     false_alarms: str = "1 a week"
     """Budget of false incidents: `1 a day`, `2 a month`. A smaller one costs delay: each tenth of it a
-    quarter of a tick or so at the thresholds in use."""
+    tick or so."""
     slot_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
     """Windows are cut into ticks so long when they seal, which finds faults shorter than three windows; it
     must divide the window. 1d or any length that the window does not exceed takes windows as they are."""
@@ -34,8 +34,10 @@ class WatchSettings(Config):
     together until they have as many."""
     candidates: float = Field(default=20.0, ge=1)
     """Candidates, each a comparison, that the fast lane may raise for one false incident of the budget."""
-    baseline_ticks: int = Field(default=2016, ge=24)
-    """Quiet ticks that say what is usual, the last ones."""
+    baseline_ns: int = Field(default=7 * NS_PER_DAY, ge=60 * NS_PER_MINUTE)
+    """Time of which quiet ticks say what is usual; its course over day and week is learned of more."""
+    baseline_ticks: int = Field(default=4096, ge=24)
+    """Ticks of this time at most: where it has more, whole runs of them at even distances."""
     warm_ticks: int = Field(default=12, ge=8)
     """A series with fewer values is being learned and raises nothing."""
     guard_ticks: int = Field(default=6, ge=0)
@@ -52,20 +54,21 @@ class WatchSettings(Config):
     """At least this part of the smallest change that a comparison reports is allowed, too."""
     ranks_from: int = Field(default=300, ge=20)
     """Past values from which ranks decide how unusual one is; until then Student's law."""
-    rank_kappa: float = Field(default=0.25, gt=0, lt=1)
-    """Of e-values of ranks, which grow fastest where -ln p is one over this on average: for a step of two
+    kappa: float = Field(default=0.25, gt=0, lt=1)
+    """Of e-values, which grow fastest where -ln p is one over this on average: for a step of two
     deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
     rising_share: float = Field(default=0.5, gt=0, le=1)
     """Series that came so far towards the threshold since a change began rose with it."""
-    tail_df: float = Field(default=4.0, ge=1)
+    tail_df: float = Field(default=3.0, ge=1)
     """Degrees of freedom of that law at most: few for heavy tails."""
     cap_ticks: float = Field(default=2.0, ge=1)
     """No single tick may bring more than this part of the threshold: so many are needed at least. 3 asks for
     more where a single odd window is common."""
     reference_ticks: int = Field(default=30, ge=1)
     """Quiet ticks before the change that it is compared with."""
-    tries: int = Field(default=6, ge=1)
-    """Comparisons that may not be able to tell before a candidate is dropped."""
+    again_share: float = Field(default=0.5, gt=0)
+    """A candidate of which a comparison cannot tell is compared again when it has lasted longer by this
+    part."""
     recovery_ticks: int = Field(default=3, ge=1)
     """Calm values of its series that end an incident."""
     reopen_ns: int = Field(default=60 * NS_PER_MINUTE, ge=0)
@@ -100,11 +103,6 @@ class WatchSettings(Config):
     def _is_rate(cls, text: str) -> str:
         rate_ns(text)
         return text
-
-    @property
-    def reach_ticks(self) -> int:
-        """Ticks back that quiet ones are taken from: at most half of them may lie in incidents."""
-        return 2 * self.baseline_ticks
 
     @property
     def ns_a_false_alarm(self) -> float:

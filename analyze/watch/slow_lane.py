@@ -7,7 +7,7 @@ of its findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -16,6 +16,7 @@ import numpy as np
 from analyze.watch.decide import CHANGED, Decide, Decision, Range, joined
 from analyze.watch.incidents import direction_of
 from schemas.config import Config
+from schemas.incidents import LaneName
 from schemas.windows import NS_PER_DAY
 
 DAY = NS_PER_DAY
@@ -79,9 +80,12 @@ WindowsOf = Callable[[int, int], Sequence[Range]]
 class Quiet(Protocol):
     """Leaves out ranges with an incident."""
 
-    def __call__(self, ranges: Sequence[Range], *, small: bool = False) -> list[Range]:
-        """Of the fast lane; `small`: of any lane."""
+    def __call__(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
+        """Of the fast lane, and of the lanes `small`."""
         ...
+
+
+SMALL: Final[tuple[LaneName, ...]] = ("daily", "weekly", "deployment")
 
 
 def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
@@ -91,12 +95,12 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
     """
     problem = joined(quiet(windows_of(day * DAY, (day + 1) * DAY)))
     same = [day - 7 * back for back in range(1, WEEKS + 1)]
-    used = same if _of(same, windows_of, quiet) else [day - 1]
-    reference = _of(used, windows_of, quiet)
+    used = same if _of(same, windows_of, quiet, SMALL) else [day - 1]
+    reference = _of(used, windows_of, quiet, SMALL)
     if not problem or not reference:
         return None
     others = [one for one in range(day - 7 * WEEKS, day) if one not in used]
-    return decide(reference, problem, _of(others, windows_of, quiet))
+    return decide(reference, problem, _of(others, windows_of, quiet, SMALL))
 
 
 def week_of(day: int) -> int:
@@ -110,17 +114,20 @@ def days_of(week: int) -> range:
 
 
 def compared_week(monday: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
-    """The week of a Monday against the one before; None where one of them holds nothing.
+    """The week of a Monday against the last one of which something is left; None where nothing is.
 
-    The weeks before these are the history. What any lane reported is left out.
+    The weeks before these are the history. What any lane reported is left out, but for what a week reported
+    and goes on: without it that could not be seen to end.
     """
-    problem = _of(range(monday, monday + 7), windows_of, quiet)
-    reference = _of(range(monday - 7, monday), windows_of, quiet)
-    if not problem or not reference:
-        return None
-    return decide(reference, problem, _of(range(monday - 7 * WEEKS, monday - 7), windows_of, quiet))
+    problem = _of(range(monday, monday + 7), windows_of, quiet, ("daily", "deployment"))
+    for before in range(monday - 7, monday - 7 * WEEKS - 1, -7):
+        reference = _of(range(before, before + 7), windows_of, quiet, SMALL)
+        if problem and reference:
+            history = _of(range(monday - 7 * WEEKS, before), windows_of, quiet, SMALL)
+            return decide(reference, problem, history)
+    return None
 
 
-def _of(days: Sequence[int], windows_of: WindowsOf, quiet: Quiet) -> list[Range]:
+def _of(days: Sequence[int], windows_of: WindowsOf, quiet: Quiet, small: Collection[LaneName]) -> list[Range]:
     windows = [one for day in days for one in windows_of(day * DAY, (day + 1) * DAY)]
-    return joined(quiet(windows, small=True))
+    return joined(quiet(windows, small=small))

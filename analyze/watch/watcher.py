@@ -7,22 +7,22 @@ process goes on as if it had been this one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from analyze.report.outcome import Outcome
-from analyze.watch.baseline import Baseline, count_slow, fit
+from analyze.watch.baseline import RECENT, Baseline, Sample, count_slow, fit
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
 from analyze.watch.evidence import RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
-from schemas.arrays import F8, I8
+from schemas.arrays import B1, F8, I8
 from schemas.config import Config
-from schemas.incidents import Incident, IncidentEvent
+from schemas.incidents import Incident, IncidentEvent, LaneName
 from schemas.report.findings import Finding
 from schemas.watch_tables import ChangePoint, WatchRun
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
@@ -33,7 +33,7 @@ EDGE_SHARE: Final = 1 / 3
 """A tick beside a gap with fewer of the usual requests is the edge of a recording."""
 STRETCH_NS: Final = 60 * 10**9
 """A longer gap parts stretches: sums begin anew behind it."""
-_USUAL_TICKS: Final = 60
+USUAL_TICKS: Final = 60
 """Ticks that say how many requests are usual, for that."""
 _HOUR: Final = 60 * NS_PER_MINUTE
 
@@ -47,6 +47,9 @@ class Kept(Config):
     up_from: int
     down_from: int
     tried: int = 0
+    """Comparisons that could not tell."""
+    again: int = 0
+    """Tick of the next one."""
 
 
 class State(Config):
@@ -60,6 +63,8 @@ class State(Config):
     tracked: tuple[Tracked, ...] = ()
     fitted: int | None = None
     """Tick before which the baseline in use was learned; None: not yet."""
+    fitted_span: int = 1
+    """Ticks that it spans."""
     fitted_tracked: tuple[Tracked, ...] = ()
     """The incidents that it left out."""
     anew: tuple[tuple[Name, int], ...] = ()
@@ -107,9 +112,10 @@ class Watcher:
         self.evidence = RunningEvidence()
         self.book = Book(state.lake_id, state.tick_ns, settings, state.tracked)
         self._base: Baseline | None = None
-        self._base_past = state.fitted
+        self._threshold = 0.0
         self._anew = dict(state.anew)
         self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
+        self._again: dict[Name, int] = {kept.name: kept.again for kept in state.sums if kept.tried}
         self._restored = False
 
     @property
@@ -118,22 +124,43 @@ class Watcher:
         return self.state.tick_ns
 
     @property
-    def ring_ns(self) -> int:
-        """How far back ticks are needed to go on as if this had been one process."""
-        return self.settings.reach_ticks * self.tick_ns + 2 * _HOUR
+    def _span(self) -> int:
+        """Ticks that a baseline spans."""
+        return self.settings.baseline_ns // self.tick_ns
+
+    @property
+    def recent_ns(self) -> int:
+        """How far back all ticks are needed to go on as if this had been one process."""
+        return min(RECENT, self._span) * self.tick_ns + 2 * _HOUR
 
     @property
     def history_ns(self) -> int:
-        """How far back hours are needed for that."""
-        return max(self.ring_ns, self.settings.season_days * NS_PER_DAY + 2 * _HOUR)
+        """How far back something is needed for that."""
+        season_ns = self.settings.season_days * NS_PER_DAY
+        return max(int(self.settings.baseline_ns * (1 + 2 * REFIT_SHARE)), season_ns) + 2 * _HOUR
+
+    def sample(self, past: int, first: int) -> Sample:
+        """Ticks to learn from before a tick, `first` being the first one that is known."""
+        return Sample(past, max(min(self._span, past - first), 1), self.settings.baseline_ticks)
+
+    def sampled(self, now: int, first: int) -> Sample:
+        """Ticks that are needed beside recent ones at a tick, `first` being the first one that is known."""
+        if self.state.fitted is not None:
+            return Sample(self.state.fitted, self.state.fitted_span, self.settings.baseline_ticks)
+        return self.sample(now, first)
 
     def learn(self, window: WindowTicks) -> None:
         """Take in a window that is decided already, or lies before the watch began."""
         self._add(window)
+        self.ring.add_hours(window)
         self._forget(window)
 
+    def learn_ticks(self, window: WindowTicks) -> None:
+        """Take in a window without its hours (`learn_hours`)."""
+        self._add(window)
+
     def learn_hours(self, day: WindowTicks) -> None:
-        """Take in the hours of a day, of which no tick is needed."""
+        """Take in the hours of a day."""
         self.ring.add_hours(day)
 
     def decide(self, window: WindowTicks) -> Decided:
@@ -142,15 +169,15 @@ class Watcher:
         if not self._restored:
             self._restore()
         columns = self._add(window)
+        self.ring.add_hours(window)
         first = window.start_ns // self.tick_ns
         self._fit_if_due(first - self.settings.guard_ticks)
         decided = Decided(None)
         base = self._base
         suspended = self._suspended(window)
-        threshold = 0.0
+        threshold = self._threshold
         comparisons = 0
         if base is not None and base.groups:
-            threshold = log_threshold(base.ways, self.tick_ns, self.settings)
             said = evidence_of(self.ring, columns, base, threshold, self.settings)
             for column in columns:
                 comparisons += self._tick(int(column), said, threshold, decided, bool(suspended))
@@ -161,7 +188,7 @@ class Watcher:
             requests=int(window.requests.sum()),
             ticks=window.n_ticks,
             threshold=threshold,
-            candidates=comparisons,
+            candidates=sum(one.comparisons == 1 and bool(one.log_evidence) for one in decided.change_points),
             comparisons=comparisons,
             suspended=suspended,
             series=0 if base is None else base.n_series,
@@ -180,18 +207,12 @@ class Watcher:
             decided.run = decided.run.model_copy(update={"open_incidents": len(self.book.open)})
         self.state = self.state.model_copy(update={"tracked": tuple(self.book.tracked)})
 
-    def quiet(self, ranges: Sequence[Range], *, small: bool = False) -> list[Range]:
-        """Those in which no incident was; `small`: also none of a day, a week or a deployment."""
-        return [
-            (start, end)
-            for start, end in ranges
-            if quiet_ticks(
-                np.array([start // self.tick_ns]),
-                self.book.tracked,
-                length=max((end - start) // self.tick_ns, 1),
-                small=small,
-            ).all()
-        ]
+    def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
+        """Those in which no incident of the fast lane was, nor of the lanes `small`."""
+        start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self.tick_ns
+        length = np.maximum(end - start, 1)
+        are_quiet = quiet_ticks(start, self.book.tracked, length=length, small=small).tolist()
+        return [range_ for range_, is_quiet in zip(ranges, are_quiet, strict=True) if is_quiet]
 
     def accept(self, id_: str, at: int, note: str = "") -> Incident | None:
         """An incident becomes the new normal; None where there is none of this id that goes on."""
@@ -206,7 +227,7 @@ class Watcher:
     def _add(self, window: WindowTicks) -> I8:
         """The columns of its ticks, edges of a recording left out."""
         old, parts = len(self.ring.at), len(self.ring.slow)
-        self.ring.add(replace(window, requests=self._without_edges(window)))
+        self.ring.add_ticks(replace(window, requests=self._without_edges(window)))
         if self._base is not None and len(self.ring.slow) > parts:
             count_slow(self.ring, self._base.cuts, parts)
         return np.arange(old, len(self.ring.at))
@@ -214,21 +235,19 @@ class Watcher:
     def _without_edges(self, window: WindowTicks) -> F8:
         """[ticks] requests; none in a tick beside a gap that has few."""
         requests, first = window.requests, window.start_ns // self.tick_ns
-        usual = np.median(np.concatenate([self.ring.requests[-_USUAL_TICKS:], requests[requests > 0]]))
+        usual = np.median(np.concatenate([self.ring.requests[-USUAL_TICKS:], requests[requests > 0]]))
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
         there = np.concatenate([[before], requests > 0, [True]])
         edge = ~(there[:-2] & there[2:])
         return np.where(edge & (requests < usual * EDGE_SHARE), 0.0, requests)
 
     def _fit_if_due(self, past: int) -> None:
-        if self._base is not None and self._base_past is not None:
-            known = int(np.searchsorted(self.ring.at, past)) - int(
-                np.searchsorted(self.ring.at, self._base_past)
-            )
-            due = known >= max(1, REFIT_SHARE * self._base.n_ticks) or self._left_out_differs()
+        state = self.state
+        if self._base is not None and state.fitted is not None:
+            due = past - state.fitted >= max(1, REFIT_SHARE * state.fitted_span) or self._left_out_differs()
             if not due:
                 return
-        self._fit(past, self.book.tracked)
+        self._fit(self.sample(past, self._first()), self.book.tracked)
 
     def _left_out_differs(self) -> bool:
         """Whether incidents began or ended since what is usual was learned."""
@@ -241,20 +260,22 @@ class Watcher:
 
         return known(self.book.tracked) != known(self.state.fitted_tracked)
 
-    def _fit(self, past: int, tracked: Sequence[Tracked]) -> None:
+    def _fit(self, sample: Sample, tracked: Sequence[Tracked]) -> None:
         quiet = quiet_ticks(self.ring.at, tracked)
-        base = fit(self.ring, quiet, past, self.settings, self._anew)
+        base = fit(self.ring, quiet, sample, self.settings, self._anew)
         if self._base is not None and not base.groups:
             return  # nothing quiet is left: what was usual stays
-        self._base, self._base_past = base, past
-        self.state = self.state.model_copy(update={"fitted": past, "fitted_tracked": tuple(tracked)})
+        self._base = base
+        self._threshold = log_threshold(base, self.tick_ns, self.settings) if base.groups else 0.0
+        update = {"fitted": sample.past, "fitted_span": sample.span, "fitted_tracked": tuple(tracked)}
+        self.state = self.state.model_copy(update=update)
         self.evidence.grow(len(self.ring.names))
 
     def _restore(self) -> None:
         """Be where the state says: the baseline as it was, the sums as they were."""
         self._restored = True
         if self.state.fitted is not None and len(self.ring.at):
-            self._fit(self.state.fitted, self.state.fitted_tracked)
+            self._fit(self.sampled(self.state.fitted, 0), self.state.fitted_tracked)
         kept = {one.name: (one.up, one.down, one.up_from, one.down_from) for one in self.state.sums}
         self.evidence.restore(kept, self.ring.codes)
 
@@ -289,6 +310,8 @@ class Watcher:
             return 0
         if suspended:
             evidence.reset(at, hit)
+            return 0
+        if all(self._again.get(ring.names[row], at) > at for row in hit.tolist()):
             return 0
         ordered = sorted(hit.tolist(), key=lambda row: (-evidence.most[row], ring.names[row]))
         return self._candidate(np.array(ordered), at, threshold, decided)
@@ -337,11 +360,18 @@ class Watcher:
                 comparisons=self._tried[names[0]],
             )
         )
-        if found.code != UNSURE or self._tried[names[0]] >= self.settings.tries:
+        if found.code == UNSURE:
+            wait = int(np.ceil((at + 1 - onset) * self.settings.again_share))
+            self._again |= dict.fromkeys(names, at + max(wait, 1))
+        else:
             evidence.reset(at, hit)
             for name in names:
-                self._tried.pop(name, None)
+                self._drop(name)
         return 1
+
+    def _drop(self, name: Name) -> None:
+        self._tried.pop(name, None)
+        self._again.pop(name, None)
 
     def _drop_transient(self, at: int, threshold: float, decided: Decided) -> None:
         """Drop candidates that were over before a comparison could tell, and keep a row of each."""
@@ -350,7 +380,7 @@ class Watcher:
             row = self.ring.codes[name]
             if self.evidence.most[row] > 0:
                 continue
-            del self._tried[name]
+            self._drop(name)
             if name in reported:
                 continue
             decided.change_points.append(
@@ -368,26 +398,22 @@ class Watcher:
     def _compared(self, onset: int, at: int) -> Decision:
         """The quiet ticks before the onset, and before those the history, against onset to now."""
         settings = self.settings
-        ticks = self.ring.at[self.ring.at >= onset - settings.reach_ticks]
+        ticks = self.ring.at[self._needed(at)]
         before = ticks[(ticks < onset) & quiet_ticks(ticks, self.book.tracked)]
         if not len(before):
             return Decision(UNSURE, "cannot-tell")
         reference, rest = before[-settings.reference_ticks :], before[: -settings.reference_ticks]
-        history = self._ranges(rest) if len(rest) >= settings.warm_ticks else []
-        history += self._same_hours(onset, int(ticks[0]))
+        known = self._ranges(rest) if len(rest) >= settings.warm_ticks else []
+        history = [one for range_ in known for one in self._windows_of(*range_)] + self._same_hours(onset)
         problem = ticks[(ticks >= onset) & (ticks <= at)]
         return self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
 
-    def _same_hours(self, onset: int, first: int) -> list[Range]:
-        """Windows around the same time of the days before the ring."""
-        at, found = onset * self.tick_ns, []
+    def _same_hours(self, onset: int) -> list[Range]:
+        """Windows around the same time of the days before."""
+        at, found = onset * self.tick_ns, list[Range]()
         for days in range(1, self.settings.season_days + 1):
             middle = at - days * NS_PER_DAY
-            found += [
-                one
-                for one in self._windows_of(middle - _HOUR // 2, middle + _HOUR // 2)
-                if one[1] <= first * self.tick_ns
-            ]
+            found += self._windows_of(middle - _HOUR // 2, middle + _HOUR // 2)
         return self.quiet(found)
 
     def _ranges(self, ticks: I8) -> list[Range]:
@@ -413,12 +439,20 @@ class Watcher:
     def _move_on(self, window: WindowTicks) -> None:
         kept = self.evidence.kept(self.ring.names)
         end = window.start_ns + window.n_ticks * window.tick_ns
-        oldest = end // self.tick_ns - self.settings.reach_ticks
+        oldest = end // self.tick_ns - 2 * self._span
         self.state = self.state.model_copy(
             update={
                 "through_ns": end,
                 "sums": tuple(
-                    Kept(name=n, up=u, down=d, up_from=uf, down_from=df, tried=self._tried.get(n, 0))
+                    Kept(
+                        name=n,
+                        up=u,
+                        down=d,
+                        up_from=uf,
+                        down_from=df,
+                        tried=self._tried.get(n, 0),
+                        again=self._again.get(n, 0),
+                    )
                     for n, u, d, uf, df in kept
                 ),
                 "anew": tuple(sorted((name, at) for name, at in self._anew.items() if at >= oldest)),
@@ -428,6 +462,16 @@ class Watcher:
 
     def _forget(self, window: WindowTicks) -> None:
         """Let go of what no window behind this one needs."""
-        ticks, season_ns = self.settings.reach_ticks, self.settings.season_days * NS_PER_DAY
-        oldest_ns = window.start_ns - ticks * self.tick_ns - _HOUR
-        self.ring.forget(oldest_ns // self.tick_ns, (window.start_ns - season_ns - _HOUR) // _HOUR)
+        needed = self._needed(window.start_ns // self.tick_ns)
+        self.ring.keep(needed, (window.start_ns - self.history_ns) // _HOUR)
+
+    def _needed(self, now: int) -> B1:
+        """[ticks of the ring] that are recent at a tick, or sampled."""
+        at = self.ring.at
+        sampled = self.sampled(now, self._first()).takes(at)
+        needed: B1 = sampled | (at >= now - self.recent_ns // self.tick_ns)
+        return needed
+
+    def _first(self) -> int:
+        """The first tick of the first hour that is known."""
+        return int(self.ring.hour[0]) * _HOUR // self.tick_ns

@@ -13,17 +13,20 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
+import numpy as np
+
 from analyze.profile.stored import of_window
 from analyze.refine.settings import RefineSettings
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.store import keep_report
 from analyze.scope import LakePeriod, Lakes
+from analyze.watch.baseline import Sample
 from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
 from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
 from analyze.watch.incidents import place_of
 from analyze.watch.lane import WatchCommit, last_commit, next_commit, publish, put_commit
-from analyze.watch.series import day_hours, tick_length, window_ticks
+from analyze.watch.series import WindowTicks, day_hours, tick_length, window_ticks
 from analyze.watch.settings import WatchSettings
 from analyze.watch.slow_lane import (
     DAY,
@@ -36,15 +39,16 @@ from analyze.watch.slow_lane import (
     level,
     week_of,
 )
-from analyze.watch.watcher import Decided, State, Watcher
+from analyze.watch.watcher import USUAL_TICKS, Decided, State, Watcher
 from schemas.errors import NotFoundError, PeriodError
 from schemas.incidents import Incident, Notify
 from schemas.periods import Period
-from schemas.windows import Window
+from schemas.windows import NS_PER_MINUTE, Window
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.place import LakePlace, open_place
 
 _EVER = (-(2**63), 2**63 - 1)
+_HOUR = 60 * NS_PER_MINUTE
 
 
 @dataclass(slots=True)
@@ -196,29 +200,41 @@ class LakeWatch:
             keep=self._keep,
             windows_of=self._ranges,
         )
-        first_ns, ring_ns = state.through_ns - watcher.history_ns, state.through_ns - watcher.ring_ns
-        days = range(-(-first_ns // DAY), ring_ns // DAY) if DAY % self._length == 0 else range(0)
-        if days:
-            self._learn(watcher, first_ns, days[0] * DAY)
+        first_ns, recent_ns = state.through_ns - watcher.history_ns, state.through_ns - watcher.recent_ns
+        days = range(first_ns // DAY, recent_ns // DAY) if DAY % self._length == 0 else range(0)
+        tick_ns = watcher.tick_ns
+        sample = watcher.sampled(state.through_ns // tick_ns, self._starts[0] // _HOUR * _HOUR // tick_ns)
         for day in days:
-            self._learn_day(watcher, day * DAY)
-        self._learn(watcher, (days[-1] + 1) * DAY if days else first_ns, state.through_ns)
+            self._learn_day(watcher, day * DAY, sample)
+        self._learn(watcher, days[-1] * DAY + DAY if days else first_ns, state.through_ns)
         return watcher
 
     def _learn(self, watcher: Watcher, start_ns: int, end_ns: int) -> None:
-        for start, end in self._windows(start_ns, end_ns):
-            ticks = window_ticks(self._here(Window(start, end - start)), self.refine, watcher.tick_ns)
+        for start, _ in self._windows(start_ns, end_ns):
+            ticks = self._ticks(watcher, start)
             if ticks is not None:
                 watcher.learn(ticks)
 
-    def _learn_day(self, watcher: Watcher, start_ns: int) -> None:
-        """Learn a day whose ticks are too old to be needed: its hours are one file."""
+    def _learn_day(self, watcher: Watcher, start_ns: int, sample: Sample) -> None:
+        """Learn a day of which not all ticks are needed: its hours are one file."""
         assert self._lakes is not None
         windows = [Window(start, self._length) for start, _ in self._windows(start_ns, start_ns + DAY)]
-        if windows:
-            day = self._lakes.listed(Period(None, start_ns, start_ns + DAY), windows)
-            each = (of_window(day, one, one.start_ns, one.end_ns) for one in windows)
-            watcher.learn_hours(day_hours(day, each, self.refine, watcher.tick_ns))
+        if not windows:
+            return
+        day = self._lakes.listed(Period(None, start_ns, start_ns + DAY), windows)
+        each = (of_window(day, one, one.start_ns, one.end_ns) for one in windows)
+        watcher.learn_hours(day_hours(day, each, self.refine, watcher.tick_ns))
+        for window in windows:
+            # With some before them, which say how many requests are usual.
+            at = np.arange(window.start_ns, window.end_ns + USUAL_TICKS * watcher.tick_ns, watcher.tick_ns)
+            if sample.takes(at // watcher.tick_ns).any():
+                ticks = self._ticks(watcher, window.start_ns)
+                if ticks is not None:
+                    watcher.learn_ticks(ticks)
+
+    def _ticks(self, watcher: Watcher, start_ns: int) -> WindowTicks | None:
+        """A window's ticks; None where it holds no request."""
+        return window_ticks(self._here(Window(start_ns, self._length)), self.refine, watcher.tick_ns)
 
     def _running(self) -> Watcher:
         if self._watcher is None:
@@ -233,7 +249,7 @@ class LakeWatch:
     def _decided(self, window: Window) -> Decided | None:
         """All lanes over one window; None where it holds no request."""
         watcher = self._running()
-        ticks = window_ticks(self._here(window), self.refine, watcher.tick_ns)
+        ticks = self._ticks(watcher, window.start_ns)
         if ticks is None:
             return None
         decided = watcher.decide(ticks)

@@ -22,8 +22,8 @@ from analyze.watch.watcher import State, Watcher
 from schemas.windows import NS_PER_SECOND
 
 TICK_NS, TICKS = 15 * NS_PER_SECOND, 20
-LEARNED, DECIDED = 102, 11
-"""Windows: a baseline of 2,016 ticks, and two times that it is learned anew."""
+LEARNED, DECIDED = 2016, 11
+"""Windows: a week is known, and the baseline is learned once."""
 A_WEEK = 2016
 EVENTS = 20.0
 

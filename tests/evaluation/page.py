@@ -63,12 +63,14 @@ of such findings, %. *wrong*: findings that name no cause, %. *false members*: c
 that hold too few concerned requests, among all members, %. *err*: as above."""
 
 LEFT_OUT_FILE = "evaluation-rules.json"
-LEFT_OUT = """`make evaluate RULES=1 REAL=DIR` judges the golden comparisons, the faults of the recordings and
-ten quiet pairs of each, with history and alone, again without each row of MEASURES, CONFOUNDERS, RELATIONS
-and RANKING. *lost*: the labelled service is no longer first, a fault is not found or takes more findings, a
-quiet pair has more of them. *gained*: leaving the rule out is better there, as the labelled service is first
-only without it, or there are fewer findings. *case*: what the row itself names as its reason to be there,
-some of it outside of these comparisons. `make evaluate WITHOUT=name` prints them for one."""
+LEFT_OUT = """`make evaluate RULES=1 REAL=DIR SYSTEMS=1` judges the golden comparisons, the faults of the
+recordings and of eighteen made-up systems, and ten quiet pairs of each, with history and alone, again without
+each row of MEASURES, CONFOUNDERS, RELATIONS and RANKING. *acted in*: comparisons in which it had a part; in
+the others leaving it out changes nothing (`tests/evaluation/test_rules.py` shows it). *lost*: the labelled
+service is no longer first, a fault is not found or takes more findings, a quiet pair has more of them.
+*gained*: leaving the rule out is better there, as the labelled service is first only without it, or there are
+fewer findings. *case*: what the row itself names as its reason to be there, some of it outside of these
+comparisons. `make evaluate WITHOUT=name` prints them for one. It takes five minutes of CPU."""
 
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
 compared as the command does it, with the quiet stretches of the recording as history, and with the
@@ -142,15 +144,16 @@ def rules_table(content: dict[str, Any] | None) -> str:
     if content is None:
         return ""
     lines = [
-        "| rule | what it is for | case | lost without it | gained without it |",
-        "|---|---|---|---|---|",
+        "| rule | what it is for | case | acted in | lost without it | gained without it |",
+        "|---|---|---|---:|---|---|",
     ]
     for rule in content["rules"]:
         cells = [_some(rule["changed"], effect) for effect in ("lost", "gained")]
         if others := sum(effect == "other" for effect, _ in rule["changed"].values()):
             cells[0] += f"; another first finding in {others}"
         lines.append(
-            f"| `{rule['name']}` ({rule['kind']}) | {rule['doc']} | {rule['case']} | {' | '.join(cells)} |"
+            f"| `{rule['name']}` ({rule['kind']}) | {rule['doc']} | {rule['case']} | {rule['acted']} "
+            f"| {' | '.join(cells)} |"
         )
     return "\n".join(lines) + f"\n\nOf {content['comparisons']} comparisons."
 

@@ -69,7 +69,7 @@ def rules() -> list[Rule]:
     found = [Rule(row.name, "measure", row.doc, row.case) for row in MEASURES]
     found += [Rule(row.name, "confounder", row.doc, row.case) for row in CONFOUNDERS]
     found += [
-        Rule(row.name, "relation", (row.fit.__doc__ or "").splitlines()[0].strip(), row.case)
+        Rule(row.name, "relation", " ".join((row.fit.__doc__ or "").partition("\n\n")[0].split()), row.case)
         for row in RELATIONS
     ]
     found.append(Rule(REQUEST_MIX.name, "noise", REQUEST_MIX.doc, REQUEST_MIX.case))

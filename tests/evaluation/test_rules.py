@@ -31,5 +31,4 @@ def test_a_rule_without_a_part_changes_nothing(case: Case) -> None:
     left = dict(without_each(observing, whole, names))
     reads = {name: read(left.get(name, whole), None) for name in names}
     assert reads == {name: read(observing.anew((name,)).run(), None) for name in names}
-    assert any(one != read(whole, None) for one in reads.values()), "no rule of this comparison matters"
-    assert len(left) < len(names), "every rule was tried"
+    assert 0 < len(left) < len(names), "some rules had a part in it, and not all"

@@ -27,19 +27,20 @@ from typing import Any
 import numpy as np
 from evaluation.recordings.kept_lakes import Unwatched, lake_of
 from evaluation.recordings.labelled import read_recordings
-from oracles.watched_series import MONDAY, TICK_NS, WEEK, levels, windows
+from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
 from oracles.watched_shop import write_minutes
-from oracles.watched_week import OWN_MS, WINDOW_NS, WINDOWS_A_DAY, Change, write_days
+from oracles.watched_week import OWN_MS, WINDOWS_A_DAY, Change, write_days
 from scipy import stats
 
 from analyze.refine.settings import RefineSettings
 from analyze.watch.baseline import usable, values
 from analyze.watch.decide import UNCHANGED, Decision
+from analyze.watch.series import tick_length
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
 from analyze.watch.watching import LakeWatch
 from schemas.incidents import IncidentEvent
-from schemas.periods import parse_period
+from schemas.periods import Period, parse_period
 from schemas.watch_tables import ChangePoint
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_into
@@ -51,12 +52,14 @@ HOUR, DAY = 12, 288
 SD = 0.2
 
 
-def candidates(logs: np.ndarray, settings: WatchSettings, learned: int = LEARNED) -> list[ChangePoint]:
-    """What the fast lane asks a comparison for, where none finds anything."""
-    state = State(lake_id="x", tick_ns=TICK_NS, through_ns=MONDAY)
+def candidates(
+    logs: np.ndarray, ticks: int, settings: WatchSettings, learned: int = LEARNED
+) -> list[ChangePoint]:
+    """What the fast lane asks a comparison for, where none finds anything; `ticks` in a window."""
+    state = State(lake_id="x", tick_ns=WINDOW_NS // ticks, through_ns=MONDAY)
     watcher = Watcher(state, settings, lambda *_, **__: Decision(UNCHANGED, "unchanged"))
     found: list[ChangePoint] = []
-    for number, window in enumerate(windows(logs)):
+    for number, window in enumerate(windows(logs, ticks=ticks)):
         if number < learned:
             watcher.learn(window)
         else:
@@ -68,12 +71,13 @@ def quiet(seed: int, weeks: int, series: int, settings: WatchSettings, day: floa
     """Weeks of seasons, autocorrelation, heavy tails, levels of days and odd ticks, each of its own seed with
     nothing known at its start: candidates, and alarming windows of the naive rule."""
     began = time.process_time()
+    ticks = WINDOW_NS // tick_length(WINDOW_NS, settings.slot_ns)
     found, naive = [], []
     for each in range(seed, seed + weeks):
-        made = levels(np.random.default_rng(each), series, WEEK, sd=SD, day=day, blips=2)
-        found.append(candidates(made, settings, learned=0))
-        naive.append(alarming(made).sum())
-    first = sum(_tick(one.at_ns) < DAY for points in found for one in points)
+        made = levels(np.random.default_rng(each), series, WEEK, ticks=ticks, sd=SD, day=day, blips=2)
+        found.append(candidates(made, ticks, settings, learned=0))
+        naive.append(alarming(made.reshape(series, WEEK, ticks).mean(axis=2)).sum())
+    first = sum(_window(one.at_ns) < DAY for points in found for one in points)
     return {
         "weeks": weeks,
         "candidates": [len(points) for points in found],
@@ -95,29 +99,30 @@ def alarming(logs: np.ndarray) -> np.ndarray:
 
 
 def steps(seed: int, sd: float, series: int, settings: WatchSettings) -> dict[str, Any]:
-    """Twenty steps of a known size in a week, an hour and a half each."""
-    rng = np.random.default_rng(seed)
-    made = levels(rng, series, LEARNED + WEEK, sd=SD)
+    """Twenty steps of a known size in a week, an hour and a half each; delays in windows."""
+    rng, began = np.random.default_rng(seed), time.process_time()
+    ticks = WINDOW_NS // tick_length(WINDOW_NS, settings.slot_ns)
+    made = levels(rng, series, LEARNED + WEEK, ticks=ticks, sd=SD)
     truth = {place: LEARNED + 50 + 95 * place for place in range(20)}
     for place, at in truth.items():
-        made[place, at : at + 18] += sd * SD
-    found = candidates(made, settings)
-    delays, near, false = [], 0, 0
+        made[place, at * ticks : (at + 18) * ticks] += sd * SD
+    found = candidates(made, ticks, settings)
+    delays, near = [], 0
     for place, at in truth.items():
-        mine = [one for one in found if at <= _tick(one.at_ns) < at + 24 and f"/op-{place} <" in one.series]
+        mine = [one for one in found if at < _window(one.at_ns) <= at + 25 and f"/op-{place} <" in one.series]
         if mine:
-            delays.append(_tick(mine[0].at_ns) - at)
-            near += abs(_tick(mine[0].onset_ns) + 1 - at) <= 1
-    false = sum(not any(at <= _tick(one.at_ns) < at + 30 for at in truth.values()) for one in found)
-    middle = median(delays) if delays else None
+            delays.append(_window(mine[0].at_ns) - at)
+            near += abs(_window(mine[0].onset_ns) - at) <= 1
+    false = sum(not any(at < _window(one.at_ns) <= at + 31 for at in truth.values()) for one in found)
     return {
         "seed": seed,
         "sd": sd,
         "found": len(delays),
         "of": 20,
-        "delay": middle,
+        "delay": median(delays) if delays else None,
         "near": near,
         "others": false,
+        "cpu_s": time.process_time() - began,
     }
 
 
@@ -142,30 +147,49 @@ def changes_of(first: int, days: int) -> list[Change]:
     return found
 
 
-def weeks(seed: int, learned: int, days: int, is_quiet: bool) -> dict[str, Any]:
+def weeks(seed: int, learned: int, days: int, is_quiet: bool, lakes: Path) -> dict[str, Any]:
     """Days of a made system (60 requests in a window of five minutes, six services) through a lake: imported,
-    watched with default settings, decided by comparisons, the daily lane too."""
-    changes = [] if is_quiet else changes_of(learned, days)
-    events, began = list[IncidentEvent](), time.process_time()
-    runs = []
-    with TemporaryDirectory() as home:
-        lake = Path(home) / "lake"
-        for first, past in ((0, learned), (learned, learned + days + 1)):
-            for day in range(first, past):
+    watched with default settings, decided by comparisons, the daily lane too. The lake is kept in `lakes`."""
+    changes, began = [] if is_quiet else changes_of(learned, days), time.process_time()
+    lake = lakes / f"{'quiet' if is_quiet else 'changed'}-{seed}-{learned}-{days}"
+    if not lake.exists():
+        lakes.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=lakes) as home:
+            for day in range(learned + days + 1):
                 file = Path(home) / "day.otlp.jsonl"
                 write_days(file, seed, day, day + 1, changes)
-                imported(lake, file, WINDOW_NS)
-            watch = LakeWatch(str(lake), WatchSettings(), RefineSettings(), "evaluation", "evaluation")
-            watch.resume()
-            for decided in watch.poll():
-                events += decided.events
-                runs += [] if decided.run is None else [decided.run]
+                imported(Path(home) / "lake", file, WINDOW_NS)
+            (Path(home) / "lake").rename(lake)
+    made_s, began = time.process_time() - began, time.process_time()
+    watch = LakeWatch(str(lake), WatchSettings(), RefineSettings(), "evaluation", "evaluation")
+    decided = list(watch.replay(Period(None, MONDAY + learned * WINDOWS_A_DAY * WINDOW_NS, 2**63 - 1)))
+    events = [event for one in decided for event in one.events]
+    points = [point for one in decided for point in one.change_points]
+    runs = [one.run for one in decided if one.run is not None]
     return {
+        "seed": seed,
         "days": days,
         **judged_changes(changes, events),
+        "outcomes of missed": outcomes(changes, events, points),
+        "candidates": sum(run.candidates for run in runs),
         "comparisons": sum(run.comparisons for run in runs),
-        "cpu_s": time.process_time() - began,
+        "cpu_s": {"lake": made_s, "watch": time.process_time() - began},
     }
+
+
+def outcomes(
+    changes: Sequence[Change], events: Sequence[IncidentEvent], points: Sequence[ChangePoint]
+) -> list[str]:
+    """What comparisons said during each change that opened no incident."""
+    found = {event.incident.component for event in events}
+    told = []
+    for change in changes:
+        mine = [p for p in points if change.start_ns < p.at_ns <= change.end_ns + WINDOW_NS]
+        if any(p.incident for p in mine) and change.service in found:
+            continue
+        text = [f"{p.outcome} {(p.at_ns - change.start_ns) // NS_PER_MINUTE} {p.series[:40]}" for p in mine]
+        told.append(f"{change.service} x{change.slower} +{change.failing}: {'; '.join(text[:8]) or 'none'}")
+    return told
 
 
 def judged_changes(changes: Sequence[Change], events: Sequence[IncidentEvent]) -> dict[str, Any]:
@@ -273,8 +297,9 @@ def imported(lake: Path, file: Path, window_ns: int) -> None:
     )
 
 
-def _tick(ns: int) -> int:
-    return (ns - MONDAY) // TICK_NS - 1
+def _window(ns: int) -> float:
+    """Windows since the beginning of made series."""
+    return (ns - MONDAY) / WINDOW_NS
 
 
 def recordings(folder: Path, root: Path, settings: WatchSettings) -> list[dict[str, Any]]:
@@ -346,7 +371,9 @@ def naive(watcher: Watcher, cases: Sequence[dict[str, Any]]) -> dict[str, int]:
     """What the naive rule says of the same ticks: visible faults with an alarming tick, and those in none."""
     ring, faults = watcher.ring, faults_of(cases)
     kinds = [name.kind for name in ring.names]
-    logs = values(ring.sums(slice(0, len(ring.at))), kinds, watcher.settings.least_events)
+    logs = values(
+        ring.sums(np.arange(len(kinds)), slice(0, len(ring.at))), kinds, watcher.settings.least_events
+    )
     at_ns = (ring.at[HOUR:][alarming(logs[usable(ring.names)])] + 1) * ring.tick_ns
     within = [[fault["a"] < at <= fault["b"] + ring.tick_ns for fault in faults] for at in at_ns]
     return {
@@ -398,6 +425,7 @@ def main() -> None:
     )
     parser.add_argument("--learned", type=int, default=4, help="Days.")
     parser.add_argument("--days", type=int, default=4)
+    parser.add_argument("--lakes", type=Path, default=Path(".cache/watch-lakes"), help="Kept between runs.")
     parser.add_argument("--many", type=int, default=100)
     parser.add_argument("--extra-ms", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -410,8 +438,8 @@ def main() -> None:
         "quiet": lambda: quiet(given.seed, given.weeks, given.series, settings, given.day * SD),
         "steps": lambda: steps(given.seed, given.sd, given.series, settings),
         "deployments": lambda: deployments(given.seed, given.many, given.extra_ms),
-        "weeks": lambda: weeks(given.seed, given.learned, given.days, is_quiet=False),
-        "quiet-weeks": lambda: weeks(given.seed, given.learned, given.days, is_quiet=True),
+        "weeks": lambda: weeks(given.seed, given.learned, given.days, False, given.lakes),
+        "quiet-weeks": lambda: weeks(given.seed, given.learned, given.days, True, given.lakes),
         "recordings": lambda: recordings(given.folder, Path(__file__).parents[2], settings),
     }
     print(json.dumps(runs[given.what](), indent=1))

@@ -137,8 +137,11 @@ def test_memory_stays_within_the_budget_on_input_several_times_as_large(
 ) -> None:
     write_native(tmp_path / "small.ndjson", 20)
     base = peak_bytes(repository, "import", tmp_path / "small.ndjson", "--lake", tmp_path / "a")
-    write_native(tmp_path / "large.ndjson", 32_000)
-    budget = 64 * MB
+    write_native(tmp_path / "part.ndjson", 4_000)
+    part, budget = (tmp_path / "part.ndjson").read_bytes(), 64 * MB
+    with (tmp_path / "large.ndjson").open("wb") as large:
+        for number in range(8):  # of other requests
+            large.write(part.replace(b"req-", b"req%d-" % number))
     assert (tmp_path / "large.ndjson").stat().st_size > 2 * budget  # as Arrow tables it is larger still
     peak = peak_bytes(
         repository, "import", tmp_path / "large.ndjson", "--lake", tmp_path / "b", "--memory", "64MB"

@@ -123,8 +123,8 @@ def test_two_write_the_bytes_of_one(tmp_path: Path, memory: int) -> None:
 
 def test_large_groups_are_dealt_again_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many groups, some of them parts of a bucket; windows too large to wait."""
-    write_otlp(tmp_path / "a.pb", 300, seconds=200)
-    write_otlp(tmp_path / "b.pb", 300, seconds=200, seed=2)
+    write_otlp(tmp_path / "a.pb", 120, seconds=200)
+    write_otlp(tmp_path / "b.pb", 120, seconds=200, seed=2)
     monkeypatch.setattr("stitch.drivers.sharded.stitching._SMALL_PART_BYTES", 10_000)
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 50_000)
     monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 100_000)

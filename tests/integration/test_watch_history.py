@@ -21,9 +21,9 @@ from stitch.lake.store import LocalStore
 
 QUARTER = NS_PER_DAY // 4
 START_NS = 20_395 * NS_PER_DAY
-SETTINGS = WatchSettings(slot_ns=0, baseline_ticks=24, daily=False, weekly=False, versions="")
-"""Ticks of twelve days are needed, and hours of four weeks."""
-LEARNED, DAYS = 18, 22
+SETTINGS = WatchSettings(slot_ns=0, baseline_ns=6 * NS_PER_DAY, daily=False, weekly=False, versions="")
+"""Ticks of six days are needed, and hours of four weeks."""
+LEARNED, DAYS = 30, 34
 
 
 def add(lake: Path, first: int, past: int) -> None:

@@ -63,7 +63,12 @@ def run(
 
 
 @pytest.mark.parametrize(
-    ("reference", "problem"), [(pages(9_000), pages(9_900)), (pages(1_000, 60), pages(1_000, 78))]
+    ("reference", "problem"),
+    [
+        (pages(9_000), pages(9_900)),
+        (pages(9_900), pages(9_000)),  # inside of what the reference makes ordinary
+        (pages(1_000, 60), pages(1_000, 78)),
+    ],
 )
 def test_the_same_incident_on_both_sides_is_no_finding(reference: list[Call], problem: list[Call]) -> None:
     found = run(reference, problem)
@@ -153,3 +158,6 @@ def test_what_happens_again_and_again_is_ordinary() -> None:
     assert not found.causes
     assert not found.confounded.text("outlying-windows")
     assert not run(pages(1_000), pages(1_010)).confounded.text("outlying-windows")
+    slow = [pages((1_000 if n % 3 else 20_000) + 10 * n) for n in range(9)]
+    found = run(pages(1_000), pages(20_000), history=slow)
+    assert not found.confounded.text("outlying-windows"), "three of nine are no exception"

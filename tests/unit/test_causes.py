@@ -317,10 +317,10 @@ def test_what_is_cut_short_or_fails_is_no_improvement(worse: dict[str, Any]) -> 
     assert ranked(symptom(PATH, BANK, range(60, 90), **(values | worse)), symptom(SLOWER, STORE))[0] == BANK
 
 
-@pytest.mark.parametrize(("score", "first"), [(0.12, STORE), (0.13, BANK)])
-def test_known_paths_rank_by_four_fifths_of_what_was_never_there(score: float, first: int) -> None:
-    known = symptom(PATH, BANK, range(60, 90), score=score)
-    assert ranked(known, symptom(NEW_PATH, STORE, range(20), score=0.1))[0] == first
+def test_whom_several_callers_fail_by_is_what_a_finding_is_of() -> None:
+    failing = symptom(ERRORS, SHOP, suspect="store"), symptom(ERRORS, WEB, range(40, 60), suspect="store")
+    assert [cause.component for cause in causes(failing[0])] == ["shop"]
+    assert [cause.component for cause in causes(*failing)] == ["store"]
 
 
 def test_errors_lead_what_changed_at_an_operation() -> None:

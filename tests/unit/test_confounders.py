@@ -165,6 +165,15 @@ def test_an_idle_place_gets_no_slower_by_load(times: float) -> None:
     assert load_changes(changes, LoadMet(100.0, 200.0), compared(found, found.profile)) == []
 
 
+def test_a_typical_time_that_rose_is_no_load_where_the_mean_stayed() -> None:
+    """Queueing moves the mean by more than the median."""
+    changes = run(requests(200, 1), requests(200, 2, scale=3.0)).tested.changes
+    slower = [change for change in changes if change.kind is ChangeKind.SLOWER]
+    assert slower
+    found = run(requests(200, 1), requests(200, 2, scale=0.9))
+    assert load_changes(slower, LoadMet(100.0, 200.0), compared(found, found.profile)) == []
+
+
 def test_a_full_place_waits_by_load() -> None:
     """The same calls, said to be a thousand million times as long: whoever comes waits."""
     found = run(requests(200, 1), requests(200, 2, scale=3.0))

@@ -114,6 +114,12 @@ def test_what_all_pods_do_is_no_instance() -> None:
     assert "instances" not in text
 
 
+def test_a_pod_that_is_slower_yet_than_its_slower_siblings_is_not_what_happened() -> None:
+    """All take twice as long, one three times: its siblings are not spared."""
+    found = run(requests(1, even), requests(2, lambda pod: 15 if pod == 3 else 10))
+    assert "instances" not in said(found)[0]
+
+
 def test_pods_that_only_the_problem_has_are_compared_with_each_other() -> None:
     def renamed(of: list[Call]) -> list[Call]:
         return [replace(r, calls=tuple(replace(c, host=f"new-{c.host}") for c in r.calls)) for r in of]

@@ -107,13 +107,15 @@ def test_a_loop_within_a_loop_is_told_where_it_turns_more_often() -> None:
     assert [(change.before, change.after) for change in calls] == [pytest.approx((25, 42))]
 
 
-def scattered(rng: np.random.Generator, n: int, extra: float) -> list[Call]:
-    """Pages of many shapes, part of which also ask for advice."""
+def scattered(rng: np.random.Generator, n: int, extra: float, hints: float = 0.0) -> list[Call]:
+    """Pages of many shapes, part of which also ask for advice, or for hints."""
     pages = []
     for at in range(n):
         points = [f"part-{part}" for part in range(7) if at >> part & 1]
         if rng.random() < extra:
             points.append("advice")
+        if hints and rng.random() < hints:
+            points.append("hints")
         pages.append(page("head", *points))
     return pages
 
@@ -130,6 +132,13 @@ def test_a_child_in_many_shapes_is_found_where_no_shape_moves_by_enough() -> Non
     # Its requests are those with any of the shapes.
     affected = int(found.context.symptoms[0].requests.sum())
     assert affected == pytest.approx(lead.after * 256, abs=1)
+
+
+@pytest.mark.parametrize("seed", [2, 6])
+def test_of_several_such_children_the_surest_is_named(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    found = run(scattered(rng, 256, 0.05, hints=0.05), scattered(rng, 256, 0.25, hints=0.6))
+    assert found.profile.names.operations[only(found).child].text == "shop/hints"
 
 
 @pytest.mark.parametrize("alike", [True, False])

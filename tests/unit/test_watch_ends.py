@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from oracles.robust_report import slow_recommendations
-from oracles.watched_series import MONDAY, TICK_NS, levels, windows
+from oracles.watched_series import MONDAY, WINDOW_NS, levels, windows
 
 from analyze.watch.decide import CHANGED, Decision, Range
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
 from schemas.incidents import IncidentEvent
 
-SETTINGS = WatchSettings(slot_ns=0, baseline_ticks=576, season_days=14)
+SETTINGS = WatchSettings(slot_ns=0, baseline_ns=576 * WINDOW_NS, season_days=14)
 LEARNED, BEGIN, END = 600, 620, 640
 SD = 0.05
 
@@ -26,7 +26,7 @@ class Always:
     """Ticks at which it was asked."""
 
     def __call__(self, reference: list[Range], problem: list[Range], *_: object, **__: object) -> Decision:
-        self.asked.append((problem[-1][1] - MONDAY) // TICK_NS)
+        self.asked.append((problem[-1][1] - MONDAY) // WINDOW_NS)
         found = slow_recommendations()
         component = "first" if len(self.asked) == 1 else f"other-{len(self.asked)}"
         site = found.site.model_copy(update={"component": component, "operation": "work"})
@@ -39,7 +39,7 @@ def run(*shifts: tuple[range, int, int, float]) -> tuple[list[int], list[Inciden
     for series, begin, end, by in shifts:
         logs[series.start : series.stop, begin:end] += by * SD
     always = Always()
-    watcher = Watcher(State(lake_id="x", tick_ns=TICK_NS, through_ns=MONDAY), SETTINGS, always)
+    watcher = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), SETTINGS, always)
     events = []
     for number, window in enumerate(windows(logs)):
         if number < LEARNED:
@@ -69,17 +69,17 @@ def test_what_begins_with_an_end_is_no_incident() -> None:
 
 
 def test_a_long_history_is_no_more_memory_and_the_same_baseline() -> None:
-    settings = WatchSettings(slot_ns=0, baseline_ticks=100, season_days=1)
+    settings = WatchSettings(slot_ns=0, baseline_ns=100 * WINDOW_NS, season_days=1)
     logs = levels(np.random.default_rng(5), 10, 1_000, rho=0.3, sd=SD)
 
     def watcher_since(first: int) -> Watcher:
-        made = Watcher(State(lake_id="x", tick_ns=TICK_NS, through_ns=MONDAY), settings, Always())
+        made = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), settings, Always())
         for window in windows(logs[:, :999], first=first):
             made.learn(window)
         return made
 
     old, young = watcher_since(0), watcher_since(999 - 300)
-    assert len(old.ring.at) <= 1.5 * settings.reach_ticks
+    assert len(old.ring.at) <= 1.5 * 100 + 24
     logs[:3, 999] += 10 * SD
     (last,) = windows(logs, first=999)
     for watcher in (old, young):

@@ -434,7 +434,6 @@ def failing_requests(view: View) -> Observed:
         estimate=found,
         reference=alone,
         tested=seen.tested & several & (found.before + found.after > 0),
-        floor=np.where(found.new, view.settings.new_floor, view.settings.shape_floor),
         weight=weight,
         call_ratio=view.call_ratio,
     )
@@ -553,7 +552,7 @@ MEASURES: Final = (
     Measure(
         "far-slower-calls",
         "Very few calls are far slower than any ordinary one: no test of ranks can tell.",
-        "F10; tests/unit/test_measures.py: one read in 75",
+        "F10 of 10,000 requests; tests/unit/test_measures.py: one read in 75",
         far_slower_calls,
         (ChangeKind.TAIL, ChangeKind.TAIL),
         "share",
@@ -565,7 +564,7 @@ MEASURES: Final = (
     Measure(
         "overlap",
         "Children of a call run one after the other that ran side by side.",
-        "F8",
+        "tests/unit/test_robust_overlap.py",
         overlap,
         (ChangeKind.PARALLEL, ChangeKind.SERIAL),
         "ratio",
@@ -590,7 +589,7 @@ MEASURES: Final = (
     Measure(
         "failing-calls",
         "Calls fail that did not.",
-        "F10",
+        "systems: a database that fails in 12 %",
         failing_calls,
         (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
         "share",
@@ -630,7 +629,7 @@ MEASURES: Final = (
     Measure(
         "calls",
         "A call is made more often, by less than patterns tell apart.",
-        "systems: N+1 queries",
+        "tests/unit/test_rare_paths.py: from 5 calls to 8",
         calls,
         (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS),
         "calls",

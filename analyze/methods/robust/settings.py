@@ -50,8 +50,6 @@ class ConfounderSettings(Config):
     """Times what loss makes on average that one place may lack: places differ, and losses come together."""
     lost_z: float = Field(default=2.0, ge=0, le=30)
     """Standard errors beside it."""
-    lost_mixed: float = Field(default=0.2, gt=0, le=1)
-    """Part of a step's requests that came by loss from which its typical time is theirs."""
 
 
 class RobustSettings(Config):

@@ -7,7 +7,7 @@
 -- ticks           INTEGER    parts that the window was cut into
 -- quiet_ticks     INTEGER    ticks that say what is usual
 -- threshold       DOUBLE     log of the e-value from which a candidate is looked at
--- candidates      INTEGER    candidates that were looked at
+-- candidates      INTEGER    candidates that were looked at for the first time
 -- comparisons     INTEGER    comparisons made
 -- open_incidents  INTEGER    incidents that go on
 -- suspended       VARCHAR    why nothing could be raised: learning, load; empty: it could

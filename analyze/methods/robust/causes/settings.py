@@ -43,5 +43,3 @@ class CausesSettings(Config):
     """Part of the mean response time below which paths with as many calls as before fail no gate."""
     better_weight: float = Field(default=0.3, ge=0, le=1)
     """Rank of what got better: it needs no mending, and is what the others outweigh."""
-    known_weight: float = Field(default=0.8, ge=0, le=1)
-    """Rank of a change between known paths: state moves those, a cache that something else has emptied."""

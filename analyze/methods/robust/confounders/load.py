@@ -85,7 +85,7 @@ class Load(Unadjusted):
 
     name = "load"
     doc = "More requests wait longer where a server was busy."
-    case = "N6, load +50 %"
+    case = "tests/unit/test_confounders.py: a full place waits"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain slow-downs of no more than queueing with so many more requests makes; speed-ups alike."""

@@ -54,7 +54,7 @@ class RenamedOperations:
 
     name = "renamed-operations"
     doc = "A deployment that renames an operation makes every path through it new."
-    case = "N5"
+    case = "N6"
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the profile with the old names for the new ones."""
