@@ -58,6 +58,8 @@ class Tracked(Config):
     series: tuple[Name, ...]
     """That reported it: they ask for no further comparison while it goes on."""
     onset: int
+    took: int = 1
+    """Ticks from its onset to when it was found: so long it must be calm to be over."""
     calm: int = 0
     """Calm values running, up to now."""
     calm_from: int | None = None
@@ -170,8 +172,9 @@ class Book:
                     "changed_ns": end,
                 }
             )
+            took = at + 1 - onset if lane == "fast" else 1
             self.tracked.append(
-                Tracked(incident=incident, series=tuple(sorted(mine)), onset=onset, places=places)
+                Tracked(incident=incident, series=tuple(sorted(mine)), onset=onset, took=took, places=places)
             )
             self._say("opened", len(self.tracked) - 1, "open", at)
             return self.tracked[-1].incident
@@ -238,7 +241,9 @@ class Book:
             calm = one.calm + 1 if float(np.mean(np.abs(z) < CALM_Z)) >= CALM_SHARE else 0
             since = None if not calm else at if one.calm_from is None else one.calm_from
             self.tracked[place] = one.model_copy(update={"calm": calm, "calm_from": since})
-            if since is not None and calm >= self._settings.recovery_ticks:
+            if since is None or at + 1 - since < one.took:
+                continue
+            if calm >= self._settings.recovery_ticks:
                 over.append(self._end(place, since, at, "resolved"))
         return over
 

@@ -70,7 +70,7 @@ class WatchSettings(Config):
     """A candidate of which a comparison cannot tell is compared again when it has lasted longer by this
     part."""
     recovery_ticks: int = Field(default=3, ge=1)
-    """Calm values of its series that end an incident."""
+    """Calm values of its series that end an incident, if they last as long as it took to be found."""
     reopen_ns: int = Field(default=60 * NS_PER_MINUTE, ge=0)
     """What comes back so soon is the same incident."""
     accept_ns: int = Field(default=7 * NS_PER_DAY, ge=NS_PER_MINUTE)

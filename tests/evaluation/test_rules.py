@@ -12,7 +12,6 @@ CHOSEN = (
     "boutique-return",
     "made-canary-the-canary-is-slower",
     "made-zipkin-unrecorded-orders-db-fails-in-35",
-    "shop-exception-alone",
     "simulated-8.2-mds-config",
     "simulated-F12-load",
     "simulated-N6-rename",

@@ -68,6 +68,14 @@ def test_what_begins_with_an_end_is_no_incident() -> None:
     assert max(asked) <= END + 12
 
 
+def test_what_took_long_to_be_found_is_not_over_while_it_goes_on() -> None:
+    """Single values of a small change look calm, three in a row now and then."""
+    end = 680
+    _, events = run((range(4), BEGIN, end, 2.2))
+    assert [event.kind for event in events] == ["opened", "resolved"]
+    assert (events[1].at_ns - MONDAY) // WINDOW_NS > end
+
+
 def test_a_long_history_is_no_more_memory_and_the_same_baseline() -> None:
     settings = WatchSettings(slot_ns=0, baseline_ns=100 * WINDOW_NS, season_days=1)
     logs = levels(np.random.default_rng(5), 10, 1_000, rho=0.3, sd=SD)
