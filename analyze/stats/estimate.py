@@ -19,6 +19,7 @@ from scipy.special import betaincinv, ndtri, stdtr
 from analyze.stats.noise import (
     LEAST_FOR_ENVELOPE,
     SHRINKAGE_WEIGHT,
+    SPREAD_WEIGHT,
     LogMedians,
     enough_errors,
     shrunk_tau2,
@@ -49,8 +50,11 @@ class BetweenBlocks:
     """How many blocks tell."""
     least_tau: float
 
-    def variance(self, sampling: F8) -> tuple[F8, F8]:
-        """Give (variance of a change, degrees of freedom with its sampling): shrunk to that of all places."""
+    def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
+        """Give (variance of a change, degrees of freedom with its sampling): shrunk to that of all places.
+
+        inner_freedom: degrees of freedom of the sampling variance.
+        """
         # What was seen to scatter is not pulled down to what the others do.
         tau2 = np.fmax(shrunk_tau2(self.raw_tau2, self.blocks, floor=self.least_tau), self.raw_tau2)
         between = tau2 * (1 + 1 / np.maximum(self.blocks, 1))
@@ -60,8 +64,8 @@ class BetweenBlocks:
             SHRINKAGE_WEIGHT + np.maximum(self.blocks - 1.0, 0.0),
         )
         with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
-            freedom = freedom * ((sampling + between) / between) ** 2
-        return between, np.where(np.isnan(freedom), np.inf, freedom)
+            both = (sampling + between) ** 2 / (sampling**2 / inner_freedom + between**2 / freedom)
+        return between, np.where(np.isnan(both), np.inf, both)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +290,8 @@ def level_change(
         LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=least_tau
     )
     sampling = periods.variance.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner_freedom = sampling**2 / (periods.variance**2 / (n + SPREAD_WEIGHT - 1)).sum(axis=1)
     scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau)
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
     before, after = periods.value[:, BEFORE], periods.value[:, AFTER]
@@ -294,7 +300,7 @@ def level_change(
         before,
         after,
         sampling,
-        *scatter.variance(sampling),
+        *scatter.variance(sampling, inner_freedom),
         p,
         n[:, BEFORE],
         n[:, AFTER],
@@ -302,6 +308,7 @@ def level_change(
         *envelope(seen),
         np.zeros(len(p), np.bool_),
         (after, after),
+        inner_freedom=inner_freedom,
         noise=scatter,
     )
 
@@ -337,7 +344,8 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
         np.concatenate([one.blocks for one in noises]),
         first.noise.least_tau,
     )
-    between, freedom = noise.variance(found.sampling)
+    inner = np.full(len(found.p), np.inf) if found.inner_freedom is None else found.inner_freedom
+    between, freedom = noise.variance(found.sampling, inner)
     return replace(found, between=between, freedom=freedom, noise=noise)
 
 

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.stats.noise import LogMedians
+from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
 from analyze.stats.rank import rank_tests_of_groups
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
@@ -129,14 +129,9 @@ class Histograms:
         cell = self.place * n_columns + self.column
         n = totals(cell, self.n, n_places * n_columns)
         low, middle, high = self._quantiles(cell, n, (0.25, 0.5, 0.75))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            spread = np.maximum((high - low) * BIN_LOG / _IQR, _LEAST_SPREAD)
-            variance = (_MEDIAN_SE * spread) ** 2 / n
         shape = (n_places, n_columns)
-        found = LogMedians(
-            (middle * BIN_LOG).reshape(shape), np.where(n > 0, variance, np.nan).reshape(shape)
-        )
-        return found, n.reshape(shape)
+        n, spread = n.reshape(shape), ((high - low) * BIN_LOG / _IQR).reshape(shape)
+        return LogMedians((middle * BIN_LOG).reshape(shape), _MEDIAN_SE**2 * _variances(spread, n)), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
         """Give means of the numbers of rows, natural logarithm, with their sampling variance, and requests.
@@ -146,8 +141,31 @@ class Histograms:
         n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n
-            spread = np.maximum(np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean, _LEAST_SPREAD)
-            return LogMedians(np.log(mean), spread**2 / n), n
+            spread = np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean
+            return LogMedians(np.log(mean), _variances(spread, n)), n
+
+    def trimmed_log_means(self, n_places: int, n_columns: int, trim: float) -> tuple[LogMedians, F8]:
+        """Give means of logarithms without a part at either end, with their sampling variance, and requests.
+
+        Of a log-normal law it needs two thirds of the requests that a median needs. The variance is that of
+        values that are drawn in to the ends (Tukey and McLaughlin). All [places, columns]; NaN where there
+        is no request.
+        """
+        cell = self.place * n_columns + self.column
+        n = totals(cell, self.n, n_places * n_columns)
+        past = np.cumsum(self.n) - (np.cumsum(n) - n)[cell]
+        least, most = trim * n[cell], (1 - trim) * n[cell]
+        inside = np.clip(past, least, most) - np.clip(past - self.n, least, most)
+        low, high = (np.zeros(len(n), dtype=np.int64) for _ in range(2))
+        filled = np.flatnonzero(n > 0)
+        low[filled], high[filled] = (self.bin[at] for at in self._holding(cell, n, (trim, 1 - trim)))
+        drawn = np.clip(self.bin, low[cell], high[cell])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = totals(cell, inside * (self.bin + 0.5), len(n)) / totals(cell, inside, len(n)) * BIN_LOG
+            first, second = (totals(cell, self.n * drawn**k, len(n)) / n for k in (1, 2))
+            spread = np.sqrt(np.maximum(second - first**2, 0.0)) * BIN_LOG / (1 - 2 * trim)
+        mean, spread, n = (values.reshape(n_places, n_columns) for values in (mean, spread, n))
+        return LogMedians(mean, _variances(spread, n)), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
         """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a
@@ -205,6 +223,18 @@ class Histograms:
             place[filled] = self.bin[at] + np.clip((before + q * n[filled] - below) / self.n[at], 0, 1)
             found.append(place)
         return found
+
+
+def _variances(spread: F8, n: F8) -> F8:
+    """Give variances of means from spreads [places, columns] of n requests each; NaN where there is none.
+
+    A spread learnt from few requests is shrunk to that of all columns of its place: four values that happen
+    to be equal are not without error.
+    """
+    square = np.where(n > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_place = ((n * square).sum(axis=1) / n.sum(axis=1))[:, None]
+        return np.where(n > 0, (n * square + SPREAD_WEIGHT * of_place) / (n + SPREAD_WEIGHT) / n, np.nan)
 
 
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:

@@ -16,6 +16,8 @@ from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
 """Windows that the median over sites is worth."""
+SPREAD_WEIGHT = 4.0
+"""Requests that the spread of a place's other columns is worth beside that of one column."""
 LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
 _MAD = 1.4826

@@ -189,7 +189,8 @@ def test_cuts_and_restarts_do_not_show(data: st.DataObject, requests: list[list[
 
 @st.composite
 def stragglers(draw: st.DrawFn) -> list[list[Row]]:
-    """Requests some of whose events lie far from the others, no further than the memory reaches.
+    """Requests some of whose events lie far from the others, no further than the memory reaches. Each has a
+    time: what has none cannot be late, and is refused where its request is published and forgotten.
 
     All records of a request name it, or none does: records without an id that tie themselves to a request
     which comes only after they were published cannot join it.
@@ -200,6 +201,8 @@ def stragglers(draw: st.DrawFn) -> list[list[Row]]:
             for row in rows:
                 row["request_id"] = None
         for row in rows:
+            if row.get("ts_ns") is None and row.get("end_ns") is None:
+                row["ts_ns"] = START_NS
             if draw(st.integers(0, 5)) == 5:
                 shift = draw(st.integers(-25, 25)) * NS_PER_SECOND
                 for column in ("ts_ns", "end_ns"):
@@ -251,12 +254,14 @@ def test_what_is_late_is_told_and_the_rest_is_published(
         at += step
         watermark += data.draw(st.sampled_from([0, 1, 11, 31, 70])) * NS_PER_SECOND
         lane.buffer.advance(watermark)
-        what = data.draw(st.sampled_from(["nothing", "commit", "early", "relieve", "crash"]))
+        what = data.draw(st.sampled_from(["nothing", "commit", "early", "relieve", "pass", "crash"]))
         if what in ("commit", "early"):
             lane.commit(lane.buffer.due(early=what == "early"))
             committed = min(at, len(rows))
         elif what == "relieve":
             lane.buffer.relieve(lane.lane_settings.memory_bytes // 2)
+        elif what == "pass":
+            lane.buffer.due()
         elif what == "crash":
             lane.restart()
             at = committed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -92,6 +92,41 @@ def test_what_got_worse_than_an_abnormal_reference_is_found_with_its_value() -> 
 def test_of_an_ordinary_reference_all_ordinary_times_say_what_was_before() -> None:
     (slower,) = [c for c in run(pages(1_020), pages(3_000)).confounded.kept if c.kind is ChangeKind.SLOWER]
     assert slower.n0 == REQUESTS * 9
+
+
+def test_where_most_of_the_reference_is_slow_slow_calls_are_no_tail() -> None:
+    """Of the reads of an incident that begins four fifths are slow, then all."""
+    began = [*pages(900_000)[: REQUESTS * 4 // 5], *pages(1_000)[REQUESTS * 4 // 5 :]]
+    found = run(began, pages(890_000), (), ordinary(8) * 6)
+    assert not found.causes
+    assert "there before" in found.confounded.text("abnormal-reference")
+
+
+def failing_reads(failing: Callable[[int, int], bool]) -> list[Call]:
+    """Requests of ten reads each; which of them fail by the numbers of request and read."""
+    return [
+        call(
+            "web/get",
+            0,
+            1_000 + n % 7,
+            *(
+                call("db/read", 90 * k, 90 * k + 50 + n % 5, status="x" if failing(n, k) else "ok")
+                for k in range(10)
+            ),
+        )
+        for n in range(REQUESTS)
+    ]
+
+
+def test_what_was_there_before_hides_nothing_that_began() -> None:
+    """Half of the reads fail in reference and problem: of half the requests all, then half of each."""
+    history = [failing_reads(lambda *_: False)] * 16
+    found = run(
+        failing_reads(lambda n, _: n % 2 == 0), failing_reads(lambda n, k: (n + k) % 2 == 0), (), history
+    )
+    assert "there before" in found.confounded.text("abnormal-reference")
+    began = [c for c in found.confounded.kept if c.kind is ChangeKind.ERRORS]
+    assert [(c.before, c.after) for c in began] == [(pytest.approx(0.5), pytest.approx(1.0))]
 
 
 CONTAMINATED = ("outlying-windows",)

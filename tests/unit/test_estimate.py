@@ -68,11 +68,32 @@ def test_a_change_far_beyond_the_windows_counts() -> None:
     assert levels(twice, windows, 0.01).clears(3.0, 0.0).mean() > 0.85
 
 
+@pytest.mark.parametrize("n", [4, 8, 50])
+def test_what_few_requests_tell_of_their_own_scatter_is_not_sure(n: int) -> None:
+    """Of one law, before and after; the variances are estimated of a few, shrunk to that of many."""
+    rng = np.random.default_rng(5)
+    many, few = rng.normal(0, 0.5, (N_SITES, 200)), rng.normal(0, 0.5, (N_SITES, n))
+    shrunk = (n * few.var(axis=1, ddof=1) + 4 * many.var(axis=1)) / (n + 4) / n
+    value = np.stack([many.mean(axis=1), few.mean(axis=1)], axis=1)
+    variance = np.stack([many.var(axis=1) / 200, shrunk], axis=1)
+    blocks = LogMedians(np.zeros((N_SITES, 0)), np.zeros((N_SITES, 0)))
+    requests = np.tile([200.0, n], (N_SITES, 1))
+    found = level_change(
+        LogMedians(value, variance),
+        requests,
+        np.ones(N_SITES),
+        blocks,
+        np.zeros((N_SITES, 0)),
+        least_tau=1e-6,
+    )
+    assert (np.abs(found.change) > found.reach(0.99)).mean() == pytest.approx(0.01, abs=0.006)
+
+
 def test_what_is_assumed_is_known_for_sure() -> None:
-    """At the floor the variance is no estimate."""
+    """At the floor the variance between blocks is no estimate, and that of many requests is nearly known."""
     rng = np.random.default_rng(4)
     none = np.zeros((50, 2))
-    assert np.isinf(levels(none, rng.normal(0, 0.005, (50, BLOCKS)), 0.01).freedom).all()
+    assert (levels(none, rng.normal(0, 0.005, (50, BLOCKS)), 0.01).freedom > 10_000).all()
     loud = levels(none, rng.normal(0, 0.5, (50, BLOCKS)), 0.01)
     assert np.isfinite(loud.freedom).all()
     assert (levels(none, rng.normal(0, 0.5, (50, BLOCKS)), 0.4).freedom > loud.freedom.max()).mean() > 0.9

@@ -190,6 +190,18 @@ def test_a_trace_without_any_time_is_refused_once_whatever_is_taken_over() -> No
     assert after.open_events == 1
 
 
+def test_a_span_without_any_time_is_refused_where_its_request_is_forgotten() -> None:
+    """Nothing says that it is late."""
+    buffer = lane()
+    add(buffer, *trace("t"))
+    for seconds in (60, 10_000):  # published, then forgotten
+        buffer.advance(START + seconds * S)
+        commit(buffer)
+    add(buffer, span("a", at=(None, None), trace="t"))
+    counters = commit(buffer, buffer.everything()).counters
+    assert (counters.rejects, counters.events_late, counters.flows) == ({"bad-time": 1}, 0, 0)
+
+
 @pytest.mark.parametrize("request_name", ["r", None])
 def test_a_takeover_finds_what_was_open_and_not_what_was_published(request_name: str | None) -> None:
     """The first segment is still needed, and holds a request that was published."""

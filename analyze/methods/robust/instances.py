@@ -36,8 +36,10 @@ _MIDDLE: Final = 4096
 """Bin of a call that takes what is usual."""
 _ASKED_OF_A_HOST: Final = 3
 """Requests of an instance whose resource attributes are read."""
+_TRIM: Final = 0.1
+"""Part of an instance's times that is left out at either end: what is very slow is of its tail."""
 _MEDIAN_OF_MEAN: Final = 1.57
-"""Variance of a weighted median over that of the mean."""
+"""Variance of a weighted median over that of the mean; the median of two is their mean."""
 
 
 class _Level(NamedTuple):
@@ -308,12 +310,13 @@ def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSetting
     own_ns = totals(found.calls.site[late], found.calls.own_ns[late], len(critical_ns))
     waited = np.minimum(critical_ns / np.maximum(own_ns, 1.0), 1.0)
     calls, components, scope = _scoped(_relative(found.calls, settings.least_of_pattern))
+    n_sites = len(np.unique(calls.site))
     rows: list[_Row] = []
     for at, component in enumerate(components.tolist()):
         here = calls.where(scope == at)
         levels = found.levels[component]
         groups = _numbers(levels)
-        medians, n = _medians(here, groups)
+        medians, n = _levels_by_period(here, groups, one_site=at < n_sites)
         for level in levels:
             own = groups[level.hosts]
             known = n[own, 0] >= settings.least_of_instance
@@ -394,12 +397,20 @@ def _numbers(levels: Sequence[_Level]) -> dict[tuple[int, ...], int]:
     return {hosts: number for number, hosts in enumerate(dict.fromkeys(level.hosts for level in levels))}
 
 
-def _medians(calls: Calls, groups: Mapping[tuple[int, ...], int]) -> tuple[LogMedians, F8]:
-    """Give [groups, (reference, problem)] log medians, and requests."""
+def _levels_by_period(
+    calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool
+) -> tuple[LogMedians, F8]:
+    """Give [groups, (reference, problem)] levels of times, and requests.
+
+    Of one call site a trimmed mean, which needs fewest requests. Of a whole component the median: most of its
+    calls must be slower, one operation of several is reported by itself.
+    """
     parts = [(number, np.flatnonzero(np.isin(calls.host, hosts))) for hosts, number in groups.items()]
     rows = np.concatenate([mine for _, mine in parts])
     place = np.concatenate([np.full(len(mine), number, dtype=np.int64) for number, mine in parts])
     table = Histograms.of(place, calls.late[rows], calls.bin[rows], calls.n[rows])
+    if one_site:
+        return table.trimmed_log_means(len(groups), 2, _TRIM)
     return table.log_medians(len(groups), 2)
 
 
@@ -428,7 +439,7 @@ def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, fl
     past = np.cumsum(weight) - weight / 2
     middle = float(np.interp(weight.sum() / 2, past, value[order]))
     of_mean = float((weight**2 * sampling[order]).sum() / weight.sum() ** 2)
-    return middle, of_mean if len(value) == 1 else _MEDIAN_OF_MEAN * of_mean
+    return middle, of_mean if len(value) <= 2 else _MEDIAN_OF_MEAN * of_mean
 
 
 def _relative(calls: Calls, least: int) -> Calls:

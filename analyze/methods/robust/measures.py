@@ -24,7 +24,7 @@ from analyze.methods.robust.instances import InstanceTests, failing_instances, s
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
-from analyze.stats.estimate import AFTER, BEFORE, Estimate
+from analyze.stats.estimate import AFTER, BEFORE, LEAST_IN_ENVELOPE, Estimate
 from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
@@ -153,7 +153,8 @@ def pooled_own_time(view: View) -> Observed | None:
 
 
 def slow_calls(view: View) -> Observed:
-    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary.
+    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary, and of the
+    reference where half of its calls are over that: slow calls are no tail there.
 
     A rise below the floor counts where very slow calls take much of the response time. Without a history a
     rise must also show without the block of the problem that has most of it: a burst is one event, and
@@ -186,10 +187,15 @@ def slow_calls(view: View) -> Observed:
 
 def _slow_from(view: View) -> I8:
     """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
-    pooled = view.own_by_period.pooled(np.array([0, -1, 0]))
-    there, (high, middle) = pooled.holding(view.n_sites, (view.settings.slow_level, 0.5))
+    times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
-    limit[there] = np.maximum(high, middle + round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE))
+    ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
+    there, (high, middle) = ordinary.holding(view.n_sites, (view.settings.slow_level, 0.5))
+    limit[there] = np.maximum(high, middle + times)
+    there, (high, middle) = reference.holding(view.n_sites, (view.settings.slow_level, 0.5))
+    n = totals(reference.place, reference.n, view.n_sites)[there]
+    slow = (middle > limit[there]) & (n >= LEAST_IN_ENVELOPE)
+    limit[there[slow]] = np.maximum(high, middle + times)[slow]
     return limit
 
 

@@ -14,8 +14,8 @@ from analyze.methods.robust.measures import Measure, Observed
 from analyze.methods.robust.mixes import REQUEST_MIX
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
+from analyze.methods.robust.view import not_normal
 from analyze.profile.names import NO_CALLER, Names, reached
-from analyze.stats.estimate import LEAST_IN_ENVELOPE
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
@@ -59,6 +59,12 @@ class _Row(NamedTuple):
     """The reference leaves what is ordinary: it alone says what was before."""
     there_before: B1
     """It differs from the history, and not from the reference: what is reported was there before."""
+
+    @property
+    def began(self) -> B1:
+        """What counts and was not there before. The other rows that count say nothing of the problem period,
+        and silence no measure that does."""
+        return self.counts & ~self.there_before
 
 
 def judged_sites(seen: SitesSeen) -> Tested:
@@ -120,18 +126,16 @@ def _judged(
                 passes &= e.change > 0
             for other in (*before, *rows):
                 if other.measure.name == measure.unless:
-                    passes &= ~np.isin(found.site, other.seen.site[other.counts])
+                    passes &= ~np.isin(found.site, other.seen.site[other.began])
         abnormal, shows = _against_reference(found, settings)
-        there_before = abnormal & ~shows
-        # The reference is one of the blocks, so that what it has itself is inside of them.
-        counts = passes & (e.outside() | there_before)
-        rows.append(_Row(measure, found, level, counts, passes & ~counts, abnormal, there_before))
+        counts = passes & e.outside()
+        rows.append(_Row(measure, found, level, counts, passes & ~counts, abnormal, abnormal & ~shows))
     return rows
 
 
 def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
     """Give q of the rows at call sites where a measure of whole sites counts, among themselves; else 1."""
-    mine = tested & np.isin(seen.site, whole.seen.site[whole.counts])
+    mine = tested & np.isin(seen.site, whole.seen.site[whole.began])
     q = np.ones(len(mine))
     q[mine] = q_values(seen.estimate.p[mine])
     return q
@@ -142,7 +146,7 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
 
     A history is for noise and for what is usual, never for the value before. A reference that is one
     of many ordinary windows is known best by all of them; against one that is not the change must show as
-    well, on the same side. Fewer than five requests of it say nothing: they are too easily all of a kind.
+    well, on the same side.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:
@@ -150,7 +154,7 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
         return none, ~none
     with np.errstate(invalid="ignore"):
         shows = (np.sign(alone.change) == np.sign(e.change)) & alone.clears(settings.min_z, seen.floor)
-    return alone.before_outside() & (alone.n0 >= LEAST_IN_ENVELOPE), shows
+    return not_normal(alone), shows
 
 
 def _change(row: _Row, at: int) -> Change:
@@ -159,7 +163,7 @@ def _change(row: _Row, at: int) -> Change:
     shown = seen.reference if seen.reference is not None and row.abnormal[at] else e
     kind = measure.kinds[0 if e.change[at] > 0 else 1]
     if kind in PATH_KINDS:
-        kind = _path_kind(kind, float(e.before[at] * e.n0[at]), float(e.after[at] * e.n1[at]))
+        kind = _path_kind(kind, *(float(v[at]) for v in (shown.before * shown.n0, shown.after * shown.n1)))
     before, after, change = (float(v[at]) for v in (shown.before, shown.after, shown.change))
     reach = float(shown.reach()[at])
     if e.unit == "log":
@@ -206,7 +210,7 @@ def _path_kind(kind: ChangeKind, requests0: float, requests1: float) -> ChangeKi
 def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBackChange]:
     """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
     is."""
-    named = {names.sites[change.site].operation for change in kept}
+    named = {names.sites[change.site].operation for change in kept if not change.there_before}
     places: dict[int, HeldBackChange] = {}
     for row in rows:
         block, value = row.seen.estimate.furthest()
@@ -261,7 +265,9 @@ def _silent_before(second: Sequence[Change], first: Sequence[Change], seen: Site
     names = seen.names
     inherited = _inherited(second, names, seen.settings.inherited)
     every = [
-        (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
+        (names.sites[change.site].operation, change)
+        for change in first
+        if change.kind not in TIME_KINDS and not change.there_before
     ]
     any_way = {operation for operation, _ in every}
     more = {operation for operation, change in every if change.ups or change.kind in ERROR_KINDS}

@@ -18,7 +18,15 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
+from analyze.stats.estimate import (
+    AFTER,
+    BEFORE,
+    FIRST_BLOCK,
+    LEAST_IN_ENVELOPE,
+    Estimate,
+    level_change,
+    share_change,
+)
 from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LogMedians
 from analyze.stats.rank import in_requests
@@ -96,18 +104,23 @@ class View:
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
         """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone,
-        which is asked for sizes and not for p."""
+        which is asked for sizes and not for p. Where that is not normal, ordinary times are the history."""
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
-        found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
+        margin, alone = self.settings.share_margin, None
         own, others = (FIRST_BLOCK + blocks for blocks in (self.roles.own, self.roles.history))
-        if not len(others):
-            return found, None
-        alone = [
-            np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, [AFTER]], v[:, others]], axis=1)
-            for v in (x, n)
-        ]
-        margin = self.settings.share_margin
-        return found, share_change(*alone, prior_phi=prior, margin=margin, tested=False)
+        if len(others):
+            reference = [v[:, own].sum(axis=1, keepdims=True) for v in (x, n)]
+            columns = [
+                np.concatenate([before, v[:, [AFTER]], v[:, others]], axis=1)
+                for before, v in zip(reference, (x, n), strict=True)
+            ]
+            alone = share_change(*columns, prior_phi=prior, margin=margin, tested=False)
+            abnormal = not_normal(alone)
+            x, n = x.copy(), n.copy()
+            for v, before in zip((x, n), reference, strict=True):
+                v[abnormal, BEFORE] -= before[abnormal, 0]
+                v[np.ix_(abnormal, own)] = 0.0
+        return share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=margin), alone
 
     # -- levels: per-request values
 
@@ -179,23 +192,26 @@ class View:
         medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
         least_tau: float,
     ) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of a level; medians: (values, places, columns) to logarithms and requests."""
+        """Estimate changes of a level, see `shares`; medians: (values, places, columns) to logarithms and
+        requests."""
         roles = self.roles
         blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
         by_period = self.own_by_period if values is self.own_times else self.by_period(values)
+        own, others, alone = roles.own, roles.history, None
+        if len(others):
+            history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
+            periods, n = medians(by_period.pooled(np.array([0, 1, -1])), self.n_sites, 2)
+            untested = np.ones(self.n_sites)
+            alone = level_change(periods, n, untested, history, blocks_n[:, others], least_tau=least_tau)
+            abnormal = not_normal(alone)
+            by_period = by_period.where(~(abnormal[by_period.place] & (by_period.column == 0)))
+            blocks_n[np.ix_(abnormal, own)] = 0.0
         rows = by_period.pooled(np.array([0, 1, 0]))
         periods, n = medians(rows, self.n_sites, 2)
         p = rows.rank_p(self.n_sites)
         if medians is Histograms.log_medians:
             p = self._by_size(rows, periods, n, p, least_tau)
-        found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
-        others = roles.history
-        if not len(others):
-            return found, None
-        history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
-        periods, n = medians(by_period.pooled(np.array([0, 1, -1])), self.n_sites, 2)
-        untested = np.ones(self.n_sites)
-        return found, level_change(periods, n, untested, history, blocks_n[:, others], least_tau=least_tau)
+        return level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau), alone
 
     @property
     def least_tau(self) -> float:
@@ -269,6 +285,14 @@ class View:
     def mean_response_ns(self) -> F8:
         """Mean response time of the requests after that touch the site."""
         return self.after.response_ns / np.maximum(self.after.w, 1e-300)
+
+
+def not_normal(reference: Estimate) -> B1:
+    """Tell at which places a reference leaves what a history has; reference: a change from it alone.
+
+    Fewer than five requests of it say nothing: they are too easily all of a kind.
+    """
+    return reference.before_outside() & (reference.n0 >= LEAST_IN_ENVELOPE)
 
 
 def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:

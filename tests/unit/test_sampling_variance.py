@@ -1,0 +1,60 @@
+"""Variances that means and medians of histograms have by chance: against what many samples do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analyze.stats.histograms import BIN_LOG, Histograms, bin_of
+from schemas.arrays import F8
+
+SAMPLES, REQUESTS, SIGMA = 2_000, 60, 0.5
+
+
+def histograms(times: F8) -> Histograms:
+    """[places, requests] times in ns, one column."""
+    place = np.repeat(np.arange(len(times)), times.shape[1])
+    return Histograms.of(place, np.zeros_like(place), bin_of(times.ravel()), np.ones(times.size))
+
+
+def tailed(seed: int) -> F8:
+    """Log-normal times around 1 ms, one in fifty six times as long."""
+    rng = np.random.default_rng(seed)
+    shape = (SAMPLES, REQUESTS)
+    return 1e6 * rng.lognormal(0, SIGMA, shape) * np.where(rng.random(shape) < 0.02, 6.0, 1.0)
+
+
+def test_a_trimmed_mean_of_logarithms_varies_as_it_says_and_less_than_a_median() -> None:
+    found = histograms(tailed(1))
+    trimmed, n = found.trimmed_log_means(SAMPLES, 1, 0.1)
+    medians, _ = found.log_medians(SAMPLES, 1)
+    assert (n == REQUESTS).all()
+    assert trimmed.value.mean() == pytest.approx(np.log(1e6) + 0.02, abs=0.02)
+    assert trimmed.variance.mean() == pytest.approx(trimmed.value.var(), rel=0.1)
+    assert trimmed.value.var() < 0.75 * medians.value.var()
+
+
+def test_a_trimmed_mean_leaves_out_a_tenth_of_either_end() -> None:
+    found = Histograms(
+        np.zeros(10, int), np.zeros(10, int), np.array([0, *range(101, 109), 900]), np.ones(10)
+    )
+    trimmed, _ = found.trimmed_log_means(1, 2, 0.1)
+    assert trimmed.value[0, 0] == pytest.approx(105 * BIN_LOG)
+    assert np.isnan(trimmed.value[0, 1])
+    assert np.isnan(trimmed.variance[0, 1])
+
+
+@pytest.mark.parametrize("few", [4, 6])
+def test_few_equal_values_are_not_without_error(few: int) -> None:
+    """Six requests with six calls each, where before they had two to six."""
+    before = np.tile([2, 3, 4, 5, 6], 20)
+    number = np.concatenate([before, np.full(few, 6)])
+    column = np.repeat([0, 1], [len(before), few])
+    found = Histograms.of(np.zeros_like(column), column, bin_of(1_000 * number), np.ones(len(column)))
+    means, n = found.log_means(np.exp2((found.bin + 0.5) / 32) / 1_000, 1, 2)
+    assert n.tolist() == [[100, few]]
+    spread = np.sqrt(means.variance * n)
+    assert spread[0, 0] == pytest.approx(np.sqrt(2) / 4, rel=0.05)
+    assert spread[0, 1] > 0.5 * spread[0, 0]
+    medians, _ = found.log_medians(1, 2)
+    assert medians.variance[0, 1] > 10 * medians.variance[0, 0] / few
