@@ -63,7 +63,7 @@ test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then pro
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	@echo '$(SUITE), and $(BIN)/mypy beside it'
-	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; $(SUITE); code=$$?; \
+	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; trap 'kill $$types; exit 130' INT TERM; $(SUITE); code=$$?; \
 	wait $$types || code=1; cat $(VENV)/mypy.txt; exit $$code
 
 $(VENV)/versitygw:

@@ -265,11 +265,14 @@ def fit(
 
 def level_of(left: F8, pool: I8, sd: F8, error: F8, settings: WatchSettings) -> Level:
     """Learn how levels move, by autocorrelations: those of a level seen through noise fall from its share of
-    the variance on, by the same part each. Drawn to one that is assumed where little is known."""
+    the variance on, by the same part each. Drawn to one that is assumed where little is known; where runs
+    are too short for the longer lags, all is taken for level."""
     z = np.clip(left / sd[:, None], -4, 4)
-    rows = [_autocorrelation(z, pool, lag, settings.rho) for lag in range(1, LAGS + 2)]
+    lags = range(1, LAGS + 2)
+    rows = [_autocorrelation(z, pool, lag, settings.rho) for lag in lags]
     near, far = np.sum(rows[:-1], axis=0), np.sum(rows[1:], axis=0)
-    phi = np.clip(far / np.maximum(near, _TINY), 0.0, MOST_PHI)
+    has_all = all((pool[lag:] - pool[:-lag] == lag).any() for lag in lags)
+    phi = np.clip(far / np.maximum(near, _TINY) if has_all else rows[0], 0.0, MOST_PHI)
     share = np.clip(rows[0] / np.maximum(phi, _TINY), 0.0, 1.0) * settings.whiten
     sampled = medians(np.where(np.isfinite(left), error, np.nan)) ** 2
     return Level(np.maximum(sd * sd, sampled), share, phi, sampled)

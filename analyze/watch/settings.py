@@ -36,8 +36,9 @@ class WatchSettings(Config):
     """Candidates, each a comparison, that the fast lane may raise for one false incident of the budget."""
     baseline_ns: int = Field(default=7 * NS_PER_DAY, ge=60 * NS_PER_MINUTE)
     """Time of which quiet ticks say what is usual; its course over day and week is learned of more."""
-    baseline_ticks: int = Field(default=4096, ge=24)
-    """Ticks of this time at most: where it has more, whole runs of them at even distances."""
+    baseline_ticks: int = Field(default=4096, ge=1024)
+    """Ticks of this time at most, half as many at least: where it has more, whole runs of them at even
+    distances."""
     warm_ticks: int = Field(default=12, ge=8)
     """A series with fewer values is being learned and raises nothing."""
     guard_ticks: int = Field(default=6, ge=0)

@@ -35,6 +35,8 @@ STRETCH_NS: Final = 60 * 10**9
 """A longer gap parts stretches: sums begin anew behind it."""
 USUAL_TICKS: Final = 60
 """Ticks that say how many requests are usual, for that."""
+HISTORY_WINDOWS: Final = 128
+"""Windows of the baseline's time, at most, that a comparison takes its history from."""
 _HOUR: Final = 60 * NS_PER_MINUTE
 
 
@@ -69,6 +71,8 @@ class State(Config):
     """The incidents that it left out."""
     anew: tuple[tuple[Name, int], ...] = ()
     """Series whose baseline begins at a tick: what was before is no longer normal."""
+    peaks: tuple[tuple[int, float], ...] = ()
+    """Days and the most requests that one of their ticks had: a baseline is learned of a part of them."""
 
 
 @dataclass(slots=True)
@@ -117,6 +121,7 @@ class Watcher:
         self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
         self._again: dict[Name, int] = {kept.name: kept.again for kept in state.sums if kept.tried}
         self._restored = False
+        self._window_ns = state.tick_ns
 
     @property
     def tick_ns(self) -> int:
@@ -136,8 +141,9 @@ class Watcher:
     @property
     def history_ns(self) -> int:
         """How far back something is needed for that."""
-        season_ns = self.settings.season_days * NS_PER_DAY
-        return max(int(self.settings.baseline_ns * (1 + 2 * REFIT_SHARE)), season_ns) + 2 * _HOUR
+        baseline_ns, season_ns = self.settings.baseline_ns, self.settings.season_days * NS_PER_DAY
+        # The baseline in use was learned a while ago, of as long a time before that.
+        return max(baseline_ns, season_ns) + int(2 * REFIT_SHARE * baseline_ns) + 2 * _HOUR
 
     def sample(self, past: int, first: int) -> Sample:
         """Ticks to learn from before a tick, `first` being the first one that is known."""
@@ -170,6 +176,7 @@ class Watcher:
             self._restore()
         columns = self._add(window)
         self.ring.add_hours(window)
+        self._window_ns = window.n_ticks * window.tick_ns
         first = window.start_ns // self.tick_ns
         self._fit_if_due(first - self.settings.guard_ticks)
         decided = Decided(None)
@@ -205,7 +212,8 @@ class Watcher:
         self.book.events = []
         if decided.run is not None:
             decided.run = decided.run.model_copy(update={"open_incidents": len(self.book.open)})
-        self.state = self.state.model_copy(update={"tracked": tuple(self.book.tracked)})
+        anew = tuple(sorted(self._anew.items()))
+        self.state = self.state.model_copy(update={"tracked": tuple(self.book.tracked), "anew": anew})
 
     def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
         """Those in which no incident of the fast lane was, nor of the lanes `small`."""
@@ -310,10 +318,14 @@ class Watcher:
             return 0
         if suspended:
             evidence.reset(at, hit)
+            for row in hit.tolist():
+                self._drop(ring.names[row])
             return 0
-        if all(self._again.get(ring.names[row], at) > at for row in hit.tolist()):
+        # One that could not be told waits alone: what alarms anew has an onset of its own.
+        due = [row for row in hit.tolist() if self._again.get(ring.names[row], at) <= at]
+        if not due:
             return 0
-        ordered = sorted(hit.tolist(), key=lambda row: (-evidence.most[row], ring.names[row]))
+        ordered = sorted(due, key=lambda row: (-evidence.most[row], ring.names[row]))
         return self._candidate(np.array(ordered), at, threshold, decided)
 
     def _stretch(self, column: int) -> int:
@@ -377,11 +389,11 @@ class Watcher:
         """Drop candidates that were over before a comparison could tell, and keep a row of each."""
         reported = {name for one in self.book.open for name in one.series}
         for name, n in [*self._tried.items()]:
-            row = self.ring.codes[name]
-            if self.evidence.most[row] > 0:
+            row = self.ring.codes.get(name)
+            if row is not None and self.evidence.most[row] > 0:
                 continue
             self._drop(name)
-            if name in reported:
+            if name in reported or row is None:
                 continue
             decided.change_points.append(
                 ChangePoint(
@@ -403,17 +415,27 @@ class Watcher:
         if not len(before):
             return Decision(UNSURE, "cannot-tell")
         reference, rest = before[-settings.reference_ticks :], before[: -settings.reference_ticks]
-        known = self._ranges(rest) if len(rest) >= settings.warm_ticks else []
-        history = [one for range_ in known for one in self._windows_of(*range_)] + self._same_hours(onset)
+        history = self._same_hours(onset)
+        if len(rest) >= settings.warm_ticks:
+            history += self._windows_before(int(reference[0]))
         problem = ticks[(ticks >= onset) & (ticks <= at)]
         return self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
 
+    def _windows_before(self, tick: int) -> list[Range]:
+        """Quiet windows of the time that the baseline spans before a tick, at even distances where there are
+        more than a comparison needs."""
+        every = self._windows_of((tick - self._span) * self.tick_ns, tick * self.tick_ns)
+        quiet = self.quiet(every)
+        stride = 1 << max(-(-len(quiet) // HISTORY_WINDOWS) - 1, 0).bit_length()
+        return [one for one in quiet if one[0] // (one[1] - one[0]) % stride == 0]
+
     def _same_hours(self, onset: int) -> list[Range]:
-        """Windows around the same time of the days before."""
+        """Quiet windows around the same time of the days before."""
         at, found = onset * self.tick_ns, list[Range]()
+        around = max(_HOUR // 2, self._window_ns)
         for days in range(1, self.settings.season_days + 1):
             middle = at - days * NS_PER_DAY
-            found += self._windows_of(middle - _HOUR // 2, middle + _HOUR // 2)
+            found += self._windows_of(middle - around, middle + around)
         return self.quiet(found)
 
     def _ranges(self, ticks: I8) -> list[Range]:
@@ -431,7 +453,8 @@ class Watcher:
     def _suspended(self, window: WindowTicks) -> str:
         if self._base is None or not self._base.groups:
             return "learning"
-        most = self._base.most_arrivals
+        today = window.start_ns // NS_PER_DAY
+        most = max([self._base.most_arrivals, *(n for day, n in self.state.peaks if day < today)])
         if most and float(window.requests.max(initial=0)) > self.settings.suspend_load * most:
             return "load"
         return ""
@@ -455,10 +478,18 @@ class Watcher:
                     )
                     for n, u, d, uf, df in kept
                 ),
-                "anew": tuple(sorted((name, at) for name, at in self._anew.items() if at >= oldest)),
+                "peaks": self._peaks(window),
             }
         )
+        self._anew = {name: at for name, at in self._anew.items() if at >= oldest}
         self._forget(window)
+
+    def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
+        """Those of the days that the season is learned from, this window among them."""
+        today, peaks = window.start_ns // NS_PER_DAY, dict(self.state.peaks)
+        peaks[today] = max(peaks.get(today, 0.0), float(window.requests.max(initial=0)))
+        oldest = today - max(self.settings.season_days, self.settings.baseline_ns // NS_PER_DAY)
+        return tuple((day, most) for day, most in peaks.items() if day >= oldest)
 
     def _forget(self, window: WindowTicks) -> None:
         """Let go of what no window behind this one needs."""

@@ -33,7 +33,8 @@ LEAST_HELD: Final = 32 * 2**20
 """With 12 MB, 1,586 of 40,001 requests of a backlog that does not fit were published in two pieces: more came
 late than is remembered of closed requests."""
 STEP: Final = 16 * 2**20
-"""The least memory that is asked for is a multiple of this: no two starts take exactly the same."""
+"""The least memory that is asked for is a multiple of this, one more than was just enough: no two starts take
+exactly the same."""
 
 
 def lanes_share(memory_bytes: int, program_bytes: int) -> int:
@@ -44,7 +45,7 @@ def lanes_share(memory_bytes: int, program_bytes: int) -> int:
     """
     held = int((memory_bytes - program_bytes - BUFFERS) * HELD_SHARE)
     if held < LEAST_HELD:
-        least = -(-(program_bytes + BUFFERS + int(LEAST_HELD / HELD_SHARE)) // STEP) * STEP
+        least = (-(-(program_bytes + BUFFERS + int(LEAST_HELD / HELD_SHARE)) // STEP) + 1) * STEP
         raise ConfigError(
             f"live.memory is {memory_bytes // 2**20}MB, and the process takes {program_bytes // 2**20} MB "
             "before it reads anything.",

@@ -143,6 +143,7 @@ def test_a_server_that_is_killed_again_and_again_keeps_what_it_acknowledged(
                         acknowledged.add(step.file.sha256)
                 except (OSError, LakeError) as error:
                     failed.append(error)
+                    assert killer.is_alive(), "the server did not come back"
         finally:
             over.set()
             killer.join()

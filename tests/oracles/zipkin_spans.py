@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from ingest.codecs.spans.otlp_tags import FIELD_TAGS, SCOPE_TAGS
-from ingest.codecs.spans.span_batch import NO_TIME
+from ingest.codecs.spans.span_batch import NO_TIME, SpanBatch
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
@@ -19,9 +21,23 @@ _KINDS = {None: EventKind.SPAN_UNSPECIFIED} | {
 }
 
 
-def add_zipkin_span(
-    rows: SpanRows, payload: int, item: int, span: dict[str, Any], config: DecodeConfig
-) -> None:
+def zipkin_batch(lists: list[list[dict[str, Any]]], config: DecodeConfig) -> SpanBatch:
+    """Lists of spans of the v2 model (as in JSON), a payload each."""
+    rows = SpanRows()
+    for payload, batch in enumerate(lists):
+        for item, span in enumerate(batch):
+            _add_span(rows, payload, item, span, config)
+    every = [span for batch in lists for span in batch]
+    return replace(
+        rows.batch(),
+        peer=pa.array(
+            [(s.get("remoteEndpoint") or {}).get("serviceName") or None for s in every], pa.string()
+        ),
+        shared=np.array([bool(s.get("shared")) for s in every], np.bool_),
+    )
+
+
+def _add_span(rows: SpanRows, payload: int, item: int, span: dict[str, Any], config: DecodeConfig) -> None:
     """One span of the v2 model (as in JSON) as a row."""
     tags: dict[str, str] = dict(span.get("tags") or {})
     start = _time(span.get("timestamp"))
@@ -66,8 +82,6 @@ def add_zipkin_span(
         rows.add_resource(local.get("serviceName"), host, ()),
         attributes,
         error=failed,
-        peer=remote.get("serviceName") or None,
-        shared=bool(span.get("shared")),
         trace_state=state,
         message=message,
     )

@@ -16,7 +16,6 @@ from stitch.kernel import Stitched, stitch
 from stitch.readings import readings_of
 
 CONFIG = StitchConfig()
-"""Between requests in tests of the watermark: far more than a request lasts and stays open."""
 
 
 def tables(result: Stitched) -> tuple[pa.Table, ...]:

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracles.zipkin_spans import add_zipkin_span, number_in
+from oracles.zipkin_spans import number_in, zipkin_batch
 
 from ingest.codecs.spans.span_batch import FAULTS
-from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.codecs.values.attributes import AttributeTable
 from ingest.codecs.zipkin.zipkin_proto import ListOfSpans
@@ -146,11 +145,7 @@ def as_message(batch: list[dict[str, Any]]) -> bytes:
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.lists(spans(), min_size=1, max_size=3), min_size=1, max_size=3))
 def test_all_at_once_and_one_by_one(lists: list[list[dict[str, Any]]]) -> None:
-    rows = SpanRows()
-    for payload, batch in enumerate(lists):
-        for item, span in enumerate(batch):
-            add_zipkin_span(rows, payload, item, span, CONFIG)
-    slow = events_of_spans(rows.batch(), CONFIG)
+    slow = events_of_spans(zipkin_batch(lists, CONFIG), CONFIG)
     expected = slow.events.to_pylist()
     refused = [
         (payload, item, *FAULTS[fault - 1])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles.watched_series import EVENT_SD, EVENTS, MONDAY, WINDOW_NS, levels, windows
-from scipy import stats
+from scipy import signal, stats
 
 from analyze.watch.baseline import RUN, Sample, _course, innovations, level_of
-from analyze.watch.decide import UNCHANGED, Decision
+from analyze.watch.decide import UNCHANGED, UNSURE, Decision
 from analyze.watch.evidence import grown, log_e_value, run_length
+from analyze.watch.series import TIME, Name
 from analyze.watch.settings import WatchSettings, rate_ns
 from analyze.watch.slow_lane import Spent, after, level, weight
-from analyze.watch.watcher import State, Watcher
+from analyze.watch.watcher import Kept, State, Watcher
 from schemas.watch_tables import ChangePoint
 
 SETTINGS = WatchSettings(slot_ns=0, baseline_ns=1152 * WINDOW_NS, season_days=14)
@@ -73,6 +76,66 @@ def test_a_level_seen_through_noise_is_taken_out() -> None:
 
     assert abs(correlation(white)) < 0.02
     assert correlation(left[:, 1:] - 0.6 * left[:, :-1]) > 0.1
+
+
+@pytest.mark.parametrize("k", [16, 64])
+def test_a_level_is_learned_of_runs_of_two_values_too(k: int) -> None:
+    """A sampled week has runs of 128 ticks: of values of 64 ticks no two lie further apart than one."""
+    rng, n, phi = np.random.default_rng(1), 40_320 // k, 0.9
+    noise = rng.normal(0, np.sqrt(1 - phi * phi), (100, n + 200))
+    left, pool = signal.lfilter([1.0], [1.0, -phi], noise, axis=1)[:, 200:], np.arange(n)
+    known = Sample(40_320, 40_320, 4096).takes(pool * k)
+    exact = np.full(left.shape, 1e-6)
+    level = level_of(left[:, known], pool[known], np.ones(100), exact[:, known], WatchSettings())
+    white = innovations(left, pool, exact, level)
+    assert (white[:, 1:] * white[:, :-1]).mean() / white.var() < 0.35  # 0.9 where nothing is taken out
+
+
+def test_one_that_cannot_be_told_holds_up_no_other() -> None:
+    logs = levels(np.random.default_rng(5), 20, 900, sd=0.05, season=0.0)
+    logs[0, 620:] += 0.6
+    logs[3:7, 760:] += 1.2
+    asked: list[tuple[int, int]] = []
+
+    def unsure(_reference: object, problem: list[tuple[int, int]], _history: object, **_: object) -> Decision:
+        asked.append(((problem[0][0] - MONDAY) // WINDOW_NS, (problem[-1][1] - MONDAY) // WINDOW_NS))
+        return Decision(UNSURE, "cannot-tell")
+
+    watcher = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), SETTINGS, unsure)
+    for number, window in enumerate(windows(logs)):
+        (watcher.learn if number < 600 else watcher.decide)(window)
+    assert any(abs(first - 760) < 6 and last <= 764 for first, last in asked)
+
+
+def test_what_a_day_has_had_is_no_load() -> None:
+    """Peaks of half an hour, which a sample of the week may well have missed."""
+    watcher = Watcher(
+        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY),
+        SETTINGS,
+        lambda *_, **__: Decision(UNCHANGED, "unchanged"),
+    )
+    suspended = []
+    for number, window in enumerate(windows(levels(np.random.default_rng(6), 5, 4 * 288))):
+        busy = replace(window, requests=window.requests * (5 if number % 288 == 100 else 1))
+        if number < 288:
+            watcher.learn(busy) if number != 100 else watcher.learn(window)
+        elif (run := watcher.decide(busy).run) is not None and run.suspended:
+            suspended.append(number)
+    assert suspended == [288 + 100]
+
+
+def test_a_series_that_is_gone_ends_no_restart() -> None:
+    gone = Kept(
+        name=Name(TIME, "gone", "op", "gone/op < -"), up=3.0, down=0.0, up_from=1, down_from=1, tried=1
+    )
+    watcher = Watcher(
+        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY, sums=(gone,)),
+        SETTINGS,
+        lambda *_, **__: Decision(UNCHANGED, "unchanged"),
+    )
+    for number, window in enumerate(windows(levels(np.random.default_rng(1), 5, 400))):
+        (watcher.learn if number < 390 else watcher.decide)(window)
+    assert all(one.name != gone.name for one in watcher.state.sums)
 
 
 def test_a_sample_of_a_longer_time_takes_no_other_ticks() -> None:

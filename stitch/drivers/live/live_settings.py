@@ -24,9 +24,10 @@ class LiveSettings(Config):
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
     memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
-    """What the process may take. The driver is given what is left of it for open requests and flows that
-    wait for their window, over all lanes. Past that, streams pause until windows are published or open
-    requests are closed: first those that have all that they name, then the oldest, INCOMPLETE."""
+    """What the process may take; less than about 340 MB is refused at the start. The driver is given what is
+    left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
+    pause until windows are published or open requests are closed: first those that have all that they name,
+    then the oldest, INCOMPLETE."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
     """Raw events stay in the lake for so long after they came, so that `flowdiff repair` can stitch the
     requests anew that late events belong to: run it at least so often. 0 keeps none."""
