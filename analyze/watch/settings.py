@@ -67,6 +67,8 @@ class WatchSettings(Config):
     more where a single odd window is common."""
     reference_ticks: int = Field(default=30, ge=1)
     """Quiet ticks before the change that it is compared with."""
+    history_windows: int = Field(default=128, ge=8)
+    """Windows of the baseline's time, at most, that a comparison has as history, at even distances."""
     again_share: float = Field(default=0.5, gt=0)
     """A candidate of which a comparison cannot tell is compared again when it has lasted longer by this
     part."""

@@ -35,8 +35,6 @@ STRETCH_NS: Final = 60 * 10**9
 """A longer gap parts stretches: sums begin anew behind it."""
 USUAL_TICKS: Final = 60
 """Ticks that say how many requests are usual, for that."""
-HISTORY_WINDOWS: Final = 128
-"""Windows of the baseline's time, at most, that a comparison takes its history from."""
 _HOUR: Final = 60 * NS_PER_MINUTE
 
 
@@ -426,7 +424,7 @@ class Watcher:
         more than a comparison needs."""
         every = self._windows_of((tick - self._span) * self.tick_ns, tick * self.tick_ns)
         quiet = self.quiet(every)
-        stride = 1 << max(-(-len(quiet) // HISTORY_WINDOWS) - 1, 0).bit_length()
+        stride = 1 << max(-(-len(quiet) // self.settings.history_windows) - 1, 0).bit_length()
         return [one for one in quiet if one[0] // (one[1] - one[0]) % stride == 0]
 
     def _same_hours(self, onset: int) -> list[Range]:

@@ -10,7 +10,7 @@ from oracles.watched_series import MONDAY, WINDOW_NS, levels, windows
 
 from analyze.watch.decide import CHANGED, Decision, Range
 from analyze.watch.settings import WatchSettings
-from analyze.watch.watcher import State, Watcher
+from analyze.watch.watcher import Decided, State, Watcher
 from schemas.incidents import IncidentEvent
 
 SETTINGS = WatchSettings(slot_ns=0, baseline_ns=576 * WINDOW_NS, season_days=14)
@@ -100,3 +100,15 @@ def test_what_begins_behind_an_end_is_found_as_soon_as_ever() -> None:
     later = END + SETTINGS.recovery_ticks + 1
     asked, _ = run((range(8), BEGIN, END, 12.0), (range(20, 24), later, later + 30, 9.0))
     assert later < max(asked) <= later + 4
+
+
+def test_what_a_person_accepted_is_in_the_state_that_is_committed() -> None:
+    logs = levels(np.random.default_rng(5), 40, 700, rho=0.3, sd=SD, season=0.0)
+    logs[:4, BEGIN:] += 20 * SD
+    watcher = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), SETTINGS, Always())
+    for number, window in enumerate(windows(logs[:, : BEGIN + 6])):
+        (watcher.learn if number < LEARNED else watcher.decide)(window)
+    (tracked,) = watcher.book.open
+    assert watcher.accept(tracked.incident.id, BEGIN + 6) is not None
+    watcher.collect(Decided.nothing())
+    assert {name for name, _ in watcher.state.anew} == set(tracked.series)

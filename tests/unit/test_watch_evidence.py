@@ -15,9 +15,11 @@ from analyze.watch.evidence import grown, log_e_value, run_length
 from analyze.watch.series import TIME, Name
 from analyze.watch.settings import WatchSettings, rate_ns
 from analyze.watch.slow_lane import Spent, after, level, weight
-from analyze.watch.watcher import Kept, State, Watcher
+from analyze.watch.watcher import REFIT_SHARE, Kept, State, Watcher
 from schemas.watch_tables import ChangePoint
+from schemas.windows import NS_PER_DAY
 
+NEVER = Decision(UNCHANGED, "unchanged")
 SETTINGS = WatchSettings(slot_ns=0, baseline_ns=1152 * WINDOW_NS, season_days=14)
 
 
@@ -136,6 +138,47 @@ def test_a_series_that_is_gone_ends_no_restart() -> None:
     for number, window in enumerate(windows(levels(np.random.default_rng(1), 5, 400))):
         (watcher.learn if number < 390 else watcher.decide)(window)
     assert all(one.name != gone.name for one in watcher.state.sums)
+
+
+def test_long_windows_have_a_history_though_no_run_of_the_sample_holds_one() -> None:
+    """Windows of twelve hours; runs of the sample are of ten and a half."""
+    settings = WatchSettings(slot_ns=0, baseline_ns=4096 * WINDOW_NS, baseline_ticks=1024, season_days=0)
+    logs = levels(np.random.default_rng(3), 3, 4_400, sd=0.05, season=0.0)
+    logs[:, 4_300:] += 1.2
+    length, asked = 144 * WINDOW_NS, list[int]()
+
+    def whole(begin: int, end: int) -> list[tuple[int, int]]:
+        return [(n, n + length) for n in range(-(-begin // length) * length, end - length + 1, length)]
+
+    def decide(_reference: object, _problem: object, history: list[tuple[int, int]], **_: object) -> Decision:
+        asked.append(sum((end - begin) // length for begin, end in history))
+        return Decision(UNCHANGED, "unchanged")
+
+    state = State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY)
+    watcher = Watcher(state, settings, decide, windows_of=whole)
+    for number, window in enumerate(windows(logs)):
+        (watcher.learn if number < 4_250 else watcher.decide)(window)
+    assert asked
+    assert min(asked) >= 20
+
+
+@pytest.mark.parametrize("season_days", [0, 28])
+def test_a_restart_reads_all_that_its_baseline_was_learned_from(season_days: int) -> None:
+    """What is usual is learned anew after a twentieth of its time: until then it is of earlier hours."""
+    settings = WatchSettings(season_days=season_days)
+    watcher = Watcher(
+        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), settings, lambda *_, **__: NEVER
+    )
+    learned_of = max(settings.baseline_ns, season_days * NS_PER_DAY)
+    assert watcher.history_ns >= learned_of + int(REFIT_SHARE * settings.baseline_ns)
+
+
+@pytest.mark.parametrize("past", [10_000_000, 10_001_111, 10_007_777])
+def test_a_sample_holds_half_of_what_is_asked_at_least(past: int) -> None:
+    least = WatchSettings.model_fields["baseline_ticks"].metadata[0].ge
+    for span in (least, 3 * least, 40_320):
+        taken = Sample(past, span, least).takes(np.arange(past - span, past)).sum()
+        assert least // 2 - RUN <= taken <= least + RUN
 
 
 def test_a_sample_of_a_longer_time_takes_no_other_ticks() -> None:

@@ -36,8 +36,6 @@ _MIDDLE: Final = 4096
 """Bin of a call that takes what is usual."""
 _ASKED_OF_A_HOST: Final = 3
 """Requests of an instance whose resource attributes are read."""
-_TRIM: Final = 0.1
-"""Part of an instance's times that is left out at either end: what is very slow is of its tail."""
 _MEDIAN_OF_MEAN: Final = 1.57
 """Variance of a weighted median over that of the mean; the median of two is their mean."""
 
@@ -316,7 +314,7 @@ def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSetting
         here = calls.where(scope == at)
         levels = found.levels[component]
         groups = _numbers(levels)
-        medians, n = _levels_by_period(here, groups, one_site=at < n_sites)
+        medians, n = _levels_by_period(here, groups, one_site=at < n_sites, trim=settings.instance_trim)
         for level in levels:
             own = groups[level.hosts]
             known = n[own, 0] >= settings.least_of_instance
@@ -398,7 +396,7 @@ def _numbers(levels: Sequence[_Level]) -> dict[tuple[int, ...], int]:
 
 
 def _levels_by_period(
-    calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool
+    calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool, trim: float
 ) -> tuple[LogMedians, F8]:
     """Give [groups, (reference, problem)] levels of times, and requests.
 
@@ -410,7 +408,7 @@ def _levels_by_period(
     place = np.concatenate([np.full(len(mine), number, dtype=np.int64) for number, mine in parts])
     table = Histograms.of(place, calls.late[rows], calls.bin[rows], calls.n[rows])
     if one_site:
-        return table.trimmed_log_means(len(groups), 2, _TRIM)
+        return table.trimmed_log_means(len(groups), 2, trim)
     return table.log_medians(len(groups), 2)
 
 

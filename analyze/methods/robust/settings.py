@@ -138,6 +138,9 @@ class RobustSettings(Config):
     """`q` of instances of a call site that changed as a whole: where it is, not whether."""
     instance_tau: float = Field(default=0.10, ge=0, le=10)
     """Noise of a log median between instances of which one has no past is taken to be this at least."""
+    instance_trim: float = Field(default=0.1, ge=0, lt=0.5)
+    """Part of an instance's times at a call site that is left out at either end: what is very slow is of its
+    tail."""
     least_slow: int = Field(default=5, ge=1)
     """Fewest very slow calls that may count by their time alone (`tail_time`)."""
     least_blocks: int = Field(default=4, ge=2)
