@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -110,20 +111,21 @@ def test_one_that_cannot_be_told_holds_up_no_other() -> None:
 
 
 def test_what_a_day_has_had_is_no_load() -> None:
-    """Peaks of half an hour, which a sample of the week may well have missed."""
-    watcher = Watcher(
-        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY),
-        SETTINGS,
-        lambda *_, **__: Decision(UNCHANGED, "unchanged"),
-    )
-    suspended = []
-    for number, window in enumerate(windows(levels(np.random.default_rng(6), 5, 4 * 288))):
-        busy = replace(window, requests=window.requests * (5 if number % 288 == 100 else 1))
-        if number < 288:
-            watcher.learn(busy) if number != 100 else watcher.learn(window)
-        elif (run := watcher.decide(busy).run) is not None and run.suspended:
+    """Two peaks, neither in the sample of the week that is usual: the first one was never seen before."""
+    settings = WatchSettings(slot_ns=0, baseline_ns=4096 * WINDOW_NS, baseline_ticks=1024, season_days=0)
+    state = State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY)
+    watcher = Watcher(state, settings, lambda *_, **__: NEVER)
+    run, known = MONDAY // WINDOW_NS // RUN, 2_000
+    first = next(n for n in itertools.count(run + 17) if n % 2) * RUN - MONDAY // WINDOW_NS
+    peaks, suspended = [first + 10, first + 10 + 4 * RUN], []
+    for number, window in enumerate(windows(levels(np.random.default_rng(6), 3, peaks[1] + 10))):
+        busy = replace(window, requests=window.requests * (5 if number in peaks else 1))
+        if number < known:
+            watcher.learn(busy)
+        elif (decided := watcher.decide(busy).run) is not None and decided.suspended:
             suspended.append(number)
-    assert suspended == [288 + 100]
+    assert known < peaks[0]
+    assert suspended == peaks[:1]
 
 
 def test_a_series_that_is_gone_ends_no_restart() -> None:
