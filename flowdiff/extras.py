@@ -15,6 +15,8 @@ EXTRAS: Final = {
     "lz4": "kafka",
     "obstore": "s3",
     "prometheus_client": "kafka",
+    "py4j": "spark",
+    "pyspark": "spark",
     "sklearn": "clusters",
     "snappy": "kafka",
     "structlog": "kafka",

@@ -42,7 +42,8 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Processes that share the work. Default: the cores; of two, import takes one.",
+        help="Processes that share the work; with Spark tasks at once. Default: the cores; of two, import "
+        "takes one.",
     ),
 ]
 

@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, takes_settings
 from flowdiff.cli.version import version
+from flowdiff.extras import needed
 from flowdiff.live.memory import share_one_heap
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError, InputError
@@ -27,6 +29,16 @@ from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from stitch.drivers.sharded.engines import Cluster
+
+
+class EngineName(StrEnum):
+    """Who does the work of an import."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
 
 HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
@@ -82,6 +94,20 @@ def command(
         Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
     ] = None,
     workers: WorkersOption = None,
+    engine: Annotated[
+        EngineName,
+        typer.Option(help="Who does the work: processes of this machine, or executors of a Spark cluster."),
+    ] = EngineName.LOCAL,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="With --engine spark: its URL, spark://HOST:7077, k8s://…, yarn, local[2].", metavar="URL"
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Import trace files into a lake.
@@ -93,13 +119,12 @@ def command(
     import pyarrow as pa
 
     from stitch.drivers.batch import import_into
-    from stitch.drivers.import_settings import STITCHED_AT_ONCE
-    from stitch.drivers.sharded.processes import cores
 
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
+    doing = _workers(engine, workers, master, conf or [])
     with import_progress() as progress:
         summary = import_into(
             lake,
@@ -109,11 +134,31 @@ def command(
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
-            # Threads of one process keep two cores as busy as two processes do, which cost a fifth more CPU.
-            workers=workers or (cores() if cores() > STITCHED_AT_ONCE else 1),
+            workers=doing,
         )
     with reported_afterwards("The import is committed"):
         _print(summary, lake, as_json=as_json)
+
+
+def _workers(engine: EngineName, workers: int | None, master: str | None, conf: list[str]) -> int | Cluster:
+    """Return how many processes do the work, or the cluster that does. Raises ConfigError."""
+    from stitch.drivers.import_settings import STITCHED_AT_ONCE
+    from stitch.drivers.sharded.processes import cores
+
+    if engine is EngineName.LOCAL:
+        if master is not None or conf:
+            raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")
+        # Threads of one process keep two cores as busy as two processes do, which cost a fifth more CPU.
+        return workers or (cores() if cores() > STITCHED_AT_ONCE else 1)
+    if master is None:
+        raise ConfigError("--engine spark needs a cluster.", remedy="Name it: --master URL.")
+    settings = [setting.partition("=") for setting in conf]
+    for key, equals, _ in settings:
+        if not key or not equals:
+            raise ConfigError(f"'--conf {key}' is no setting.", remedy="Write --conf KEY=VALUE.")
+    with needed():
+        from stitch.drivers.spark.executors import SparkCluster
+    return SparkCluster(master, {key: value for key, _, value in settings}, workers)
 
 
 def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:

@@ -25,9 +25,10 @@ from schemas.windows import NS_PER_MINUTE, Window
 from stitch.drivers.import_settings import ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, open_sources, refuse_without_events, sort_out
 from stitch.drivers.refusals import refuse_all_retired
-from stitch.drivers.sharded.engines import PROCESSES_FROM_BYTES, Engine, import_engine
+from stitch.drivers.sharded.engines import PROCESSES_FROM_BYTES, Cluster, Engine, import_engine
 from stitch.drivers.sharded.ledger import Ledger
-from stitch.drivers.sharded.stitching import GroupOutcome, WindowParts
+from stitch.drivers.sharded.left_parts import WaitingPart, WindowParts
+from stitch.drivers.sharded.stitching import GroupOutcome
 from stitch.drivers.spill import EventSpill, Group
 from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
@@ -36,7 +37,6 @@ from stitch.lake.layout import STAGE, ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import is_bucket, open_place
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.windowing import WindowPart
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
@@ -54,13 +54,13 @@ def import_into(
     created_by: str,
     stdin: BinaryIO,
     progress: Progress,
-    workers: int = 1,
+    workers: int | Cluster = 1,
 ) -> ImportSummary:
     """Import files into a lake, a folder or `s3://bucket/prefix`, which is made where it is missing.
 
     By so many processes where the input is worth their start (`PROCESSES_FROM_BYTES`); one is this process.
     Each imports the program's main module: a script that asks for more must guard what it does by
-    `if __name__ == "__main__"`.
+    `if __name__ == "__main__"`. With a cluster the memory budget is that of each process.
 
     One writer at a time: on this machine the second waits for nobody and is refused, in a bucket it fences
     off the first, which learns of it. Raises LakeError (errors of disk and network included), InputError,
@@ -128,7 +128,7 @@ def import_files(
     progress: Progress,
     lake: str = "LAKE",
     copies: Copies | None = None,
-    workers: int = 1,
+    workers: int | Cluster = 1,
 ) -> ImportSummary:
     """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
 
@@ -147,17 +147,15 @@ def import_files(
     sources = sort_out(given, lane.known_inputs(), settings.format, any_time=settings.any_time)
     if not sources.fresh:
         return _summary(sources, None, Counters(), spilled=False)
-    many = (
-        settings.most_workers(workers)
-        if sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES
-        else 1
-    )
-    settings = settings.shared_among(many)
+    if isinstance(workers, int):
+        is_large = sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES
+        workers = settings.most_workers(workers) if is_large else 1
+        settings = settings.shared_among(workers)
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)
         ledger = Ledger(staging, settings, info.window_length_ns)
         spill = EventSpill(scratch, settings.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE)
-        with import_engine(staging, manifest, settings, scratch, many) as engine:
+        with import_engine(staging, manifest, settings, scratch, workers) as engine:
             _stitch(engine, sources.fresh, spill, ledger, settings, progress)
         counters = ledger.close()
         refuse_all_retired(counters, sources.fresh, manifest.retired_to_ns, info.window_length_ns)
@@ -211,7 +209,7 @@ def _stitch(
         part, group, ended = running.popleft()
         outcome = ended()
         group.forget()
-        small.add(part, outcome.waiting)
+        small.add(part, [*outcome.waiting, *outcome.left])
         if small.full:
             engine.write_windows(small.take())
         ledger.add_group(outcome)
@@ -231,14 +229,14 @@ class _SmallWindows:
     """Parts that wait. Groups must be added in their order, so that which files there are is no accident."""
 
     limit_bytes: int
-    _parts: dict[Window, list[tuple[int, WindowPart]]] = field(default_factory=dict)
+    _parts: dict[Window, list[tuple[int, WaitingPart]]] = field(default_factory=dict)
     _bytes: int = 0
 
-    def add(self, group: int, parts: list[WindowPart]) -> None:
+    def add(self, group: int, parts: Sequence[WaitingPart]) -> None:
         """Parts of one group, each of another window."""
         for part in parts:
             self._parts.setdefault(part.window, []).append((group, part))
-            self._bytes += part.flows.nbytes + part.structures.nbytes + part.params.nbytes
+            self._bytes += part.nbytes
 
     @property
     def full(self) -> bool:

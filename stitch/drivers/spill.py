@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
 from stitch.columnar.runs import whole
 from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests, payload_bytes
+from stitch.drivers.sharded.exchange import Exchange, HandedFile, opened
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
@@ -42,7 +44,7 @@ class Group:
     """Events of whole requests, in memory and in streams on disk, until somebody loads them."""
 
     held: list[pa.Table] = field(default_factory=list)
-    paths: list[Path] = field(default_factory=list)
+    paths: list[HandedFile] = field(default_factory=list)
 
     def load(self) -> pa.Table:
         """Read the events, in any thread or process. Those in memory are given away, others stay on disk."""
@@ -62,12 +64,19 @@ class Dealt:
 
     sizes: list[int]
     """[FANOUT] payload bytes of each bucket."""
-    paths: list[list[Path]]
+    paths: list[list[HandedFile]]
     """[FANOUT] streams of each bucket."""
-    loose: list[Path]
+    loose: list[HandedFile]
     """Streams of records without a request id,"""
     n_loose: int
     """and how many those are."""
+
+    def handed_on(self, exchange: Exchange) -> Dealt:
+        """Hand the streams on, all at once. Raises OSError."""
+        ends = np.cumsum([len(paths) for paths in self.paths]).tolist()
+        files = exchange.hand_on([*chain.from_iterable(self.paths), *self.loose])
+        paths = [files[start:end] for start, end in pairwise([0, *ends])]
+        return Dealt(self.sizes, paths, files[ends[-1] :], self.n_loose)
 
 
 class Buckets:
@@ -79,7 +88,7 @@ class Buckets:
         self.on_disk = on_disk
         self._held: list[list[pa.Table]] = [[] for _ in range(FANOUT)]
         self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
-        self._paths: list[list[Path]] = [[] for _ in range(FANOUT)]
+        self._paths: list[list[HandedFile]] = [[] for _ in range(FANOUT)]
         self.sizes = [0] * FANOUT
         """Payload bytes of each bucket."""
 
@@ -124,7 +133,7 @@ class Buckets:
             self._paths[bucket] += dealt.paths[bucket]
             self.sizes[bucket] += dealt.sizes[bucket]
 
-    def dealt(self) -> tuple[list[int], list[list[Path]]]:
+    def dealt(self) -> tuple[list[int], list[list[HandedFile]]]:
         """Return (payload bytes, streams) of each bucket on disk. Ends the dealing."""
         self.close()
         return self.sizes, self._paths
@@ -282,9 +291,9 @@ def new_stream(path: Path, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
     return pa.ipc.new_stream(str(path), schema, options=_OPTIONS)
 
 
-def read_stream(path: Path) -> Iterator[pa.Table]:
+def read_stream(path: HandedFile) -> Iterator[pa.Table]:
     """The batches of an Arrow IPC stream."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+    with opened(path) as file, pa.ipc.open_stream(file) as stream:
         for batch in stream:
             yield pa.Table.from_batches([batch])
 
@@ -299,7 +308,7 @@ class _Stash:
         self._held: list[pa.Table] = []
         self._size = 0
         self._writer: pa.ipc.RecordBatchStreamWriter | None = None
-        self._adopted: list[Path] = []
+        self._adopted: list[HandedFile] = []
         self.n_events = 0
 
     @property
@@ -319,12 +328,12 @@ class _Stash:
                 self._writer.write_table(held.unify_dictionaries().combine_chunks())
             self._held = []
 
-    def adopt(self, paths: list[Path], n_events: int) -> None:
+    def adopt(self, paths: list[HandedFile], n_events: int) -> None:
         """Take streams that another process has written."""
         self._adopted += paths
         self.n_events += n_events
 
-    def close(self) -> list[Path]:
+    def close(self) -> list[HandedFile]:
         """Return the streams on disk, ready to be read. Ends the adding."""
         if self._writer is not None:
             self._writer.close()

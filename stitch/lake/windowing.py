@@ -72,6 +72,11 @@ class WindowPart:
     structures: pa.Table
     params: pa.Table
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return int(self.flows.nbytes + self.structures.nbytes + self.params.nbytes)
+
 
 def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
     """Starts of the windows that hold some times, ascending; nulls lie in none."""

@@ -1,4 +1,4 @@
-"""Run the tasks of an import: in threads of this process, or in other processes of this machine.
+"""Run the tasks of an import: in threads of this process, in other processes, or on other machines.
 
 One process keeps more than one core busy, since numpy, Arrow and zstd free Python's lock, but not many of
 them. Processes cost a start each, and all events a way through files. The lake has the same rows, and of two
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,9 +19,11 @@ from schemas.arrays import I8
 from stitch.drivers.import_settings import DECODERS, STITCHED_AT_ONCE, ImportSettings, Progress
 from stitch.drivers.inputs import Source
 from stitch.drivers.prefetch import prefetch
+from stitch.drivers.sharded.exchange import BucketStage, Exchange, SharedFolder
 from stitch.drivers.sharded.ledger import Ledger
+from stitch.drivers.sharded.left_parts import WindowParts
 from stitch.drivers.sharded.processes import worker_processes
-from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, WindowParts, write_windows
+from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, write_windows
 from stitch.drivers.sharded.tasks import (
     FileDealt,
     Job,
@@ -32,6 +34,7 @@ from stitch.drivers.sharded.tasks import (
 )
 from stitch.drivers.spill import EventSpill, Group
 from stitch.lake.manifest import Manifest
+from stitch.lake.place import is_bucket
 from stitch.lake.staging import Staging
 
 _DECODED_AHEAD: Final = 1
@@ -63,18 +66,47 @@ class Engine(Protocol):
         ...
 
 
+class Cluster(Protocol):
+    """Machines that run tasks, with the same program and the same way to the lake and to its input."""
+
+    def executor(self) -> AbstractContextManager[tuple[Executor, int]]:
+        """Start: who takes tasks, and how many it does at once.
+
+        A task may be run more than once; its result is that of one attempt. An exception in the block ends
+        what is under way. Raises ConfigError.
+        """
+        ...
+
+
 @contextmanager
 def import_engine(
-    staging: Staging, manifest: Manifest, settings: ImportSettings, scratch: Path, workers: int
+    staging: Staging,
+    manifest: Manifest,
+    settings: ImportSettings,
+    scratch: Path,
+    workers: int | Cluster,
 ) -> Iterator[Engine]:
-    """Give the engine for so many processes; with one it is this process, whose threads do the work."""
+    """Give the engine for so many processes; with one it is this process, whose threads do the work.
+
+    `scratch` lies in the lake where that is a folder, so that the machines of a cluster see it too.
+    """
     with ExitStack() as stack:
-        if workers > 1:
-            pool = stack.enter_context(worker_processes(workers))
-            yield _Processes(pool, workers, staging, manifest.lake, settings, scratch)
+        if workers == 1:
+            threads = stack.enter_context(ThreadPoolExecutor(STITCHED_AT_ONCE, thread_name_prefix="stitch"))
+            yield _Threads(threads, staging, manifest, settings)
+            return
+        lake, stage = manifest.lake, staging.attempts()
+        exchange: Exchange = SharedFolder(scratch.absolute())
+        if isinstance(workers, int):
+            pool, at_once = stack.enter_context(worker_processes(workers)), workers
         else:
-            pool = stack.enter_context(ThreadPoolExecutor(STITCHED_AT_ONCE, thread_name_prefix="stitch"))
-            yield _Threads(pool, staging, manifest, settings)
+            pool, at_once = stack.enter_context(workers.executor())
+            if is_bucket(lake):
+                exchange = BucketStage(lake, stage)
+            else:
+                lake = str(Path(lake).absolute())
+        job = Job(lake, staging.lane, staging.seq, stage, exchange, settings)
+        yield _Workers(pool, at_once, staging, job)
 
 
 class _Threads:
@@ -127,31 +159,22 @@ class _Threads:
         list(self._pool.map(lambda window: write_windows(self._staging, [window]), windows))
 
 
-class _Processes:
-    """See Engine. Events go through files of the scratch folder, a file of the input a task."""
+class _Workers:
+    """See Engine. Events go through files of the job's exchange, a file of the input a task."""
 
-    def __init__(
-        self,
-        pool: Executor,
-        workers: int,
-        staging: Staging,
-        lake: str,
-        settings: ImportSettings,
-        scratch: Path,
-    ) -> None:
-        self.at_once = workers
+    def __init__(self, pool: Executor, at_once: int, staging: Staging, job: Job) -> None:
+        self.at_once = at_once
         self._pool = pool
         self._staging = staging
-        self._scratch = scratch
-        self._job = Job(lake, staging.lane, staging.seq, staging.attempts(), settings)
+        self._job = job
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
         """See Engine. The largest files first; booked in their order, whichever is done first."""
         decoders = 1 if len(sources) >= self.at_once else DECODERS
         tasks: dict[Source, Future[FileDealt]] = {}
-        for number, source in enumerate(sorted(sources, key=lambda source: -source.size)):
-            folder = self._scratch / f"file-{number}"
-            tasks[source] = self._pool.submit(deal_file, source, self._job.settings, folder, decoders)
+        for source in sorted(sources, key=lambda source: -source.size):
+            there = replace(source, path=source.path.absolute())
+            tasks[source] = self._pool.submit(deal_file, self._job, there, decoders)
         for source in sources:
             dealt = tasks.pop(source).result()
             ledger.add_file(source, dealt.counts, dealt.letters())
@@ -164,6 +187,8 @@ class _Processes:
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
         """See Engine."""
+        # What was dealt again, or named, lies where this process wrote it.
+        group.paths = self._job.exchange.hand_on(group.paths)
         task = self._pool.submit(stitch_group, self._job, group, part)
 
         def ended() -> GroupOutcome:

@@ -21,6 +21,7 @@ from stitch.columnar.runs import whole
 from stitch.drivers.flow_counts import count_flags, shared_params
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.refusals import ABSURD_DETAIL, RETIRED_DETAIL, is_absurd, of_retired
+from stitch.drivers.sharded.left_parts import LeftPart, WindowParts, load_parts
 from stitch.drivers.spill import Group
 from stitch.kernel import Stitched, reject_rows, stitch
 from stitch.lake.known import KnownRequests, rows_of
@@ -35,9 +36,6 @@ _MEMO_SHARE: Final = 10
 _MEMO_BYTES_PER_STRUCTURE: Final = 20_000
 _SMALL_PART_BYTES: Final = 2 * 2**20
 """In memory; some 300 KB on disk, of which the fixed cost of a file is 2 %."""
-
-WindowParts = tuple[int, list[WindowPart]]
-"""Parts of one window that become one file a table, and the number of that file."""
 
 
 @dataclass(slots=True)
@@ -54,7 +52,9 @@ class GroupOutcome:
     starts_ns: set[int] = field(default_factory=set)
     """Starts of the windows that it has flows in."""
     waiting: list[WindowPart] = field(default_factory=list)
-    """Parts of small windows, not written yet."""
+    """Parts of small windows, not written yet,"""
+    left: list[LeftPart] = field(default_factory=list)
+    """and those that lie in files."""
 
     def count(self, made: Stitched, n_events: int) -> None:
         """Book `n_events` events that the kernel made flows of."""
@@ -142,8 +142,8 @@ class Stitcher:
 
 
 def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
-    """Stage windows, the parts of each as one file a table. Raises OSError."""
-    for part, of_window in windows:
+    """Stage windows, the parts of each as one file a table. Raises OSError, LakeError."""
+    for part, of_window in load_parts(windows):
         window = _merged(of_window)
         for table in WINDOW_TABLES:
             staging.add_window(table, window.window, part, getattr(window, table))

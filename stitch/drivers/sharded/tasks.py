@@ -1,8 +1,9 @@
 """What an import does, as tasks that any engine can run: deal a file, stitch a group, write windows.
 
-Each is a function of a module, of arguments that can be pickled, and may run in any process, more than once.
-An attempt writes to a stage folder of its own and makes its files durable before it names them, so an attempt
-that nobody heard of leaves only what the owner of the stage sweeps. Who starts the tasks gathers what they
+Each is a function of a module, of arguments that can be pickled, and may run in any process of any machine,
+more than once. What one task leaves for another goes through the job's exchange. An attempt writes to a stage
+folder of its own and makes its files durable before it names them, so an attempt that nobody heard of leaves
+only what the owner of the stage sweeps. Who starts the tasks gathers what they
 return (`ledger`) and commits once.
 """
 
@@ -13,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -25,8 +25,10 @@ from schemas.commits import Publish
 from schemas.rejects import REJECT_SCHEMA
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.inputs import Source, Tally
+from stitch.drivers.sharded.exchange import Exchange, HandedFile
 from stitch.drivers.sharded.ledger import FileCounts
-from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, WindowParts, write_windows
+from stitch.drivers.sharded.left_parts import WindowParts, leave_parts
+from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, write_windows
 from stitch.drivers.spill import Dealt, EventSpill, Group, new_stream, read_stream
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import LakePlace, open_place
@@ -45,6 +47,7 @@ class Job:
     seq: int
     stage: str
     """Beginning of the name of each attempt's stage folder; no two imports share it."""
+    exchange: Exchange = field(compare=False)
     settings: ImportSettings = field(compare=False)
     absurd_days: tuple[int, ...] = field(default=(), compare=False)
 
@@ -55,13 +58,13 @@ class FileDealt:
 
     counts: FileCounts
     events: Dealt
-    letters_path: Path
+    letters_file: HandedFile
     refused: list[Counter[str]]
     """[batches of dead letters] by reason, how many items were refused."""
 
     def letters(self) -> Iterator[tuple[pa.Table, Counter[str]]]:
         """Yield the dead letters of each batch that had some, and how many items it refused."""
-        return zip(read_stream(self.letters_path), self.refused, strict=True)
+        return zip(read_stream(self.letters_file), self.refused, strict=True)
 
 
 def decoded_batches(
@@ -83,26 +86,29 @@ def decoded_batches(
     source.refuse_if_changed()
 
 
-def deal_file(source: Source, settings: ImportSettings, folder: Path, decoders: int) -> FileDealt:
-    """Decode a file in so many threads (`decoders`), and deal its events by request to a new `folder`.
+def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
+    """Decode a file in so many threads (`decoders`), and deal its events by request.
 
     Raises InputError, OSError.
     """
+    settings = job.settings
     counts, refused = FileCounts(Tally(settings.format)), []
-    spill = EventSpill(folder, limit_bytes=0)
-    letters = folder / "letters.arrows"
-    with (
-        new_stream(letters, REJECT_SCHEMA) as stream,
-        ThreadPoolExecutor(decoders, thread_name_prefix="decode") as pool,
-    ):
-        for decoded in decoded_batches(source, settings, pool, decoders):
-            counts.count(source, decoded)
-            if decoded.refused:
-                stream.write_batch(_one_batch(decoded.rejects))
-                refused.append(decoded.refused)
-            if decoded.events.num_rows:
-                spill.add(decoded.events)
-    return FileDealt(counts, spill.dealt(), letters, refused)
+    with job.exchange.folder() as folder:
+        spill = EventSpill(folder, limit_bytes=0)
+        letters = folder / "letters.arrows"
+        with (
+            new_stream(letters, REJECT_SCHEMA) as stream,
+            ThreadPoolExecutor(decoders, thread_name_prefix="decode") as pool,
+        ):
+            for decoded in decoded_batches(source, settings, pool, decoders):
+                counts.count(source, decoded)
+                if decoded.refused:
+                    stream.write_batch(_one_batch(decoded.rejects))
+                    refused.append(decoded.refused)
+                if decoded.events.num_rows:
+                    spill.add(decoded.events)
+        (letters_file,) = job.exchange.hand_on([letters])
+        return FileDealt(counts, spill.dealt().handed_on(job.exchange), letters_file, refused)
 
 
 def _one_batch(rejects: pa.Table) -> pa.RecordBatch:
@@ -114,6 +120,7 @@ def stitch_group(job: Job, group: Group, part: int) -> tuple[GroupOutcome, tuple
     """Stitch a group (`Stitcher.stitch_group`); what became of it, and the files that lie on the stage."""
     staging, stitcher = _at_work(job)
     outcome = stitcher.stitch_group(staging, group, part)
+    outcome.left, outcome.waiting = leave_parts(outcome.waiting, job.exchange), []
     return outcome, staging.persisted()
 
 

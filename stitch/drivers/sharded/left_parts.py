@@ -1,0 +1,72 @@
+"""Leave parts of windows that wait for others in a file, so that only its name goes to who gathers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.windows import Window
+from stitch.drivers.sharded.exchange import Exchange, HandedFile, opened
+from stitch.lake.layout import WINDOW_TABLES
+from stitch.lake.windowing import WindowPart
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftPart:
+    """A part of a window: an Arrow IPC stream a table, one behind the other, in a file of many parts."""
+
+    window: Window
+    nbytes: int
+    """In memory."""
+    file: HandedFile
+    start: int
+    """In the file."""
+
+
+WaitingPart = WindowPart | LeftPart
+WindowParts = tuple[int, list[WaitingPart]]
+"""Parts of one window that become one file a table, and the number of that file."""
+
+
+def leave_parts(parts: Sequence[WindowPart], exchange: Exchange) -> list[LeftPart]:
+    """Write parts to one file. Raises OSError."""
+    if not parts:
+        return []
+    starts = []
+    with exchange.folder() as folder:
+        path = folder / "windows.arrows"
+        with pa.OSFile(str(path), "wb") as file:
+            for part in parts:
+                starts.append(file.tell())
+                for name in WINDOW_TABLES:
+                    table = getattr(part, name)
+                    with pa.ipc.new_stream(file, table.schema, options=_OPTIONS) as stream:
+                        stream.write_table(table)
+        (handed,) = exchange.hand_on([path])
+    return [
+        LeftPart(part.window, part.nbytes, handed, start) for part, start in zip(parts, starts, strict=True)
+    ]
+
+
+def load_parts(windows: Iterable[WindowParts]) -> Iterator[tuple[int, list[WindowPart]]]:
+    """Yield the windows with their parts in memory. Every file is opened once. Raises OSError, LakeError."""
+    files: dict[HandedFile, pa.NativeFile] = {}
+    with ExitStack() as stack:
+
+        def loaded(part: WaitingPart) -> WindowPart:
+            if isinstance(part, WindowPart):
+                return part
+            if part.file not in files:
+                files[part.file] = stack.enter_context(opened(part.file))
+            files[part.file].seek(part.start)
+            tables = [pa.ipc.open_stream(files[part.file]).read_all() for _ in WINDOW_TABLES]
+            return WindowPart(part.window, *tables)
+
+        for number, parts in windows:
+            yield number, [loaded(part) for part in parts]

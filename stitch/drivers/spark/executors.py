@@ -1,0 +1,115 @@
+"""Run tasks on the executors of a Spark cluster; pyspark is imported here only.
+
+A task is a Spark job of one partition. So Spark starts an attempt anew, elsewhere, where an executor is lost
+or a task raises, and nothing passes through its shuffle: what a task leaves for another one goes through the
+exchange of its import, and the result that is collected is small.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, ParamSpec, TypeVar
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+
+from schemas.errors import ConfigError, FlowdiffError, LakeError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
+"""Settings that those of the user replace."""
+_LONGEST_REASON: Final = 300
+"""Characters of what Spark says of a task that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCluster:
+    """See `stitch.drivers.sharded.engines.Cluster`."""
+
+    master: str
+    """URL: `spark://…`, `k8s://…`, `yarn`, `local[2]`."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    at_once: int | None = None
+    """Tasks; None: as many as Spark has cores when it has started."""
+
+    @contextmanager
+    def executor(self) -> Iterator[tuple[Executor, int]]:
+        """See `Cluster.executor`."""
+        # Python of the executors: their image is ours, if nobody says otherwise.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = SparkConf().setMaster(self.master).setAppName("flowdiff import")
+        conf.setAll([*{**_QUIET, **self.conf}.items()])
+        try:
+            context = SparkContext(conf=conf)
+        except (Py4JError, PySparkException) as error:
+            raise ConfigError(
+                f"Spark at '{self.master}' did not start: {_reason(error)}.",
+                remedy="Check --master and --conf; Spark needs Java 17.",
+            ) from error
+        try:
+            at_once = self.at_once or context.defaultParallelism
+            with _Executors(context, at_once) as executor:
+                yield executor, at_once
+        finally:
+            context.stop()
+
+
+class _Executors(Executor):
+    """Threads, each of which waits for a job of Spark."""
+
+    def __init__(self, context: SparkContext, at_once: int) -> None:
+        self._context = context
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="spark")
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See Executor."""
+        return self._threads.submit(self._run, fn, args, kwargs)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for what is under way; after an exception end it."""
+        if kind is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._context.cancelAllJobs()
+        self._threads.shutdown()
+
+    def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        """Have a task done. Raises what it raised if that is ours; else LakeError once Spark gave it up."""
+        task = pickle.dumps((fn, args, kwargs))
+        try:
+            (done,) = self._context.parallelize([task], 1).map(_done).collect()
+        except Py4JError as error:
+            raise LakeError(
+                f"Spark gave a task up: {_reason(error)}.",
+                remedy="Nothing was committed; the logs of the executors say more.",
+            ) from error
+        result: T
+        result, refusal = pickle.loads(done)
+        if refusal is not None:
+            raise refusal
+        return result
+
+
+def _done(task: bytes) -> bytes:
+    """Do a task on an executor. An error of ours is a result: it would come again with every attempt."""
+    # The pool that Arrow picks by default takes a third more CPU here, in page faults.
+    pa.set_memory_pool(pa.system_memory_pool())
+    fn, args, kwargs = pickle.loads(task)
+    try:
+        return pickle.dumps((fn(*args, **kwargs), None))
+    except FlowdiffError as error:
+        return pickle.dumps((None, error))
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what Spark says, and the last of the traceback of Python in it."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
+    return " … ".join(dict.fromkeys((*lines[:1], *lines[-1:])))[:_LONGEST_REASON]
