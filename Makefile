@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
 # In the order of their folders: what takes long begins first, and thousands of unit tests fill up the end.
-SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not collector"
+SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not collector and not spark"
 
-.PHONY: help demo live test check buckets fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets spark fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -70,6 +70,14 @@ $(VENV)/versitygw:
 	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }
 	@echo "Building versitygw ..."
 	@GOBIN=$(abspath $(VENV)) nice go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+$(VENV)/spark.stamp: $(VENV)/dev.stamp
+	@echo "Installing Spark into $(VENV) ..."
+	@$(PIP) --no-build-isolation --editable '.[spark]'
+	@touch $@
+
+spark: $(VENV)/spark.stamp java ## Import on a Spark cluster of this machine, whose executors and driver are killed
+	$(BIN)/pytest -q -m spark tests/spark
 
 $(VENV)/otelcol: tests/collector/main.go tests/collector/go.mod tests/collector/go.sum
 	@command -v go >/dev/null || { echo "make collector needs Go to build an OpenTelemetry Collector" >&2; exit 1; }

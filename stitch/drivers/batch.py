@@ -104,7 +104,7 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
     with exclusive_lock(lake):
         store.remove(scratch)
         try:
-            return run(store, lake / scratch)
+            return run(store, lake.absolute() / scratch)
         finally:
             store.remove(scratch)
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from oracles import stopping_tasks
 from oracles.bucket_server import BucketServer
-from oracles.traffic import START_NS, native_lines, write_native, write_otlp
+from oracles.mixed_input import mixed, tree
+from oracles.traffic import native_lines, write_native, write_otlp
 
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
@@ -24,7 +26,8 @@ from stitch.drivers import batch
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings, ImportSummary
 from stitch.drivers.sharded import engines, processes
-from stitch.drivers.sharded.engines import Engine, import_engine
+from stitch.drivers.sharded.engines import Cluster, Engine, import_engine
+from stitch.drivers.sharded.processes import worker_processes
 from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
@@ -32,7 +35,6 @@ from stitch.lake.place import open_place, open_store
 
 PATIENCE_S = 120.0
 TASKS = ("deal_file", "stitch_group", "write_window_files")
-NS_PER_YEAR = 365 * 86_400 * 10**9
 
 
 class Quiet:
@@ -51,7 +53,7 @@ def _processes_for_small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(
-    lake: Path | str, files: list[Path], workers: int, settings: ImportSettings | None = None
+    lake: Path | str, files: list[Path], workers: int | Cluster, settings: ImportSettings | None = None
 ) -> ImportSummary:
     summary = import_into(
         lake,
@@ -65,43 +67,6 @@ def put(
     )
     assert check(open_store(str(lake))) == []
     return summary
-
-
-def tree(lake: Path) -> dict[str, bytes]:
-    """Files of the lake, but for its commits: they say who made them."""
-    return {
-        path.relative_to(lake).as_posix(): path.read_bytes()
-        for path in lake.rglob("*")
-        if path.is_file() and "control" not in path.parts
-    }
-
-
-def mixed(folder: Path) -> list[Path]:
-    """Spans and records; requests in two files; records without a request id, linked across files; garbage
-    and broken archives; a clock ten years ahead."""
-    folder.mkdir()
-    spans, records = folder / "spans.pb", folder / "records.ndjson"
-    write_otlp(spans, 150)
-    lines = list(native_lines(900, seconds=3000))
-    records.write_text("\n".join(lines[: len(lines) // 2]) + "\nno record\n")
-    rest = folder / "rest.ndjson"
-    rest.write_text("\n".join(lines[len(lines) // 2 :]) + '\n{"ts": "late"}\n')
-    loose = [
-        {"breadcrumb": f"b{number}", "ts": START_NS + number, "component": "web", "point": f"p{number % 3}"}
-        for number in range(40)
-    ]
-    for number in range(0, 40, 2):
-        loose[number] |= {"kind": "split", "links": [f"b{number + 1}"]}
-    for part in (0, 1):
-        text = "\n".join(json.dumps(record) for record in loose[part::2])
-        (folder / f"loose-{part}.ndjson").write_text(text)
-    ahead = folder / "ahead.ndjson"
-    record = {"request_id": "r", "breadcrumb": "r", "component": "a", "point": "b"}
-    times = [START_NS + k for k in range(20)] + [START_NS + 10 * NS_PER_YEAR]
-    ahead.write_text("\n".join(json.dumps({**record, "ts": ts, "request_id": f"r{ts}"}) for ts in times))
-    (folder / "broken.gz").write_bytes(b"\x1f\x8b" + bytes(40))
-    (folder / "odd.txt").write_text("hello\n")
-    return sorted(folder.iterdir())
 
 
 @pytest.mark.parametrize("memory", [64 * 2**20, 2**30])
@@ -135,6 +100,52 @@ def test_large_groups_are_dealt_again_alike(tmp_path: Path, monkeypatch: pytest.
         put(lake, [tmp_path / "a.pb", tmp_path / "b.pb"], number, settings)
     assert tree(lakes[1]) == tree(lakes[0])
     assert len(list(lakes[0].glob("flows/*/*.parquet"))) > 32
+
+
+class Elsewhere(Executor):
+    """Two processes that know of each other what lies in the lake, and do every task twice."""
+
+    @contextmanager
+    def executor(self) -> Iterator[tuple[Executor, int]]:
+        with worker_processes(2) as self._pool:
+            yield self, 2
+
+    def submit(self, fn: Any, /, *arguments: Any, **_: Any) -> Future[Any]:
+        return self._pool.submit(stopping_tasks.twice, fn, *arguments)
+
+
+@pytest.mark.parametrize("where", ["folder", "bucket"])
+def test_a_cluster_writes_the_bytes_of_one(
+    where: str,
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records are named and groups dealt again by the one that gathers, for all."""
+    files = mixed(tmp_path / "in")
+    monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 50_000)
+    monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 100_000)
+    settings = ImportSettings(memory_bytes=64 * 2**20)
+    monkeypatch.chdir(tmp_path)
+    folder = Path("lake-here")  # a name that means nothing on another machine
+    put(folder, files, 1, settings)
+    lake = bucket_server.new_lake() if where == "bucket" else "lake-there"
+    put(lake, files, Elsewhere(), settings)
+    store = open_store(lake)
+    assert not store.names("stage/lane=0")
+    mine, theirs = (
+        [file for table in WINDOW_TABLES for file in open_manifest(open_store(name)).files(table)]
+        for name in (lake, str(folder))
+    )
+    assert len(mine) > 32
+    assert mine == theirs  # by name, size and SHA-256
+    letters = store.names("dead_letters")
+    assert letters == [path.name for path in sorted((folder / "dead_letters").iterdir())]
+    for name in letters:
+        assert (
+            store.read(f"dead_letters/{name}").to_pybytes() == (folder / "dead_letters" / name).read_bytes()
+        )
 
 
 @pytest.fixture(scope="module")

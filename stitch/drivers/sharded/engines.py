@@ -88,7 +88,8 @@ def import_engine(
 ) -> Iterator[Engine]:
     """Give the engine for so many processes; with one it is this process, whose threads do the work.
 
-    `scratch` lies in the lake where that is a folder, so that the machines of a cluster see it too.
+    `scratch` lies in the lake where that is a folder, so that the machines of a cluster see it too, and has
+    the same name in all processes.
     """
     with ExitStack() as stack:
         if workers == 1:
@@ -96,7 +97,7 @@ def import_engine(
             yield _Threads(threads, staging, manifest, settings)
             return
         lake, stage = manifest.lake, staging.attempts()
-        exchange: Exchange = SharedFolder(scratch.absolute())
+        exchange: Exchange = SharedFolder(scratch)
         if isinstance(workers, int):
             pool, at_once = stack.enter_context(worker_processes(workers)), workers
         else:

@@ -110,6 +110,6 @@ def _done(task: bytes) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of what Spark says, and the last of the traceback of Python in it."""
+    """Return the last line of what Spark says but for stacks of Java: that of Python, if it has one."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
-    return " … ".join(dict.fromkeys((*lines[:1], *lines[-1:])))[:_LONGEST_REASON]
+    return lines[-1].lstrip(": ")[:_LONGEST_REASON]
