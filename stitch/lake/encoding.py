@@ -131,12 +131,9 @@ _WORDS: Final[dict[str, list[str]]] = {
         "status",
         "inner_status",
         "error_class.list.element",
-        WINDOW_START,
     ],
-    "structures": [
-        WINDOW_START
-    ],  # names repeat in long runs, which zstd sees in plain text and not in packed codes
-    "params": ["kind", "key", "text", "request_id", "position", WINDOW_START],
+    "structures": [],  # names repeat in long runs, which zstd sees in plain text and not in packed codes
+    "params": ["kind", "key", "text", "request_id", "position"],
     "late": _EVENT_WORDS,
     "repaired": _EVENT_WORDS,
     "dead_letters": ["source", "reason"],
@@ -184,7 +181,6 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
     schema = _plain(table_name)
     if table_name == "structures":
         table = nested(table.select(STRUCTURES_SCHEMA.names))
-    level = ZSTD_LEVEL_SMALL if table.nbytes < SMALL_BYTES else ZSTD_LEVEL
     if window is not None:
         start = pa.scalar(window.start_ns // NS_PER_US, schema.field(WINDOW_START).type)
         table = table.append_column(WINDOW_START, pa.repeat(start, table.num_rows))
@@ -199,7 +195,7 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
         "compression": "zstd",
-        "compression_level": level,
+        "compression_level": ZSTD_LEVEL_SMALL if table.nbytes < SMALL_BYTES else ZSTD_LEVEL,
         "use_dictionary": _WORDS[table_name],
         "column_encoding": _ENCODINGS[table_name] or None,
         "write_statistics": _STATISTICS[table_name],

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from oracles.lake_script import flows_table, structures_table
 
-from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA
+from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA, TABLES
+from schemas.stored_columns import FIELD_ID
 from schemas.windows import Window
-from stitch.lake.encoding import VALUES_PER_GROUP, decode, encode
+from stitch.lake.encoding import SCHEMAS, VALUES_PER_GROUP, decode, encode
 
 WINDOW = Window.from_name("20260101T0000Z", 300 * 10**9)
 
@@ -80,3 +84,49 @@ def test_empty_and_null_values_survive() -> None:
 def test_a_table_that_breaks_the_contract_is_a_bug() -> None:
     with pytest.raises(KeyError):
         encode("flows", structures_table(), WINDOW)
+
+
+@pytest.mark.parametrize("table", sorted(SCHEMAS))
+def test_every_column_has_a_number_for_life_and_a_type_that_every_engine_reads(table: str) -> None:
+    found = pq.read_schema(pa.BufferReader(_encoded(table)))
+    stored = [*_stored(found)]
+    assert stored == [*_stored(SCHEMAS[table])]
+    numbers = [number for number, *_ in stored]
+    assert sorted(numbers) == [*range(1, len(numbers) + 1)]
+    assert [int(field.metadata[FIELD_ID]) for field in found] == [*range(1, len(found) + 1)]
+    assert not [name for _, name, type_ in stored if type_.startswith("uint")]
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_files_of_windows_say_their_window_in_a_column_and_in_the_footer(table: str) -> None:
+    data = pa.BufferReader(_encoded(table))
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    assert pq.read_table(data, columns=["window_start"])["window_start"].to_pylist() == [start]
+    metadata = pq.read_metadata(data)
+    columns = [metadata.row_group(0).column(at) for at in range(metadata.num_columns)]
+    statistics = next(c.statistics for c in columns if c.path_in_schema == "window_start")
+    assert (statistics.min, statistics.max, statistics.null_count) == (start, start, 0)
+
+
+def _encoded(table: str) -> pa.Buffer:
+    """A file of the table, with one row where it is a table of windows."""
+    param = {"request_id": "a", "kind": "spans", "position": 0, "key": "k", "num": 1.0, "text": None}
+    rows = {
+        "flows": flows_table(["a"], [1]),
+        "structures": structures_table(),
+        "params": pa.Table.from_pylist([param], schema=PARAMS_SCHEMA),
+    }
+    if table in rows:
+        return encode(table, rows[table], WINDOW)
+    return encode(table, SCHEMAS[table].empty_table(), None)
+
+
+def _stored(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[int, str, str]]:
+    """Number, path and type of every field with those inside it; of words that of their text."""
+    for field in fields:
+        path, type_ = f"{above}{field.name}", field.type
+        if pa.types.is_dictionary(type_):
+            type_ = type_.value_type
+        inner = [type_.field(at) for at in range(type_.num_fields)]
+        yield int(field.metadata[FIELD_ID]), path, "nested" if inner else str(type_)
+        yield from _stored(inner, f"{path}.")
