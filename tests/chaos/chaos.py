@@ -438,8 +438,8 @@ class Gaps:
     def _delete(self, partition: int, first: int) -> None:
         """What the log has before an offset.
 
-        A client of its own each time: one that learned of the brokers while one was dead does not know that one
-        for minutes.
+        A client of its own each time: one that learned of the brokers while one was dead does not know that
+        one for minutes.
         """
         deadline = time.monotonic() + 60
         while True:
