@@ -37,12 +37,12 @@ def command(
     from stitch.lake.place import is_bucket, open_store
 
     with needed():
-        from stitch.lake.iceberg import publish
+        from stitch.lake.iceberg import open_catalog, publish
 
     location = lake.rstrip("/") if is_bucket(lake) else f"file://{Path(lake).resolve()}"
     manifest = open_manifest(open_store(lake), lake)
     forget_before = datetime.fromtimestamp(time.time(), UTC) - keep
-    for table in publish(manifest, location, iceberg, namespace, forget_before=forget_before):
+    for table in publish(manifest, location, open_catalog(iceberg), namespace, forget_before=forget_before):
         typer.echo(
             f"{namespace}.{table.name}: {table.rows:,} rows; {table.added:,} files added, "
             f"{table.removed:,} removed"

@@ -33,6 +33,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import DayTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import TimestamptzType
 from sqlalchemy.exc import SQLAlchemyError
 
 from schemas.errors import ConfigError, LakeError
@@ -81,23 +82,28 @@ class PublishedTable:
     """In the table now."""
 
 
+def open_catalog(name: str) -> Catalog:
+    """The catalog of a name in pyiceberg's own configuration. Raises CatalogError."""
+    try:
+        with _failures_of(name):
+            return load_catalog(name)
+    except ValueError as error:  # pyiceberg's word for a name it does not know, or a setting that is missing
+        raise _failed(name, error) from error
+
+
 def publish(
-    manifest: Manifest, location: str, catalog: str, namespace: str, *, forget_before: datetime
+    manifest: Manifest, location: str, catalog: Catalog, namespace: str, *, forget_before: datetime
 ) -> Iterator[PublishedTable]:
     """Bring the tables of a catalog to where the lake is, one after the other.
 
-    location: of the lake, as engines address it: `file:///…` or `s3://…`. catalog: its name in pyiceberg's own
-    configuration. forget_before: snapshots of an earlier time can be gone back to no more. Raises CatalogError;
-    LakeError where another run committed meanwhile. O(files of new commits), after upkeep O(files).
+    location: of the lake, as engines address it: `file:///…` or `s3://…`. forget_before: snapshots of an
+    earlier time can be gone back to no more. Raises CatalogError; LakeError where another run committed
+    meanwhile. O(files of new commits); after upkeep, O(files).
     """
-    try:
-        client = load_catalog(catalog)
-    except ValueError as error:  # pyiceberg's word for a name it does not know, or a setting that is missing
-        raise _failed(catalog, error) from error
-    with _failures_of(catalog):
-        client.create_namespace_if_not_exists(namespace)
+    with _failures_of(catalog.name):
+        catalog.create_namespace_if_not_exists(namespace)
         for name in PUBLISHED:
-            table = _table(client, f"{namespace}.{name}", name, location)
+            table = _table(catalog, f"{namespace}.{name}", name, location)
             change = _change(table, manifest, name, location)
             if change.added or change.removed:
                 _commit(table, change, manifest, forget_before)
@@ -113,7 +119,7 @@ def _failures_of(catalog: str) -> Iterator[None]:
         yield
     except (CommitFailedException, ValidationException) as error:
         raise LakeError(
-            f"The catalog '{catalog}' was changed by somebody else meanwhile: {error}",
+            f"The catalog '{catalog}' was changed by another process meanwhile: {_first_line(error)}",
             remedy="Nothing is lost: run the same command again.",
         ) from error
     except (OSError, RESTError, SQLAlchemyError) as error:
@@ -121,11 +127,14 @@ def _failures_of(catalog: str) -> Iterator[None]:
 
 
 def _failed(catalog: str, error: Exception) -> CatalogError:
-    reason = str(error).partition("\n")[0] or type(error).__name__
     return CatalogError(
-        f"The catalog '{catalog}' failed: {reason}",
+        f"The catalog '{catalog}' failed: {_first_line(error)}.",
         remedy="Set it in ~/.pyiceberg.yaml, or in PYICEBERG_CATALOG__NAME__URI and __WAREHOUSE.",
     )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table:
@@ -200,7 +209,7 @@ def _change(table: Table, manifest: Manifest, name: str, location: str) -> _Chan
 
 
 def _seen(snapshot: Snapshot | None) -> dict[int, int] | None:
-    """Lane -> commit that a snapshot shows; None where it does not say: another tool made it, or none is there."""
+    """Lane -> commit that a snapshot shows; None where none says: another tool made it, or there is none."""
     said = None if snapshot is None or snapshot.summary is None else snapshot.summary[CURSOR]
     return None if said is None else {int(lane): int(seq) for lane, seq in json.loads(said).items()}
 
@@ -231,7 +240,7 @@ def _data_file(schema: Schema, spec: PartitionSpec, path: str, row: Mapping[str,
     if row["window_ns"] is not None:
         column = schema.find_field(WINDOW_START)
         partition = Record(row["window_ns"] // NS_PER_DAY)
-        bounds = {column.field_id: to_bytes(column.field_type, row["window_ns"] // NS_PER_US)}
+        bounds = {column.field_id: to_bytes(TimestamptzType(), row["window_ns"] // NS_PER_US)}
         counts, nulls = {column.field_id: row["rows"]}, {column.field_id: 0}
     return DataFile.from_args(
         content=DataFileContent.DATA,
