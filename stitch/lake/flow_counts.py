@@ -37,7 +37,7 @@ COUNTS_TYPE: Final = pa.struct(
         pa.field("failed_weight", pa.float64()),
         pa.field("flagged", pa.int64()),
         pa.field("flags", pa.list_(pa.int64())),
-        pa.field("categories", pa.list_(pa.uint32())),
+        pa.field("categories", pa.list_(pa.int64())),
     ]
 )
 """The fields of FlowCounts."""
@@ -128,7 +128,7 @@ def by_flag(files: pa.Table) -> dict[Quality, int]:
 def _distinct(codes: I8, categories: pa.ListArray, n: int) -> I8:
     """[n windows] different structures of the files of each, by their hashes."""
     lengths = categories.value_lengths().to_numpy()
-    hashes = categories.flatten().to_numpy().astype(np.int64)
+    hashes = categories.flatten().to_numpy()
     of_window, hashes = np.divmod(np.unique(np.repeat(codes, lengths) * _HASHES + hashes), _HASHES)
     begins = np.searchsorted(of_window, np.arange(n))
     found = np.diff(begins, append=len(of_window))
