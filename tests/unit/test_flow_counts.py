@@ -30,7 +30,7 @@ def made(n: int, seed: int, categories: int) -> pa.Table:
         "weight": pa.array(rng.choice([1.0, 3.7, 1e6 / 3], n)),
         "response_ns": pa.array(rng.integers(1, 10**10, n)),
         "status": pa.array(rng.choice(["ok", "ok", "Timeout"], n)).cast(word),
-        "quality": pa.array(rng.choice([0, 0, 1, 2, 3, 64], n), pa.uint32()),
+        "quality": pa.array(rng.choice([0, 0, 1, 2, 3, 64], n), rows.schema.field("quality").type),
         "category": pa.array([hashed(place) for place in rng.integers(0, categories, n).tolist()]).cast(word),
     }
     for name, column in columns.items():
