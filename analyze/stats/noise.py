@@ -15,7 +15,7 @@ import numpy as np
 from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
-"""Windows that the median over sites is worth: a prior's weight (empirical Bayes), of the order of the windows
+"""Windows that the median over sites is worth: a prior's weight (empirical Bayes), about the windows
 that a history has, so that neither drowns the other. No setting: degrees of freedom are counted by it."""
 SPREAD_WEIGHT = 4.0
 """Requests that the spread of a place's other columns is worth beside that of one column: with fewer of its
