@@ -71,7 +71,7 @@ def _write_lane(manifest: Manifest, lane: OpenLane, folder: Path) -> Iterator[Pr
             table: pa.Table = getattr(part, name)
             if not table.num_rows:
                 continue
-            data = encode(name, table, part.window.name)
+            data = encode(name, table, part.window)
             path = folder / name / f"window={part.window.name}" / f"{lane.lane:d}-provisional.parquet"
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(data)
