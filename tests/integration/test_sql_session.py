@@ -410,7 +410,6 @@ def flip(data: bytes, at: int, bit: int) -> bytes:
 
 
 READERS = (
-    ("windows", "--json"),
     ("categories", "--json"),
     ("sql", "--format", "json", "-c", "select * from requests join categories using (category) order by all"),
     ("sql", "--format", "json", "-c", "select sum(critical_us), count(*) from spans"),
