@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.affected_requests import affected_by_statistics
 from analyze.methods.robust.causes.failures import Failures
 from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
 from analyze.methods.robust.causes.order import Order

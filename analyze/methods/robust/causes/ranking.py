@@ -1,4 +1,7 @@
-"""Rank causes by their score and by what speaks against looking at them first; a reason is a row."""
+"""Rank causes by their score and by what speaks against looking at them first; a reason is a row.
+
+And tell which have an effect on time, failures or work: what has none fails no gate.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.causes.symptoms import part_ns
-from analyze.methods.robust.changes import PATH_KINDS, TIME_KINDS
+from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
+from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
 
 _IMPROVEMENTS = frozenset({ChangeKind.FASTER, ChangeKind.PARALLEL, ChangeKind.FEWER_ERRORS})
@@ -62,3 +67,26 @@ RANKING: tuple[RankFactor, ...] = (
         "8.5 of 10,000 requests",
     ),
 )
+
+
+def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names: Names) -> bool:
+    """Tell whether a cause takes time, fails, or makes more or fewer calls.
+
+    part_ns: its part of the change of the mean; least: part of the mean that is no effect on time. Known
+    paths with as many calls as before are the only change without any; all others asked for time that
+    requests felt, for failures, or are calls that were never there or are gone.
+    """
+    if abs(part_ns) >= least * mean_ns:
+        return True
+    return any(
+        change.kind is not ChangeKind.PATH or _makes_other_work(change, cause, names)
+        for change in cause.changes
+    )
+
+
+def _makes_other_work(change: Change, cause: Cause, names: Names) -> bool:
+    other = counterpart(change, cause.changes)
+    if other is None or change.shape == NO_SHAPE:
+        return True
+    more, fewer = difference(names.shapes[change.shape], names.shapes[other.shape])
+    return sum(more.values()) != sum(fewer.values())
