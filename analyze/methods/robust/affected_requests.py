@@ -47,8 +47,8 @@ class AtSite:
 def requests_at(
     population: Population, patterns: Sequence[Pattern], changes: Sequence[Change]
 ) -> list[AtSite]:
-    """Requests that touch the site of any of the changes, category by category: one change, and the same on
-    other hosts. O(requests that touch them · changes)."""
+    """Find the requests that touch the site of any of the changes, category by category: one change, and
+    the same on other hosts. O(requests that touch them · changes)."""
     found = []
     for pattern in patterns:
         sites = pattern.sites
@@ -69,7 +69,7 @@ def requests_at(
 
 
 def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
-    """[requests] mean own time of a site's calls; `times` [nodes, requests]."""
+    """Give the mean own time of a site's calls; `times` [nodes, requests]."""
     units = np.flatnonzero(sites.site == site)
     if not len(units):
         return np.zeros(times.shape[1])
@@ -91,13 +91,13 @@ def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, va
 
 
 def values_of(found: Sequence[AtSite], sample: int) -> F8:
-    """[requests] values of one sample's requests, on the instance that the change is of."""
+    """Give the values of one sample's requests, on the instance that the change is of."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
-    """Category -> rows of a sample's requests: those hit, those not, or all."""
+    """Give the rows of a sample's requests by category: those hit, those not, or all."""
     chosen: dict[int, list[I8]] = {}
     for at in found:
         keep = at.sample == sample
@@ -109,15 +109,15 @@ def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[
 
 
 def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
-    """Requests with what the change is about, reference and problem."""
+    """Count the requests with what the change is about, reference and problem."""
     return tuple(  # type: ignore[return-value]
         int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
     )
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
-    """Requests of reference and problem with the shape, a failing call, or a mean own time beyond the middle
-    of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide.
+    """Count the requests of reference and problem with the shape, a failing call, or a mean own time beyond
+    the middle of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide.
 
     Of several changes (one on several hosts) that of most requests: which have two of them is not kept. Of
     none none.
@@ -162,13 +162,13 @@ class AffectedRequests:
     """Before they were cut."""
 
     def by_category(self) -> Iterator[tuple[int, I8]]:
-        """(category, its rows)."""
+        """Give each category and its rows."""
         numbers, first = np.unique(self.category, return_index=True)
         yield from zip(numbers.tolist(), np.split(self.row, first[1:]), strict=False)
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Those with what the change is about, of both periods."""
+    """Find the requests with what the change is about, of both periods."""
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]
     )
@@ -191,7 +191,7 @@ def requests_table(population: Population, findings: Sequence[AffectedRequests])
 
 
 def cut_notes(findings: Sequence[AffectedRequests]) -> tuple[str, ...]:
-    """One sentence where requests are not listed."""
+    """Say in one sentence where requests are not listed."""
     cut = [str(rank) for rank, found in enumerate(findings, 1) if len(found.row) < found.total]
     if not cut:
         return ()

@@ -26,7 +26,7 @@ GONE: Final = 0.0005
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """What a finding says in one sentence: what happened, where else, on which hosts."""
+    """Say a finding in one sentence: what happened, where else, on which hosts."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     waiting = _waiting_calls(cause, names)
     own = names.operation(cause.lead.site).component
@@ -37,8 +37,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Operations by which the component that is to look at waits for others, where these waits changed alike:
-    it is not one callee that is slow."""
+    """Find operations by which the component that is to look at waits for others, where these waits changed
+    alike: it is not one callee that is slow."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -53,7 +53,7 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """What a finding led by `change` says in one sentence."""
+    """Say what a finding led by `change` is in one sentence."""
     what = _place(change.site, names)
     before, now = wording.percent(change.before), wording.percent(change.after)
     shares = f"{now} of its requests, was {before}"
@@ -83,7 +83,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def where(cause: Cause) -> str:
-    """On which hosts, where that tells something: on several, or on these and not on others."""
+    """Say on which hosts, where that tells something: on several, or on these and not on others."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"
@@ -98,7 +98,8 @@ def where(cause: Cause) -> str:
 
 
 def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """How many other operations of the component, or callers of who is to look at, it happened to as well."""
+    """Say how many other operations of the component, or callers of who is to look at, it happened to as
+    well."""
     lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
@@ -120,7 +121,7 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
-    """What is different about a local shape, against the one that most requests came from (or went to):
+    """Say what is different about a local shape, against the one that most requests came from (or went to):
     `calls X`, and `calling X`."""
     said = names.operation(change.site).text
     other = counterpart(change, changes)
@@ -140,12 +141,12 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
 
 
 def shape_words(shape: Shape, names: Names) -> str:
-    """A local shape, for a row of evidence."""
+    """Say a local shape, for a row of evidence."""
     return _calls(shape, names)[0]
 
 
 def _waiting(shape: Shape, other: Shape, names: Names, said: str) -> tuple[str, str] | None:
-    """What the response waits for now and did not, or no longer does; None for nothing."""
+    """Say what the response waits for now and did not, or no longer does; None for nothing."""
     mine, theirs = ({c.operation: c.calls for c in children if c.awaited} for children in (shape, other))
     more = {o: n for o, n in mine.items() if n > theirs.get(o, 0)}
     fewer = {o: n for o, n in theirs.items() if n > mine.get(o, 0)}
@@ -166,7 +167,7 @@ def _calls(shape: Shape, names: Names, said: str = "", only: str = "") -> tuple[
 
 
 def _list(calls: dict[int, int], names: Names, said: str = "") -> str:
-    """Operations with how often they are called; what they share with the name that was said goes."""
+    """List operations with how often they are called; what they share with the name that was said goes."""
     words = []
     for operation, count in list(calls.items())[:_MOST_NAMED]:
         name = _called(names.operations[operation])
@@ -177,7 +178,7 @@ def _list(calls: dict[int, int], names: Names, said: str = "") -> str:
 
 
 def _called(name: OperationName) -> str:
-    """The operation, at who is called."""
+    """Name the operation, at who is called."""
     return f"{name.callee or name.component}/{name.point}"
 
 

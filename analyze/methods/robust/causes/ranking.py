@@ -32,13 +32,13 @@ class RankFactor:
 
 
 def rank_value(cause: Cause, settings: CausesSettings, without: Collection[str] = ()) -> float:
-    """Score times the least weight of the factors that hold."""
+    """Multiply the score by the least weight of the factors that hold."""
     factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause)]
     return cause.score * min([factor.weight(settings) for factor in factors], default=1.0)
 
 
 def is_better(cause: Cause) -> bool:
-    """Whether a cause means less time only: faster steps, or known paths that are shorter.
+    """Tell whether a cause means less time only: faster steps, or known paths that are shorter.
 
     A path that was never there, a failure, a call that is cut short are no improvements, whatever they save.
     """
@@ -46,7 +46,8 @@ def is_better(cause: Cause) -> bool:
 
 
 def _gain_ns(cause: Cause) -> float:
-    """Part of the change of the mean, ns a request: times by site, of paths the leading site alone."""
+    """Give the part of the change of the mean, ns a request: times by site, of paths the leading site
+    alone."""
     if cause.lead.kind in TIME_KINDS:
         return part_ns(change for change in cause.changes if change.kind in TIME_KINDS)
     own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
