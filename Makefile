@@ -76,7 +76,7 @@ $(VENV)/spark.stamp: $(VENV)/dev.stamp
 	@$(PIP) --no-build-isolation --editable '.[spark]'
 	@touch $@
 
-spark: $(VENV)/spark.stamp java ## Import on a Spark cluster of this machine, whose executors and driver are killed
+spark: $(VENV)/spark.stamp java ## Import on a Spark cluster of this machine, compared with one process byte by byte
 	$(BIN)/pytest -q -m spark tests/spark
 
 $(VENV)/otelcol: tests/collector/main.go tests/collector/go.mod tests/collector/go.sum

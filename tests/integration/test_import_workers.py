@@ -288,6 +288,29 @@ def test_the_command_takes_workers(
     assert asked == workers
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--engine", "spark"), "needs a cluster"),
+        (("--master", "local[2]"), "Add --engine spark"),
+        (("--conf", "a=b"), "Add --engine spark"),
+        (("--engine", "spark", "--master", "local[2]", "--conf", "x"), "'--conf x' is no setting"),
+    ],
+)
+def test_options_of_spark_that_say_nothing(
+    native: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    told: str,
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), *options])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "lake").exists()
+
+
 @pytest.mark.parametrize(("workers", "budgets"), [(1, 1.0), (2, 1.0), (4, 2.0), (16, 8.0)])
 def test_workers_keep_the_budget_together(workers: int, budgets: float) -> None:
     given = ImportSettings()
