@@ -107,7 +107,7 @@ def import_engine(
             else:
                 lake = str(Path(lake).absolute())
         job = Job(lake, staging.lane, staging.seq, stage, exchange, settings)
-        yield _Workers(pool, at_once, staging, job)
+        yield _OtherProcesses(pool, at_once, staging, job)
 
 
 class _Threads:
@@ -160,7 +160,7 @@ class _Threads:
         list(self._pool.map(lambda window: write_windows(self._staging, [window]), windows))
 
 
-class _Workers:
+class _OtherProcesses:
     """See Engine. Events go through files of the job's exchange, a file of the input a task."""
 
     def __init__(self, pool: Executor, at_once: int, staging: Staging, job: Job) -> None:
