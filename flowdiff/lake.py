@@ -257,10 +257,12 @@ def analysed(
     refine: RefineSettings,
     use: StatisticsUse,
     stage: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+    workers: int = 1,
 ) -> Outcome:
     """What the methods find in the samples: read and refined once, analysed, ready to be shown.
 
-    `stage` is entered with the name of what is done. Raises PeriodError, LakeError, ConfigError.
+    `stage` is entered with the name of what is done; workers: processes that may share the work. Raises
+    PeriodError, LakeError, ConfigError.
     """
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
@@ -273,6 +275,7 @@ def analysed(
             refine,
             use=use,
             can_use=all(one.method.statistics is not None for one in chosen),
+            workers=workers,
         )
     compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))
     roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)

@@ -15,6 +15,7 @@ from analyze.methods.robust import sites_seen
 from analyze.profile import gathering
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, site_shards
+from analyze.profile.votes import SlotVotes
 from flowdiff.__main__ import main
 
 FLEET = Fleet(220, requests=30_000)
@@ -52,9 +53,8 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     whole = report(lake, tmp_path / "whole.json")
     seen: list[SiteShard] = []
 
-    def small_shards(profile: Profile, _: int) -> Iterator[SiteShard]:
-        assert profile.runs is not None
-        for shard in site_shards(profile, most_votes=10_000):
+    def small_shards(profile: Profile, votes: SlotVotes) -> Iterator[SiteShard]:
+        for shard in site_shards(profile, votes, most_votes=10_000):
             seen.append(shard)
             yield shard
 

@@ -36,6 +36,35 @@ _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
 
 
 @dataclass(frozen=True, slots=True)
+class PatternSets:
+    """Call patterns of rows that are about several."""
+
+    ends: I8
+    """[rows + 1] where those of each row end, after a 0."""
+    pattern: I8
+    """Ascending in a row."""
+
+    def of(self, row: int) -> tuple[int, ...]:
+        """Give those of a row."""
+        return tuple(self.pattern[self.ends[row] : self.ends[row + 1]].tolist())
+
+    def taken(self, rows: I8) -> PatternSets:
+        """Give those of some rows."""
+        n = np.diff(self.ends)[rows]
+        ends = np.concatenate(([0], np.cumsum(n)))
+        at = np.repeat(self.ends[rows] - ends[:-1], n) + np.arange(ends[-1])
+        return PatternSets(ends, self.pattern[at])
+
+    @staticmethod
+    def joined(parts: Sequence[PatternSets]) -> PatternSets:
+        """Put rows of several one below the other."""
+        n = np.concatenate([np.diff(part.ends) for part in parts])
+        return PatternSets(
+            np.concatenate(([0], np.cumsum(n))), np.concatenate([part.pattern for part in parts])
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What a measure saw; arrays are [rows]."""
 
@@ -55,7 +84,7 @@ class Observed:
     """Calls a request of the site, after over before."""
     pattern: I8 | None = None
     """Call pattern that the row is about."""
-    patterns: Callable[[int], tuple[int, ...]] | None = None
+    patterns: PatternSets | None = None
     """All patterns of a row, where they are several; `pattern` is then the most frequent."""
     child: I8 | None = None
     """Operation that these patterns have in common."""
@@ -393,21 +422,16 @@ def called_child(view: View) -> Observed:
     found = _shares(view, at, np.minimum(votes, touching), requests)
     of_several = np.bincount(code, minlength=len(key)) > 1
     always = (votes[:, :2] > touching[:, :2] - 0.5).all(axis=1)
-    by_code = np.argsort(code, kind="stable")
-    ends = np.searchsorted(code[by_code], np.arange(len(key) + 1))
     up = (found.estimate.change > 0).astype(np.int64)
-
-    def mine(row: int) -> I8:
-        found: I8 = pairs[by_code[ends[row] : ends[row + 1]]]
-        return found
-
+    ends = np.concatenate(([0], np.cumsum(np.bincount(code, minlength=len(key)))))
     # Shown by the pattern that has most of it in the period in which it is more frequent.
-    first = [int(mine(row)[np.argmax(patterns.votes[mine(row), up[row]])]) for row in range(len(key))]
+    first = pairs[np.lexsort((-patterns.votes[pairs, up[code]], code))[ends[:-1]]]
+    every = patterns.pattern[pairs]
     return replace(
         found,
         tested=found.tested & of_several & ~always,
         pattern=patterns.pattern[first],
-        patterns=lambda row: tuple(sorted(patterns.pattern[mine(row)].tolist())),
+        patterns=PatternSets(ends, every[np.lexsort((every, code))]),
         child=key % width,
     )
 

@@ -191,7 +191,7 @@ def _change(row: _Row, at: int) -> Change:
         contribution_ns=float(seen.gain_ns[at]),
         weight=float(seen.weight[at]),
         shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
-        shapes=() if seen.patterns is None else seen.patterns(at),
+        shapes=() if seen.patterns is None else seen.patterns.of(at),
         child=NO_SHAPE if seen.child is None else int(seen.child[at]),
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
