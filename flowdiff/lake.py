@@ -231,8 +231,8 @@ class Lake:
                 where=where,
                 own_where={name: text for name, text in filters.items() if text is not None},
             )
-            shown = {"stage": stage} if progress else {}
-            outcome = analysed(samples, [chosen], how, "auto", **shown)
+            shown = stage if progress else _unseen
+            outcome = analysed(samples, [chosen], how, "auto", shown)
             return Analysis(with_trace_url(outcome, self.name, None), self.name)
 
     def _period(self, period: Period, where: str | None = None) -> LakePeriod:
@@ -251,12 +251,17 @@ def opened(name: str, *, create: bool) -> Lake:
     return Lake(name)
 
 
+def _unseen(_: str) -> AbstractContextManager[None]:
+    """A stage that nobody is shown."""
+    return nullcontext()
+
+
 def analysed(
     found: Samples,
     chosen: Sequence[Chosen[Any]],
     refine: RefineSettings,
     use: StatisticsUse,
-    stage: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+    stage: Callable[[str], AbstractContextManager[None]] = _unseen,
     workers: int = 1,
 ) -> Outcome:
     """What the methods find in the samples: read and refined once, analysed, ready to be shown.

@@ -110,7 +110,7 @@ def gathered(
         if stored is None:
             continue
         (slot,) = stored.slots
-        found[block.part] += slot.watched or (slot,)
+        found[block.part] += [Slot(0, one.start_ns, one.end_ns) for one in slot.watched or (slot,)]
         gathering.add(stored, block.part, block.sample)
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
