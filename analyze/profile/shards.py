@@ -34,9 +34,8 @@ class SiteShard(NamedTuple):
     tables: Mapping[str, pa.Table]
     """Visits and shapes; of responses what each slot holds."""
     site: I8
-    """What number each site has in the whole, ascending; likewise the two after it."""
+    """What number each site has in the whole, ascending; likewise the call patterns."""
     shape: I8
-    operation: I8
 
     def profile(self) -> Profile:
         """Give the shard as a profile. O(rows)."""
@@ -100,9 +99,9 @@ def _shard(
             number = numbers[key][tables[name][key].to_numpy()].astype(np.int32)
             place = SCHEMAS[name].names.index(key)
             tables[name] = tables[name].set_column(place, SCHEMAS[name].field(key), pa.array(number))
-    here, operation = _names_of_some(names, site, shape, numbers["shape"])
+    here = _names_of_some(names, site, shape, numbers["shape"])
     rows = votes.renumbered(numbers["site"], numbers["shape"]).compact()
-    return SiteShard(here, slots, rows, tables, site, shape, operation)
+    return SiteShard(here, slots, rows, tables, site, shape)
 
 
 def _numbers(some: I8, n: int) -> I8:
@@ -112,14 +111,14 @@ def _numbers(some: I8, n: int) -> I8:
     return found
 
 
-def _names_of_some(names: NameColumns, site: I8, shape: I8, to_shape: I8) -> tuple[NameColumns, I8]:
-    """(names of some sites and shapes, the operations that they need)."""
+def _names_of_some(names: NameColumns, site: I8, shape: I8, to_shape: I8) -> NameColumns:
+    """Names of some sites and call patterns, and the operations that they need."""
     of_child = to_shape[names.shape] >= 0
     caller, operation, child = names.caller[site], names.operation[site], names.child[of_child]
     needed = np.unique(np.concatenate([caller[caller != NO_CALLER], operation, child]))
     to = _numbers(needed, len(names.component))
     at, none = pa.array(needed), np.zeros(0, dtype=np.int64)
-    here = NameColumns(
+    return NameColumns(
         component=names.component.take(at),
         point=names.point.take(at),
         callee=names.callee.take(at),
@@ -136,4 +135,3 @@ def _names_of_some(names: NameColumns, site: I8, shape: I8, to_shape: I8) -> tup
         roots=pa.array([], pa.string()),
         errors=pa.array([], pa.string()),
     )
-    return here, needed

@@ -27,9 +27,7 @@ def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Cha
 def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:
     if change.kind in PATH_KINDS:
         table, column = profile.shapes, "n"
-        mine = _equal(table["site"], change.site) & np.isin(
-            table["shape"].to_numpy(), list(change.every_shape)
-        )
+        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
     elif change.kind in TIME_KINDS:
         table, column = profile.votes_at(change.site), "n"
         mine = _equal(table["measure"], OWN_TIME) & _beyond(table, change)

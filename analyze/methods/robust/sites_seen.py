@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.measures import MEASURES, Measure, Observed, PatternSets
+from analyze.methods.robust.measures import MEASURES, Measure, Observed
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.places import Places, joined_places, places_of
@@ -35,9 +35,8 @@ class SiteView(NamedTuple):
 
     view: View
     site: I8
-    """What number each site has in the whole; likewise the call patterns and the operations."""
+    """What number each site has in the whole; likewise the call patterns."""
     shape: I8
-    operation: I8
 
 
 class SeenPart(NamedTuple):
@@ -73,12 +72,11 @@ def site_views(profile: Profile, roles: Roles, settings: RobustSettings) -> Iter
 
 def whole_view(view: View) -> SiteView:
     """Give a view of all sites as that."""
-    names = view.names
-    return SiteView(view, *(np.arange(len(all_)) for all_ in (names.sites, names.shapes, names.operations)))
+    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.shapes)))
 
 
 def _site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
-    return SiteView(View(shard.profile(), roles, settings), shard.site, shard.shape, shard.operation)
+    return SiteView(View(shard.profile(), roles, settings), shard.site, shard.shape)
 
 
 def seen_by_shards(
@@ -128,13 +126,11 @@ def seen_at_sites(parts: Iterable[SeenPart], names: Names, settings: RobustSetti
 
 def _placed(seen: Observed, part: SiteView) -> Observed:
     """With the numbers of the whole."""
-    pattern, patterns, child = seen.pattern, seen.patterns, seen.child
+    pattern = seen.pattern
     return replace(
         seen,
         site=part.site[seen.site],
         pattern=None if pattern is None else np.where(pattern < 0, pattern, part.shape[pattern]),
-        patterns=None if patterns is None else replace(patterns, pattern=part.shape[patterns.pattern]),
-        child=None if child is None else part.operation[child],
     )
 
 
@@ -144,11 +140,8 @@ def _joined(parts: Sequence[Observed]) -> Observed:
     if len(parts) == 1:
         return first
     site = np.concatenate([part.site for part in parts])
-    child, pattern = (
-        np.concatenate([site[:0], *(array for part in parts if (array := getattr(part, name)) is not None)])
-        for name in ("child", "pattern")
-    )
-    order = np.lexsort([key for key in (pattern, child, site) if len(key)])
+    pattern = [part.pattern for part in parts if part.pattern is not None]
+    order = np.lexsort([np.concatenate(pattern), site] if pattern else [site])
 
     def column(name: str) -> F8 | I8 | None:
         if getattr(first, name) is None:
@@ -159,13 +152,11 @@ def _joined(parts: Sequence[Observed]) -> Observed:
     plain = {
         name: column(name)
         for name in (field.name for field in fields(Observed))
-        if name not in ("estimate", "reference", "patterns")
+        if name not in ("estimate", "reference")
     }
     array = [part.reference for part in parts if part.reference is not None]
-    several = [part.patterns for part in parts if part.patterns is not None]
     return Observed(
         **plain,  # type: ignore[arg-type]
         estimate=joined_estimates([part.estimate for part in parts]).take(order),
         reference=joined_estimates(array).take(order) if array else None,
-        patterns=PatternSets.joined(several).taken(order) if several else None,
     )
