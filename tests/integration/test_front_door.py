@@ -19,7 +19,6 @@ from flowdiff.times import period_texts
 from schemas.errors import ConfigError, InputError, LakeError, PeriodError, QueryError
 
 BEFORE, AFTER = "2022-08-23T16:55/10m", "2022-08-23T15:10/5m"
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 def run(*arguments: str) -> int:
@@ -167,19 +166,6 @@ def test_what_cannot_be_asked_is_refused_in_one_line(lake: flowdiff.Lake, tmp_pa
     assert "\n" not in str(refused.value)
     with pytest.raises(AttributeError):
         flowdiff.nothing  # noqa: B018
-
-
-def test_examples_of_the_page_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) >= 5
-    names: dict[str, object] = {}
-    for example in examples:
-        exec(example, names)
-    assert "changed" in capsys.readouterr().out
-    assert (tmp_path / "report.html").stat().st_size > 50_000
 
 
 USER = """
