@@ -21,6 +21,7 @@ from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA
 from schemas.windows import Window
 from stitch.lake.encoding import encode, footer_size
+from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import (
     SideTable,
     WindowTable,
@@ -216,6 +217,7 @@ def described(
         footer_size=footer.size,
         footer_sha256=hashlib.sha256(footer).hexdigest(),
         last_ns=_last_ns(table_name, table),
+        counts=count_flows(table) if table_name == "flows" else None,
     )
 
 

@@ -421,6 +421,7 @@ class Gaps:
             broker.stop(node)
             cut_log(broker, self._topic, end - rng.randrange(1, MOST_CUT), partition, node)
             broker.up(node)
+            assert self._end(partition) < end, "nothing was cut"
             self.booked.append((partition, self._end(partition), end))
 
     def _cut_off(self, partition: int, rng: random.Random) -> None:

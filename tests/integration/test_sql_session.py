@@ -20,7 +20,7 @@ from oracles.traffic import write_native
 from analyze.report.drawing.swimlane import activities
 from analyze.report.store import write_report
 from analyze.scope import LakePeriod, resolve
-from analyze.sql.browse import categories, find_flow, flagged, windows
+from analyze.sql.browse import categories, find_flow, flagged
 from analyze.sql.category_sort import CategorySort
 from analyze.sql.session import open_session
 from analyze.sql.stored_tables import tables_behind
@@ -70,14 +70,16 @@ def test_a_lake_may_lie_under_any_folder(lake: Path, tmp_path: Path, above: str)
     query = "SELECT * FROM requests ORDER BY request_id"
     with open_session(period_of(lake)) as here, open_session(period_of(moved)) as there:
         assert there.query(query).equals(here.query(query))
-        assert windows(there).equals(windows(here))
-        for view in ("categories", "params", "mutations", "dead_letters"):
+        for view in ("windows", "categories", "params", "mutations", "dead_letters"):
             assert there.query(f"FROM {view} ORDER BY ALL").equals(here.query(f"FROM {view} ORDER BY ALL"))
 
 
 def test_windows_are_those_of_the_folders(lake: Path) -> None:
     with open_session(period_of(lake)) as session:
-        told = {f"window={start:%Y%m%dT%H%MZ}" for start in windows(session)["window_start"].to_pylist()}
+        told = {
+            f"window={start:%Y%m%dT%H%MZ}"
+            for start in session.query("FROM windows")["window_start"].to_pylist()
+        }
     assert told == {path.name for path in (lake / "flows").iterdir()}
 
 
@@ -86,7 +88,11 @@ def test_answers_are_the_same_to_the_last_digit(lake: Path) -> None:
     for threads in (1, 2, 3, 4, 4, 4):
         with open_session(period_of(lake), threads=threads) as session:
             rows, _ = categories(session, CategorySort.C2, top=100, root=None)
-            answers.add(json.dumps([windows(session).to_pylist(), rows.to_pylist()], default=str))
+            answers.add(
+                json.dumps(
+                    [session.query("FROM windows ORDER BY ALL").to_pylist(), rows.to_pylist()], default=str
+                )
+            )
     assert len(answers) == 1
 
 
@@ -410,7 +416,6 @@ STATEMENTS = (
     "select sum(critical_us), count(*) from spans",
 )
 READERS = (
-    ("windows", "--json"),
     ("categories", "--json"),
     ("sql", "--format", "json", "-c", STATEMENTS[0]),
     ("export", "--format", "native"),

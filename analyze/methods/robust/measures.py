@@ -81,15 +81,15 @@ class Measure:
     only_more: bool = False
     """Less of it is no change."""
     apart: str = ""
-    """Another test of what measures before it test: its p are corrected by themselves, with those of the same
-    word."""
+    """Family of tests whose p are corrected among themselves, because they test again what other measures
+    test; empty: the family of all others."""
     by_p_alone: bool = False
     """No standard error: p, and what the measure asks besides, decide."""
     unless: str = ""
-    """A measure of the same sites that says it better where it counts."""
+    """A measure of the same sites: where that one counts this one is silent."""
     where_of: str = ""
-    """A measure of whole sites: at those where it counts, this one says where, by `instance_q` and corrected
-    by itself."""
+    """A measure of whole call sites that this one refines: where that one counts this one says at which
+    instance, by `instance_q` and corrected among those sites."""
     only_where_silent: bool = False
     """It says something only where no other measure of structure found anything; corrected by itself."""
 
@@ -148,7 +148,7 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_from(view: View) -> I8:
-    """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
+    """Give the [sites] bin over which a call is very slow; 0 where nothing is ordinary."""
     times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
     ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
