@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import numpy as np
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.causes.failures import Failures
 from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
-from analyze.methods.robust.causes.order import Order
+from analyze.methods.robust.causes.order import Entries, Order
 from analyze.methods.robust.causes.patterns import cut_after, last_callees, load_moved
 from analyze.methods.robust.causes.requests import Requests
 from analyze.methods.robust.causes.settings import CausesSettings
@@ -30,7 +29,7 @@ from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, TIME_KINDS, Cha
 from analyze.methods.robust.roles import Roles
 from analyze.population import Population
 from analyze.profile.build import Profiled
-from analyze.profile.names import Names, SiteKind
+from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from schemas.report.findings import ChangeKind
 
@@ -90,7 +89,7 @@ def context_of(
     profile, patterns = profiled
     names = profile.names
     asked = {names.sites[change.site].operation for change in changes}
-    order = Order.of(names, patterns, asked, None if patterns else _nexts(profile))
+    order = Order.of(names, patterns, asked, None if patterns else Entries.of(profile))
     named = hosts_in(category.graph for category in population.categories) if patterns else hosts_named(names)
     hosts = Hosts(names, named)
     requests = Requests.of(population, patterns, roles.reference, roles.problem)
@@ -141,17 +140,6 @@ def failing_below(symptom: Symptom, symptoms: Sequence[Symptom], order: Order) -
         return max((symptom.common(other, related=True) for other in below), default=0)
     found = np.logical_or.reduce([np.zeros_like(symptom.requests), *(other.requests for other in below)])
     return int((symptom.requests & found).sum())
-
-
-def _nexts(profile: Profile) -> dict[int, set[int]]:
-    """Operation of a record -> what comes next in some request."""
-    names, table = profile.names, profile.shapes
-    pairs = {*zip(table["site"].to_pylist(), table["shape"].to_pylist(), strict=True)}
-    found: dict[int, set[int]] = defaultdict(set)
-    for site, shape in pairs:
-        if names.sites[site].kind is SiteKind.POINT:
-            found[names.sites[site].operation].update(child.operation for child in names.shapes[shape])
-    return found
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
