@@ -95,6 +95,22 @@ def test_every_golden_has_its_comparison(expected_folder: Path) -> None:
     }
 
 
+def test_no_gate_passes_beside_a_significant_row(expected_folder: Path) -> None:
+    """Of none of the comparisons; only where asked for what is worse, a row for the better passes."""
+    passed = []
+    for case in CASES:
+        known = json.loads((expected_folder / "comparisons" / f"{case.name}.json").read_bytes())
+        sections = {section["section"]: section for section in known.get("sections", ())}
+        if known["exit_code"] or "account" not in sections:
+            continue
+        passed += [
+            (case.name, row["measure"])
+            for row in sections["account"]["accounts"]
+            if row["changed"] and not ("worse" in case.arguments and row["after"] < row["before"])
+        ]
+    assert not passed
+
+
 WINDOWS = "a period of one or two windows shows no scatter of its own: its mean is less sure"
 CUT = "after which call the others are missing is not kept, so nobody is named"
 ONE_REQUEST = "what single requests record (the instance, a call without a span) is not kept"
