@@ -31,7 +31,9 @@ class Requests:
         for pair in {*zip(sites, shapes, strict=True)}:
             self.rows["n"][pair] += n
         first = [after not in at[: place + 1] for place, after in enumerate(at[1:])]
-        for pair in {pair for pair, new in zip(zip(sites, shapes, strict=True), [*first, False]) if new}:
+        for pair in {
+            pair for pair, new in zip(zip(sites, shapes, strict=True), [*first, False], strict=True) if new
+        }:
             self.rows["entering"][pair] += n
 
     def operation(self, word: str) -> int:

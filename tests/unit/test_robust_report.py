@@ -148,7 +148,7 @@ def test_a_card_says_what_where_how_much_how_sure_and_whom(page: str):
         "+11 to +13\u00a0points",
         "10 to 16\u00a0%",
         "q < 1e-12",
-        "3\u202f174",
+        "3,174",
         "OLJCESPC7Z",
         "a3ce929d0e0e47364bf92f3577b34da6",
         "retries",
@@ -254,7 +254,7 @@ def test_every_outcome_is_told(outcome: Outcome, result: str):
     page = render_html(report, outcome.views)
     assert verdict_words.OUTCOME[result] in " ".join(Reader(page).text)
     text = " ".join(told(outcome, report).split())
-    assert "About 4 200 more requests" in text
+    assert "About 4,200 more requests" in text
     assert ("Smallest visible change" in text) == (result in ("unchanged", "cannot-tell", "not-explained"))
 
 

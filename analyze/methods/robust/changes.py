@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import sqrt
+from typing import Final, NamedTuple
 
 from schemas.report.findings import ChangeKind, Unit
 
 NO_SHAPE = -1
+_LEAST: Final = 1e-3
+"""µs, and calls: what is less is none."""
 
 TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
 PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
@@ -72,6 +75,11 @@ class Change:
     def every_shape(self) -> tuple[int, ...]:
         """Shapes that the change is about; none where it is about any."""
         return self.shapes or (() if self.shape == NO_SHAPE else (self.shape,))
+
+    @property
+    def middle(self) -> float:
+        """Value of a request between those of before and after, on a log scale."""
+        return sqrt(max(self.before, _LEAST) * max(self.after, _LEAST))
 
     @property
     def ups(self) -> bool:
