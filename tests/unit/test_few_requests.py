@@ -14,6 +14,7 @@ from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.stats.histograms import BIN_LOG, Histograms
+from analyze.stats.multiple import q_values
 
 HOUR_NS = 3_600 * 10**9
 
@@ -89,3 +90,18 @@ def test_size_p_is_students_test_of_logarithms() -> None:
     expected = ttest_ind(*(side * BIN_LOG for side in sides)).pvalue
     assert table.size_p(1, 0.0)[0] == pytest.approx(expected)
     assert table.size_p(1, 0.5)[0] > expected, "less what periods differ by on their own"
+
+
+def test_what_cannot_be_significant_is_no_test() -> None:
+    """Two slow calls of thirteen are never significant: no test of them is corrected for."""
+    found = run(requests(9, 1, 1), requests(4, 90, 2))
+    usual = [o for m, o in found.tested.seen.observed if not (m.only_where_silent or m.apart)]
+    p, least = (
+        np.concatenate([getattr(o.estimate, name)[o.tested] for o in usual]) for name in ("p", "least_p")
+    )
+    could = least <= RobustSettings().q
+    assert 0 < could.sum() < len(p)
+    lead = found.causes[0].lead
+    at = int(np.flatnonzero(p[could] == lead.p)[0])
+    assert lead.q == pytest.approx(q_values(p[could])[at])
+    assert lead.q < q_values(p)[np.flatnonzero(could)[at]]

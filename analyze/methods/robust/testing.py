@@ -105,13 +105,17 @@ def _judged(
 ) -> list[_Row]:
     """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
     tested = [found.tested for _, found in seen]
-    p = [found.estimate.p[mine] for (_, found), mine in zip(seen, tested, strict=True)]
+    # What cannot be significant, however its requests fall, is no test (Tarone 1990).
+    p = [
+        np.where(found.estimate.least_p <= settings.q, found.estimate.p, np.nan)[mine]
+        for (_, found), mine in zip(seen, tested, strict=True)
+    ]
     q = q_values(np.concatenate([np.zeros(0), *p]))
     rows: list[_Row] = []
     start = 0
     for (measure, found), mine in zip(seen, tested, strict=True):
         level = np.ones(len(mine))
-        level[mine] = q[start : start + int(mine.sum())]
+        level[mine] = np.nan_to_num(q[start : start + int(mine.sum())], nan=1.0)
         start += int(mine.sum())
         e = found.estimate
         with np.errstate(invalid="ignore"):
