@@ -25,7 +25,7 @@ from analyze.stats.noise import (
     shrunk_tau2,
     window_noise,
 )
-from analyze.stats.proportions import fisher, least_p, newcombe, share_dispersion
+from analyze.stats.proportions import fisher, newcombe, share_dispersion
 from schemas.arrays import B1, F8, I8
 
 BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
@@ -124,18 +124,6 @@ class Estimate:
         with np.errstate(invalid="ignore"):
             p: F8 = 2 * stdtr(self.freedom, -np.abs(self.change) / self.se)
         return np.where(np.isnan(p), 1.0, p)
-
-    @property
-    def least_p(self) -> F8:
-        """The least p that as many of as many requests can give, however they fall; of levels 0."""
-        if self.unit == "log":
-            return np.zeros(len(self.p))
-        n0, n1 = (np.rint(np.nan_to_num(n)).astype(np.int64) for n in (self.n0, self.n1))
-        x0, x1 = (
-            np.rint(np.nan_to_num(share) * n).astype(np.int64)
-            for share, n in ((self.before, n0), (self.after, n1))
-        )
-        return least_p(x0, n0, x1, n1)
 
     def reach(self, level: float = 0.95) -> F8:
         """Half the length of the interval of the change."""

@@ -75,18 +75,6 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     return ExactProportions(more, fewer)
 
 
-def least_p(k0: I8, n0: I8, k1: I8, n1: I8) -> F8:
-    """The least p of a table with the same margins: all of the marked on one side, or as many as it has room
-    for. 1 for an empty margin."""
-    total, marked, drawn = np.broadcast_arrays(n0 + n1, k0 + k1, n1)
-    told = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
-    total, marked, drawn = (value[told] for value in (total, marked, drawn))
-    least = np.ones(told.shape)
-    most = _exactly(np.minimum(marked, drawn), total, marked, drawn)
-    least[told] = np.minimum(most, _exactly(np.maximum(0, marked - (total - drawn)), total, marked, drawn))
-    return least
-
-
 def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
     """P(X = k) of the same, to 1e-9 of itself: what is left beside the smaller tail is 0.4 or more."""
     logs = _log_choose(marked, k) + _log_choose(total - marked, drawn - k) - _log_choose(total, drawn)

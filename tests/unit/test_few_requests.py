@@ -14,7 +14,6 @@ from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.stats.histograms import BIN_LOG, Histograms
-from analyze.stats.multiple import q_values
 
 HOUR_NS = 3_600 * 10**9
 
@@ -54,28 +53,6 @@ def test_ninety_times_as_slow_is_found_in_four_requests(n: tuple[int, int]) -> N
     assert run(before, after, few_times=1_000.0).causes == (), "ranks cannot tell"
 
 
-def orders(each: int, times: float, seed: int) -> list[Call]:
-    """The same few requests of three kinds, each of which calls the bank its own way."""
-    rng = np.random.default_rng(seed)
-    every = [call("web/page", 0, 840, call("shop/list", 20, 820 * rng.lognormal(0, 0.3))) for _ in range(60)]
-    for at, root in enumerate(("web/order", "web/renew", "web/refund")):
-        for _ in range(each):
-            us = 500 * (at + 1) * times * rng.lognormal(0, 0.3)
-            every.append(call(root, 0, us + 40, call("bank/pay", 20, us + 20)))
-    return [every[at] for at in rng.permutation(len(every)).tolist()]
-
-
-@pytest.mark.parametrize("each", [(9, 3), (3, 3)])
-def test_callers_of_few_requests_each_speak_together(each: tuple[int, int]) -> None:
-    before, after = orders(each[0], 1, 1), orders(each[1], 90, 2)
-    (cause,) = run(before, after).causes
-    assert cause.lead.after / cause.lead.before == pytest.approx(90, rel=0.5)
-    assert (cause.lead.n0, cause.lead.n1) == (3 * each[0], 3 * each[1])
-    assert found_at(run(before, after)) == "bank"
-    assert not run(before, after, without=("pooled-own-time",)).causes, "the rule pays its rent"
-    assert not run(before, orders(each[1], 1.5, 3)).causes
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_four_requests_that_take_what_they_take_are_no_finding(seed: int) -> None:
     assert run(requests(4, 1, seed), requests(4, 1.5, seed + 100)).causes == ()
@@ -90,18 +67,3 @@ def test_size_p_is_students_test_of_logarithms() -> None:
     expected = ttest_ind(*(side * BIN_LOG for side in sides)).pvalue
     assert table.size_p(1, 0.0)[0] == pytest.approx(expected)
     assert table.size_p(1, 0.5)[0] > expected, "less what periods differ by on their own"
-
-
-def test_what_cannot_be_significant_is_no_test() -> None:
-    """Two slow calls of thirteen are never significant: no test of them is corrected for."""
-    found = run(requests(9, 1, 1), requests(4, 90, 2))
-    usual = [o for m, o in found.tested.seen.observed if not (m.only_where_silent or m.apart)]
-    p, least = (
-        np.concatenate([getattr(o.estimate, name)[o.tested] for o in usual]) for name in ("p", "least_p")
-    )
-    could = least <= RobustSettings().q
-    assert 0 < could.sum() < len(p)
-    lead = found.causes[0].lead
-    at = int(np.flatnonzero(p[could] == lead.p)[0])
-    assert lead.q == pytest.approx(q_values(p[could])[at])
-    assert lead.q < q_values(p)[np.flatnonzero(could)[at]]

@@ -10,7 +10,7 @@ from oracles import statistics as oracle
 from scipy.stats import hypergeom
 
 from analyze.stats.estimate import share_change
-from analyze.stats.proportions import at_least, at_most, fisher, least_p, share_dispersion
+from analyze.stats.proportions import at_least, at_most, fisher, share_dispersion
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.data())
@@ -117,15 +117,3 @@ def test_tails_are_those_of_scipy() -> None:
     law = hypergeom(total, marked, drawn)
     assert np.array_equal(at_least(k, total, marked, drawn), law.sf(k - 1))
     assert np.array_equal(at_most(k, total, marked, drawn), law.cdf(k))
-
-
-@given(n0=st.integers(0, 12), n1=st.integers(0, 12), data=st.data())
-def test_the_least_p_is_that_of_the_most_extreme_table(n0: int, n1: int, data: st.DataObject) -> None:
-    k0, k1 = data.draw(st.integers(0, n0)), data.draw(st.integers(0, n1))
-    tables = [(k, k0 + k1 - k) for k in range(n0 + 1) if 0 <= k0 + k1 - k <= n1]
-    tails = []
-    for a, b in tables:
-        found = fisher(*(np.array([x]) for x in (a, n0, b, n1)))
-        tails += [float(found.p_more[0]), float(found.p_fewer[0])]
-    least = least_p(*(np.array([x]) for x in (k0, n0, k1, n1)))
-    assert least[0] == pytest.approx(min(tails))

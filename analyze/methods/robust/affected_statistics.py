@@ -53,9 +53,7 @@ def _hits(profile: Profile, change: Change) -> F8:
     """[slots] requests with what a change is about."""
     if change.kind in PATH_KINDS:
         table, column = profile.shapes, "n"
-        mine = _equal(table["site"], change.site) & np.isin(
-            table["shape"].to_numpy(), list(change.every_shape)
-        )
+        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
     elif change.kind in TIME_KINDS | CALL_KINDS:
         table, column = profile.votes_at(change.site), "n"
         measure = OWN_TIME if change.kind in TIME_KINDS else CALLS

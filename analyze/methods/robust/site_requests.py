@@ -69,7 +69,7 @@ def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
 
 def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, value: F8) -> B1:
     if change.kind in PATH_KINDS:
-        return np.full(len(rows), has(pattern.sites, change.site, change.every_shape))
+        return np.full(len(rows), has(pattern.sites, change.site, change.shape))
     if change.kind in ERROR_KINDS:
         return np.isin(rows, failing_rows(population, pattern, change.site))
     if change.kind in TIME_KINDS and change.unit == "us":

@@ -117,9 +117,6 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     """What is different about a local shape, against the one that most requests came from (or went to):
     `calls X`, and `calling X`."""
     said = names.operation(change.site).text
-    if change.child >= 0:
-        called = wording.after(said, _called(names.operations[change.child]))
-        return f"calls {called}", f"calling {called}"
     other = counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:

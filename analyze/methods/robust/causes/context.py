@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.causes.failures import Failures
 from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
@@ -45,8 +43,6 @@ class Context:
     symptoms: tuple[Symptom, ...]
     moved: Mapping[int, Mapping[str, int]]
     """Operation -> components to which its calls go more often (1) or less often (-1) than before."""
-    failing: Mapping[Symptom, int]
-    """Number of a symptom's requests in which a call below it fails that failed less often."""
     mean_ns: float
     """The larger of the two mean response times."""
 
@@ -129,17 +125,7 @@ def context_of(
         for one in symptoms
         if not one.timed
     }
-    failing = {symptom: failing_below(symptom, symptoms, order) for symptom in symptoms}
-    return Context(names, order, hosts, settings, tuple(symptoms), moved, failing, mean_ns)
-
-
-def failing_below(symptom: Symptom, symptoms: Sequence[Symptom], order: Order) -> int:
-    """Number of a symptom's requests in which a call below it fails that failed less often."""
-    below = [s for s in symptoms if s.fails and order.is_above(symptom.operation, s.operation)]
-    if not len(symptom.requests):
-        return max((symptom.common(other, related=True) for other in below), default=0)
-    found = np.logical_or.reduce([np.zeros_like(symptom.requests), *(other.requests for other in below)])
-    return int((symptom.requests & found).sum())
+    return Context(names, order, hosts, settings, tuple(symptoms), moved, mean_ns)
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:

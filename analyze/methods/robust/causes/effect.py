@@ -26,7 +26,7 @@ def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names
 
 def _makes_other_work(change: Change, cause: Cause, names: Names) -> bool:
     other = counterpart(change, cause.changes)
-    if other is None or change.shape == NO_SHAPE or change.child != NO_SHAPE:
+    if other is None or change.shape == NO_SHAPE:
         return True
     more, fewer = difference(names.shapes[change.shape], names.shapes[other.shape])
     return sum(more.values()) != sum(fewer.values())

@@ -40,9 +40,6 @@ def what_moved(
 
     Operations of one component of which the same is true are named once.
     """
-    if change.child >= 0:
-        own = frozenset({change.child})
-        return (own, frozenset()) if change.ups else (frozenset(), own)
     other = counterpart(change, changes)
     if change.shape == NO_SHAPE or other is None:
         return None

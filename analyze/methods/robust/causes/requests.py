@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.robust.changes import ERROR_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, Change
 from analyze.population import Population
 from analyze.profile.build import Pattern
 from analyze.profile.call_sites import GraphSites
@@ -52,7 +52,7 @@ class Requests:
             if change.kind in ERROR_KINDS:
                 found[mine] = np.isin(self.rows[number], failing_rows(self.population, pattern, change.site))
             else:
-                found[mine] = has(pattern.sites, change.site, change.every_shape)
+                found[mine] = has(pattern.sites, change.site, change.shape)
             found[mine] &= on_instance(self.population, pattern, change, self.rows[number])
         return found
 
@@ -67,11 +67,11 @@ def on_instance(population: Population, pattern: Pattern, change: Change, rows: 
     return np.asarray(np.isin(host[np.ix_(start, rows)], change.instance.hosts).any(axis=0))
 
 
-def has(sites: GraphSites, site: int, shapes: Collection[int] = ()) -> bool:
-    """Whether a graph has a site (with one of the shapes, if any are given)."""
-    if not shapes:
+def has(sites: GraphSites, site: int, shape: int = NO_SHAPE) -> bool:
+    """Whether a graph has a site (with a shape, if one is given)."""
+    if shape == NO_SHAPE:
         return bool((sites.site == site).any() or (sites.shape_site == site).any())
-    return bool(np.isin(sites.shape_of[sites.shape_site == site], list(shapes)).any())
+    return bool((sites.shape_of[sites.shape_site == site] == shape).any())
 
 
 def failing_rows(population: Population, pattern: Pattern, site: int) -> I8:

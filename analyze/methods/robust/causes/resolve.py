@@ -79,8 +79,7 @@ def _cause(
         suspect=root.suspect,
         leads=tuple(s.lead for s in elsewhere[1:]),
         hosts=hosts,
-        spared=tuple(sorted({context.hosts.host(site) for site in spared})),
-        spared_sites=spared,
+        spared=spared,
         edges=tuple(
             Edge(u.changes, v.lead, relation.name, u in follows)
             for u in members[1:]
@@ -91,16 +90,13 @@ def _cause(
 
 def _hosts(
     elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """(hosts that have it, sites of those that were tested and have not); elsewhere: the leading symptom
-    first."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(hosts that have it, those that were tested and have not); elsewhere: the leading symptom first."""
     hosts = context.hosts
     place = hosts.place(elsewhere[0].lead.site)
     same = [s.lead.site for s in elsewhere if hosts.place(s.lead.site) == place]
     found = tuple(dict.fromkeys(host for site in same if (host := hosts.host(site))))
     if not found:
         return (), ()
-    spared = [
-        s for s in sorted(tested) if (h := hosts.host(s)) and h not in found and hosts.place(s) == place
-    ]
-    return found, tuple(spared)
+    spared = {hosts.host(site) for site in tested if hosts.place(site) == place}
+    return found, tuple(sorted(spared - {"", *found}))

@@ -30,7 +30,7 @@ class Symptom:
     score: float
     """Part of the mean response time, or of the requests, as far as it is sure."""
     size: float
-    """The same, of times sure or not: by it one leads where either could."""
+    """The same with what is unsure of times: by it one symptom leads another where either could."""
     component: str
     """Whom to look at."""
     suspect: str = ""
