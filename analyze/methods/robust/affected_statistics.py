@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import Roles
-from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, Profile
+from analyze.profile.profile import OWN_TIME, Profile
 from analyze.report.when import when_slots
 from analyze.stats.histograms import bin_of, value_of
 from analyze.stats.sums import totals
@@ -19,8 +19,8 @@ from schemas.report.findings import ChangeKind, When
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
-    """Requests of reference and problem with the shape, a failing call, or a mean own time, or a number of
-    calls, beyond the middle of before and after (of a tail: over its threshold). Bins are 2.2 % wide.
+    """Requests of reference and problem with the shape, a failing call, or a mean own time beyond the middle
+    of before and after (of a tail: over its threshold). Bins are 2.2 % wide.
 
     Of several changes (one on several hosts) that of most requests: which have two of them is not kept. Of
     none none.
@@ -54,10 +54,9 @@ def _hits(profile: Profile, change: Change) -> F8:
     if change.kind in PATH_KINDS:
         table, column = profile.shapes, "n"
         mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
-    elif change.kind in TIME_KINDS | CALL_KINDS:
+    elif change.kind in TIME_KINDS:
         table, column = profile.votes_at(change.site), "n"
-        measure = OWN_TIME if change.kind in TIME_KINDS else CALLS
-        mine = _equal(table["measure"], measure) & _beyond(table, change)
+        mine = _equal(table["measure"], OWN_TIME) & _beyond(table, change)
     else:
         table, column = profile.visits, "failing_n" if change.kind in ERROR_KINDS else "n"
         mine = _equal(table["site"], change.site)
@@ -73,8 +72,7 @@ def _beyond(table: pa.Table, change: Change) -> B1:
     if change.kind is ChangeKind.TAIL:
         # A bin's lower end against the same: equal but for rounding.
         return np.asarray(value_of(bins) > change.threshold_us * 1e3 * (1 - 1e-9))
-    scale = RATIO_SCALE if change.kind in CALL_KINDS else 1e3
-    middle = bin_of(np.array([change.middle * scale]))[0]
+    middle = bin_of(np.array([change.middle * 1e3]))[0]
     return np.asarray(bins > middle if change.ups else bins < middle)
 
 

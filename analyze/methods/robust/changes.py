@@ -10,7 +10,7 @@ from schemas.report.findings import ChangeKind, Unit
 
 NO_SHAPE = -1
 _LEAST: Final = 1e-3
-"""µs, and calls: what is less is none."""
+"""µs: what is less is none."""
 
 TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
 PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})

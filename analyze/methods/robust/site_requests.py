@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.robust.causes.requests import failing_rows, has, on_instance
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.population import Population
 from analyze.profile.build import Pattern
@@ -76,9 +76,6 @@ def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, va
         return np.asarray(value > change.middle if change.ups else value < change.middle)
     if change.kind in TIME_KINDS:
         return np.asarray(value >= change.threshold_us)
-    if change.kind in CALL_KINDS:
-        calls = int((pattern.sites.site == change.site).sum())
-        return np.full(len(rows), calls > change.middle if change.ups else calls < change.middle)
     return np.ones(len(rows), dtype=np.bool_)
 
 
