@@ -282,9 +282,11 @@ class _Opened:
         manifest = self.manifest
         found = manifest.windows() if period is None else manifest.windows(period.start_ns, period.end_ns)
         held = {file.window for file in self.provisional if period is None or period.holds(file.window)}
+        if not held:
+            return found
         more = held - {entry.window for entry in found}
         found += [WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more]
-        return sorted(found, key=lambda entry: entry.window) if more else found
+        return sorted(found, key=lambda entry: entry.window)
 
 
 def _manifest(place: LakePlace) -> Manifest:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -49,17 +50,10 @@ def command(
         return
     numbers = ("requests", "categories", "mean", "errors", "error rate", "flagged")
     columns = [Heading("window (UTC)", Kind.EXACT), *(Heading(name, Kind.NUMBER) for name in numbers)]
-    listed = [
-        [
-            f"{row['window_start']:%Y-%m-%d %H:%M}",
-            count(row["requests"]),
-            count(row["categories"]),
-            duration(row["mean_us"]),
-            count(row["errors"]),
-            percent(row["error_rate"]),
-            count(row["flagged"]),
-        ]
-        for row in found.windows.to_pylist()
-    ]
-    print_rows(columns, listed)
+    shown: tuple[Callable[[Any], str], ...] = (
+        lambda at: f"{at:%Y-%m-%d %H:%M}",
+        *(count, count, duration, count, percent, count),
+    )
+    cells = (map(show, column.to_pylist()) for show, column in zip(shown, found.windows.columns, strict=True))
+    print_rows(columns, [*zip(*cells, strict=True)])
     print_flags(found.flags, pc.sum(found.windows["requests"]).as_py())

@@ -178,7 +178,7 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Commits: a reader parses at most so many records, 0.1 ms each; a writer rewrites the tables as rarely."""
+"""Commits: a reader parses at most so many records, 0.05 ms each; a writer rewrites the tables as rarely."""
 KEPT: Final = 4
 """Checkpoints that stay: a reader who listed one has 192 commits' time to read it."""
 

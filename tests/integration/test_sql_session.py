@@ -416,7 +416,6 @@ STATEMENTS = (
     "select sum(critical_us), count(*) from spans",
 )
 READERS = (
-    ("windows", "--json"),
     ("categories", "--json"),
     ("sql", "--format", "json", "-c", STATEMENTS[0]),
     ("export", "--format", "native"),

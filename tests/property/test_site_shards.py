@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.made_profiles import Service
 
-from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.affected_requests import affected_by_statistics
 from analyze.methods.robust.confounders.load import _factors
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings

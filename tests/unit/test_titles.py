@@ -6,8 +6,7 @@ import pytest
 from oracles.robust_report import account_section, findings_section, verdict_section
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.headline import headline_of
-from analyze.methods.robust.titles import title
+from analyze.methods.robust.titles import headline_of, title
 from analyze.methods.robust.verdict.assertions import one_sum, unsupported
 from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, SiteKind, SiteName

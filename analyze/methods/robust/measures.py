@@ -148,7 +148,7 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_from(view: View) -> I8:
-    """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
+    """Give the [sites] bin over which a call is very slow; 0 where nothing is ordinary."""
     times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
     ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))

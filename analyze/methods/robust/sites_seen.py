@@ -88,7 +88,7 @@ def seen_at_sites(views: Iterable[SiteView], names: Names, settings: RobustSetti
 
 
 def _placed(seen: Observed, part: SiteView) -> Observed:
-    """With the numbers of the whole."""
+    """Give it with the numbers of the whole."""
     pattern = seen.pattern
     return replace(
         seen,
@@ -98,7 +98,7 @@ def _placed(seen: Observed, part: SiteView) -> Observed:
 
 
 def _joined(parts: Sequence[Observed]) -> Observed:
-    """What was observed of several sets of sites, in the order of the sites."""
+    """Join what was observed of several sets of sites, in the order of the sites."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.affected_requests import affected_by_statistics
 from analyze.methods.robust.causes.failures import Failures
 from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
 from analyze.methods.robust.causes.order import Entries, Order
@@ -47,25 +47,25 @@ class Context:
     """The larger of the two mean response times."""
 
     def below(self, one: Symptom, other: Symptom) -> bool:
-        """Whether a symptom lies below another (records: after it)."""
+        """Tell whether a symptom lies below another (records: after it)."""
         return self.order.is_above(other.operation, one.operation)
 
     def own(self, symptom: Symptom) -> str:
-        """Component of a symptom's operation."""
+        """Give the component of a symptom's operation."""
         return self.names.operations[symptom.operation].component
 
     def callee(self, symptom: Symptom) -> str:
-        """Whom a symptom's operation calls."""
+        """Tell whom a symptom's operation calls."""
         return self.names.callee(symptom.operation)
 
     def came(self, change: Change) -> float:
-        """How many times as much comes to a site: calls, and to a loop of records requests, however often
-        it turns for each."""
+        """Tell how many times as much comes to a site: calls, and to a loop of records requests, however
+        often it turns for each."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
     def sees_other_requests(self, changes: Iterable[Change], factor: float) -> bool:
-        """Whether so many times as much, or as little, comes to the sites of all changes."""
+        """Tell whether so many times as much, or as little, comes to the sites of all changes."""
         return all(not 1 / factor < self.came(change) < factor for change in changes)
 
 
@@ -78,7 +78,7 @@ def context_of(
     begun: Failures,
     settings: CausesSettings,
 ) -> Context:
-    """Symptoms of significant changes, and what is known of them.
+    """Bundle significant changes to symptoms, with what is known of them.
 
     by_load: changes that the load explains; those of time may still follow from paths that moved the load.
     """
@@ -129,7 +129,7 @@ def context_of(
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
-    """The larger of the mean response times of reference and problem, at least 1."""
+    """Give the larger of the mean response times of reference and problem, at least 1."""
     means = [
         profile.responded("ns", slots) / max(profile.responded("w", slots), 1e-300)
         for slots in (roles.reference, roles.problem)

@@ -96,8 +96,8 @@ class Order:
         asked: Collection[int] = (),
         entries: Entries | None = None,
     ) -> Order:
-        """From the paths of a profile, and for records from the patterns, or of statistics from `entries`:
-        the order of operations `asked` for. O(paths · depth + patterns · asked²).
+        """Order by the paths of a profile; records by the patterns, or of statistics by `entries`:
+        those `asked` for. O(paths · depth + patterns · asked²).
         """
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
@@ -121,19 +121,19 @@ class Order:
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
 
     def is_above(self, operation: int, other: int) -> bool:
-        """Whether `operation` is an ancestor of `other` somewhere."""
+        """Tell whether `operation` is an ancestor of `other` somewhere."""
         return operation in self.ancestors[other]
 
     def is_nearer(self, operation: int, other: int) -> bool:
-        """Whether `operation` is nearer to where a change began than `other`, if the same requests show both:
-        what is called is nearer than who calls; of records what came first, where paths part."""
+        """Tell whether `operation` is nearer to where a change began than `other`, if the same requests
+        show both: what is called is nearer than who calls; of records what came first, where paths part."""
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
 
 
 def _order_in_time(names: Names, patterns: Sequence[Pattern], asked: list[int]) -> dict[int, set[int]]:
-    """Operation -> operations that come before it, first occurrences, in most requests that have both."""
+    """Map an operation to those that come before it, first occurrences, in most requests that have both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

@@ -164,7 +164,8 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component that wait longer, or less, for it."""
+    """Relate callers of one component that wait longer, or less, for it: the finding says how many, and
+    counts the requests of all."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 

@@ -13,8 +13,8 @@ from analyze.methods.robust.causes.symptoms import Symptom, part_ns, sure_part
 
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
-    """Causes, the most important first. tested: sites that some test reached; without: relations and factors
-    that are left out, by name."""
+    """Find the causes, the most important first. tested: sites that some test reached; without: relations
+    and factors that are left out, by name."""
     chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
     for u, (v, _) in chosen.items():
@@ -28,8 +28,8 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """Symptom -> what it follows from, and how: by the first relation that fits, its best fits first, and by
-    no edge that closes a circle. O(relations · symptoms²)."""
+    """Choose for a symptom what it follows from, and how: by the first relation that fits, its best fits
+    first, and by no edge that closes a circle. O(relations · symptoms²)."""
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
     leading = [symptom for symptom in context.symptoms if not symptom.by_load]
     for relation in relations:
@@ -91,7 +91,8 @@ def _cause(
 def _hosts(
     elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(hosts that have it, those that were tested and have not); elsewhere: the leading symptom first."""
+    """Give (hosts that have it, those that were tested and have not); elsewhere: the leading symptom
+    first."""
     hosts = context.hosts
     place = hosts.place(elsewhere[0].lead.site)
     same = [s.lead.site for s in elsewhere if hosts.place(s.lead.site) == place]

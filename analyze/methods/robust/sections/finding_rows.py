@@ -9,14 +9,22 @@ import pyarrow as pa
 
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.explanation import explain_finding
-from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
-from analyze.methods.robust.affected_statistics import affected_by_statistics, when_by_statistics
+from analyze.methods.robust.affected_requests import (
+    AffectedRequests,
+    AtSite,
+    affected_by_statistics,
+    affected_counts,
+    affected_rows,
+    requests_at,
+    selected,
+    values_of,
+    when_by_statistics,
+)
 from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected, values_of
 from analyze.methods.robust.titles import finding_title, shape_words, title
 from analyze.paths.critical_path import attribute
 from analyze.population import Population
