@@ -128,6 +128,32 @@ def test_what_a_day_has_had_is_no_load() -> None:
     assert suspended == peaks[:1]
 
 
+@pytest.mark.parametrize(("load", "asks"), [(1.0, True), (5.0, False)])
+def test_what_rose_while_load_was_beyond_the_known_asks_for_nothing_afterwards(
+    load: float, asks: bool
+) -> None:
+    """Times rise with the load and fall with it; with usual load the same rise is a candidate."""
+    begin, end = 420, 424
+    logs = levels(np.random.default_rng(8), 5, 440, rho=0.3, season=0.0)
+    logs[:3, begin:end] += 0.6
+    asked: list[int] = []
+
+    def decide(_reference: object, problem: list[tuple[int, int]], _history: object, **_: object) -> Decision:
+        asked.append((problem[0][0] - MONDAY) // WINDOW_NS)
+        return NEVER
+
+    watcher = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), SETTINGS, decide)
+    suspended = []
+    for number, window in enumerate(windows(logs)):
+        busy = replace(window, requests=window.requests * (load if begin <= number < end else 1.0))
+        if number < 400:
+            watcher.learn(busy)
+        elif (decided := watcher.decide(busy).run) is not None and decided.suspended:
+            suspended.append(number)
+    assert suspended == ([] if asks else [*range(begin, end)])
+    assert any(begin - 1 <= at < end for at in asked) == asks
+
+
 def test_a_series_that_is_gone_ends_no_restart() -> None:
     gone = Kept(
         name=Name(TIME, "gone", "op", "gone/op < -"), up=3.0, down=0.0, up_from=1, down_from=1, tried=1
