@@ -71,7 +71,7 @@ def test_a_level_seen_through_noise_is_taken_out() -> None:
     error = np.full_like(left, EVENT_SD / np.sqrt(EVENTS / 20))
     at = np.arange(n)
     level = level_of(left, at, left.std(axis=1), error, SETTINGS)
-    white = innovations(left, at, error, level)
+    white = innovations(left, at, error, level, np.zeros(30))[0]
     assert white.std() == pytest.approx(1.0, abs=0.1)
 
     def correlation(values: np.ndarray) -> float:
@@ -90,7 +90,7 @@ def test_a_level_is_learned_of_runs_of_two_values_too(k: int) -> None:
     known = Sample(40_320, 40_320, 4096).takes(pool * k)
     exact = np.full(left.shape, 1e-6)
     level = level_of(left[:, known], pool[known], np.ones(100), exact[:, known], WatchSettings())
-    white = innovations(left, pool, exact, level)
+    white = innovations(left, pool, exact, level, np.zeros(100))[0]
     assert (white[:, 1:] * white[:, :-1]).mean() / white.var() < 0.35  # 0.9 where nothing is taken out
 
 
