@@ -79,8 +79,8 @@ $(VENV)/otelcol: tests/collector/main.go tests/collector/go.mod tests/collector/
 collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## SDK, a real Collector (built once) with the configuration of deploy/, Kafka, a lake
 	FLOWDIFF_TEST_COLLECTOR=$(abspath $(VENV)/otelcol) $(BIN)/pytest -q -m collector tests/integration/test_collector.py
 
-buckets: $(VENV)/dev.stamp $(VENV)/versitygw ## Everything about buckets on a second server (versitygw, built once), crashes everywhere
-	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py
+buckets: $(VENV)/dev.stamp $(VENV)/versitygw java ## Everything about buckets on a second server (versitygw, built once), crashes everywhere, live ingestion
+	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py tests/integration/test_bucket_live.py
 
 fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property

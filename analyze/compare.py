@@ -35,13 +35,12 @@ def compare(
     refined: RefineSettings | None = None,
     source: str = "",
     calibration: str = "",
-    created_at: str | None = None,
 ) -> Outcome:
     """Run one or several methods over the samples of a population, or over what is known of them.
 
     refined says how the population was made, for the report; None: not by the refinement. calibration is
-    what is known of false findings here, a sentence for verdicts. source (a lake's name) and created_at (ISO,
-    UTC) are shown but are not part of the id. Deterministic in its arguments.
+    what is known of false findings here, a sentence for verdicts. source, a lake's name, is shown but
+    is no part of the id. Deterministic in its arguments.
     Raises ConfigError where a method takes another number of samples or needs requests, TypeError where two
     methods write a table of one name with unlike columns.
     """
@@ -59,7 +58,6 @@ def compare(
     shown = {row.text for section in _verdicts(results) for row in section.quality}
     report = Report(
         id="",
-        created_at=created_at,
         source=source,
         preparation=None if refined is None else _preparation(refined),
         samples=samples,

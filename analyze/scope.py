@@ -12,16 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.errors import LakeError, PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
+from schemas.quality import Quality
 from schemas.ranges import united
 from schemas.recorded import Recorded, recordings
 from schemas.windows import Window
 from stitch.lake.copies import Copies
 from stitch.lake.disk import mapped
+from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
 from stitch.lake.layout import WindowTable
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
@@ -54,8 +57,6 @@ class LakePeriod:
     """The windows whose files are listed, in time order."""
     n_flows: tuple[int, ...] = ()
     """[windows] flows in each."""
-    earlier: int = 0
-    """Windows of the period before them, which were not asked for."""
     unsealed: int = 0
     """Windows among them of which more is expected: what is listed of them is provisional."""
     recorded: tuple[Recorded, ...] = ()
@@ -114,6 +115,20 @@ def _report_tables(folder: Path) -> list[Path]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class PeriodCounts:
+    """What commits say of the windows that a period touches, each as a whole."""
+
+    found: LakePeriod
+    """The period; no file is listed."""
+    windows: pa.Table
+    """WINDOW_COUNTS_SCHEMA."""
+    flags: Mapping[Quality, int]
+    """Requests by quality flag, flags that occur only."""
+    earlier: int
+    """Windows of the period before them, which were not asked for."""
+
+
 LakePeriods = LakePeriod | Sequence[LakePeriod]
 """Where a sample lies: a period, or several that share no instant (`Lakes.ranges` sees to it)."""
 
@@ -144,20 +159,39 @@ class Lakes:
         """
         return self._open(period).manifest
 
-    def find(self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None) -> LakePeriod:
-        """Windows and files of one period; see `resolve`. at_most: so many of its windows, the last ones."""
+    def find(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
+        """Windows and files of one period; see `resolve`."""
         lake = self._whole(period)
-        windows = [] if may_be_empty and lake.is_empty else self._windows(period)
-        earlier = 0 if at_most is None else max(0, len(windows) - at_most)
-        windows = windows[earlier:]
+        windows = self._windows(period, may_be_empty=may_be_empty)
         found = _listed(replace(fitted(period, windows), lake=lake.name), lake, windows)
         letters = lake.manifest.files("dead_letters")
         return replace(
             found,
-            earlier=earlier,
             dead_letters=tuple(found.root / file.name for file in letters),
             sums={**found.sums, **{found.root / file.name: file.sha256 for file in letters}},
         )
+
+    def counts(
+        self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None
+    ) -> PeriodCounts:
+        """Count the flows of the windows that a period touches, each as a whole; see `resolve`.
+
+        at_most: so many windows, the last ones. Commits say it: no file of the lake is opened.
+        """
+        lake = self._whole(period)
+        windows = self._windows(period, may_be_empty=may_be_empty)
+        earlier = 0 if at_most is None else max(0, len(windows) - at_most)
+        windows = windows[earlier:]
+        asked = set(windows)
+        held = [
+            {"window_ns": file.window.start_ns, "rows": file.rows, "counts": file.counts.model_dump()}
+            for file in lake.provisional
+            if file.window in asked and file.counts is not None
+        ]
+        more = pa.Table.from_pylist(held, FILE_COUNTS_SCHEMA)
+        files = pa.concat_tables([lake.manifest.flow_counts(windows), more])
+        found = _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
+        return PeriodCounts(found, by_window(files), by_flag(files), earlier)
 
     def ranges(self, periods: Sequence[Period]) -> tuple[LakePeriod, ...]:
         """Where a sample of several periods lies: what touches or overlaps becomes one, so nothing counts
@@ -191,8 +225,10 @@ class Lakes:
         """Real path of the folder that has the files of the period's lake."""
         return self._open(period).place.root.resolve()
 
-    def _windows(self, period: Period) -> list[Window]:
+    def _windows(self, period: Period, *, may_be_empty: bool = False) -> list[Window]:
         lake = self._open(period)
+        if may_be_empty and lake.is_empty:
+            return []
         near = lake.entries(period)
         if near and (self._provisional is not None or all(entry.sealed for entry in near)):
             return [entry.window for entry in near]
@@ -246,9 +282,11 @@ class _Opened:
         manifest = self.manifest
         found = manifest.windows() if period is None else manifest.windows(period.start_ns, period.end_ns)
         held = {file.window for file in self.provisional if period is None or period.holds(file.window)}
+        if not held:
+            return found
         more = held - {entry.window for entry in found}
         found += [WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more]
-        return sorted(found, key=lambda entry: entry.window) if more else found
+        return sorted(found, key=lambda entry: entry.window)
 
 
 def _manifest(place: LakePlace) -> Manifest:
@@ -286,7 +324,7 @@ def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
 
 def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """The period with the files of `windows`. Raises LakeError where one is missing."""
-    found = _sealed_files(period, lake, windows)
+    found = _with_sealed_files(_without_files(period, lake, windows), lake)
     asked = set(windows)
     held = [file for file in lake.provisional if file.window in asked]
     flows = _rows_by_window(file for file in held if file.table == "flows")
@@ -301,28 +339,39 @@ def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePer
         params=found.params + paths("params"),
         sums={**found.sums, **{file.path: file.sha256 for file in held}},
         n_flows=tuple(n + flows[window] for n, window in zip(found.n_flows, found.windows, strict=True)),
-        unsealed=sum(not lake.manifest.is_sealed(window) for window in windows),
     )
 
 
-def _sealed_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
-    """What was published."""
-    manifest, root = lake.manifest, lake.place.root
+def _with_sealed_files(found: LakePeriod, lake: _Opened) -> LakePeriod:
+    """The period with what was published of its windows."""
+    root = lake.place.root
     tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
-    files = [manifest.files(table, windows) for table in tables]
+    files = [lake.manifest.files(table, found.windows) for table in tables]
     flows, structures, params = (tuple(root / file.name for file in listed) for listed in files)
     rows = _rows_by_window(files[0])
+    return replace(
+        found,
+        flows=flows,
+        structures=structures,
+        params=params,
+        sums={root / file.name: file.sha256 for listed in files for file in listed},
+        n_flows=tuple(rows[window] for window in found.windows),
+    )
+
+
+def _without_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
+    """The period, and which windows it has."""
+    manifest = lake.manifest
     return LakePeriod(
         period,
-        root,
+        lake.place.root,
         manifest.info.window_length_ns,
-        flows,
-        structures,
-        params,
+        (),
+        (),
+        (),
         pending=manifest.pending,
-        sums={root / file.name: file.sha256 for listed in files for file in listed},
         windows=tuple(windows),
-        n_flows=tuple(rows[window] for window in windows),
+        unsealed=sum(not manifest.is_sealed(window) for window in windows),
         recorded=recordings(
             lake.starts_ns,
             manifest.info.window_length_ns,
@@ -348,17 +397,15 @@ def resolve(
     default_lake: str | None = None,
     may_be_empty: bool = False,
     provisional: Path | None = None,
-    at_most: int | None = None,
 ) -> LakePeriod:
     """Find the windows and files of one period.
 
     may_be_empty: a lake that has no window at all gives a period without flows. provisional: see `Lakes`.
-    at_most: so many windows, the last ones.
     Raises PeriodError if no lake is named or no sealed window lies in the period (or an unsealed one does),
     LakeError if there is no lake or a file of its last commit is lost.
     """
     lakes = Lakes(default_lake, provisional=provisional)
-    return lakes.find(period, may_be_empty=may_be_empty, at_most=at_most)
+    return lakes.find(period, may_be_empty=may_be_empty)
 
 
 def notes(periods: Iterable[LakePeriod]) -> list[str]:

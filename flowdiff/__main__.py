@@ -91,6 +91,9 @@ COMMANDS: Final = {
     "compact": ListedCommand(
         "compact", "Write sealed windows of many small files anew, as one file a table, with the same rows."
     ),
+    "publish": ListedCommand(
+        "publish", "Show a lake's tables to engines that read Iceberg, without copying a row."
+    ),
     "end-lane": ListedCommand(
         "end_lane",
         "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer.",

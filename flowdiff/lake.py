@@ -42,11 +42,10 @@ class Lake:
 
     def windows(self, period: Period = "all") -> Table:
         """A row a window: requests, categories, mean response time, errors. Raises PeriodError."""
-        from analyze.sql import browse
-        from analyze.sql.session import open_session
+        from analyze.scope import Lakes
 
-        with open_session(self._period(period)) as session:
-            return Table(browse.windows(session))
+        asked = parse_period(_one(period), now_ns=time.time_ns())
+        return Table(Lakes(self.name).counts(asked, may_be_empty=True).windows)
 
     def requests(self, period: Period = "all", where: str | None = None) -> Table:
         """A row a request, as the view `requests` of docs/sql.md; `where`: the filter of the commands.

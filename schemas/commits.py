@@ -48,6 +48,25 @@ class InputFile(Config):
         return self.events != 0 or self.format == format_
 
 
+class FlowCounts(Config):
+    """What a file of flows holds, for whoever lists windows without reading it."""
+
+    weight: float
+    """Sum of the weights."""
+    weighted_ns: float
+    """Sum of weight times response time."""
+    errors: int
+    """Flows whose root did not end ok."""
+    failed_weight: float
+    """Sum of their weights."""
+    flagged: int
+    """Flows with a quality flag."""
+    flags: tuple[int, ...]
+    """Flows by quality flag, in the order of `Quality`, up to the last one that occurs."""
+    categories: tuple[int, ...]
+    """The smallest hashes of their categories, ascending: see `stitch.lake.flow_counts`."""
+
+
 class Publish(Config):
     """One file to be moved from the stage to where readers look."""
 
@@ -64,6 +83,8 @@ class Publish(Config):
     footer_sha256: str
     last_ns: int | None = None
     """`flows`: when the last response of the file was over; `late`: its latest time; else None."""
+    counts: FlowCounts | None = None
+    """Of `flows`; else None."""
 
 
 class Segment(Config):
@@ -120,7 +141,7 @@ class Counters(Config):
     """Of `rejects`, those that were counted only: past the bound on the dead letters of one file."""
     oddities: dict[str, int] = Field(default_factory=dict)
     quality: dict[str, int] = Field(default_factory=dict)
-    """Published flows by quality flag."""
+    """Published flows by quality flag. The lane counts them, in the files of the commit."""
 
     @property
     def balanced(self) -> bool:

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.stored_columns import list_of, stored
+
 
 class EventKind(IntEnum):
-    """Kind of an event, uint8. 0-3 are records, 16-21 spans (OTLP's kinds + 16)."""
+    """Kind of an event. 0-3 are records, 16-21 spans (OTLP's kinds + 16)."""
 
     EVENT = 0
     SPLIT = 1
@@ -34,11 +36,20 @@ _word = pa.dictionary(pa.int32(), pa.string())
 _id = pa.binary()
 
 PARAM_TYPE = pa.struct(
-    [pa.field("key", pa.string()), pa.field("num", pa.float64()), pa.field("text", pa.string())]
+    [
+        stored(28, "key", pa.string(), "parameter name", nullable=True),
+        stored(29, "num", pa.float64(), "value, where it is a number", nullable=True),
+        stored(30, "text", pa.string(), "value, where it is text", nullable=True),
+    ]
 )
 """One low-level parameter: exactly one of `num` and `text` is set. Booleans are text `true`/`false`."""
 
-MARK_TYPE = pa.struct([pa.field("ts_ns", pa.int64()), pa.field("name", pa.string())])
+MARK_TYPE = pa.struct(
+    [
+        stored(25, "ts_ns", pa.int64(), "when, ns since the epoch", nullable=True),
+        stored(26, "name", pa.string(), "which", nullable=True),
+    ]
+)
 """An allow-listed span event: becomes an inner node of its span."""
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -51,11 +62,11 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ),
     ("breadcrumb", pa.string(), True, "records: the strand; null on spans"),
     ("id", _id, True, "span id: its 8 (or 16) bytes; record id: its text in UTF-8"),
-    ("parents", pa.list_(_id), True, "ids that happen before: the parent span, or X-Trace style edges"),
-    ("follows", pa.list_(_id), True, "spans: ids of FOLLOWS_FROM parents (asynchronous)"),
+    ("parents", list_of(21, _id), True, "ids that happen before: the parent span, or X-Trace style edges"),
+    ("follows", list_of(22, _id), True, "spans: ids of FOLLOWS_FROM parents (asynchronous)"),
     (
         "links",
-        pa.list_(pa.string()),
+        list_of(23, pa.string()),
         True,
         "records: breadcrumbs split or joined; spans: linked `trace/span`",
     ),
@@ -80,23 +91,19 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("shared", pa.bool_(), False, "Zipkin: a server span that shares its client's id"),
     ("status", _word, False, "`ok` or an error class"),
     ("sample_rate", pa.float64(), True, "probability with which the request was kept, (0, 1]; null: unknown"),
-    ("marks", pa.list_(MARK_TYPE), True, "allow-listed span events, in time order"),
-    ("params", pa.list_(PARAM_TYPE), True, "low-level parameters, sorted by key"),
+    ("marks", list_of(24, MARK_TYPE), True, "allow-listed span events, in time order"),
+    ("params", list_of(27, PARAM_TYPE), True, "low-level parameters, sorted by key"),
 )
 
 EVENT_SCHEMA = pa.schema(
-    [pa.field(n, t, nullable=null, metadata={"doc": doc}) for n, t, null, doc in _COLUMNS]
+    [stored(at, n, t, doc, nullable=null) for at, (n, t, null, doc) in enumerate(_COLUMNS, 1)]
 )
 """Schema of an event batch. Strings are UTF-8 without NUL; sizes are bounded by `DecodeConfig`."""
 
 
-_TEXT_IDS = {"id": pa.string(), "parents": pa.list_(pa.string()), "follows": pa.list_(pa.string())}
-TEXT_EVENT_SCHEMA = pa.schema(
-    [
-        pa.field(f.name, _TEXT_IDS.get(f.name, f.type), nullable=f.nullable, metadata=f.metadata)
-        for f in EVENT_SCHEMA
-    ]
-)
+_TEXT_IDS = {"id": pa.string(), "parents": list_of(21, pa.string()), "follows": list_of(22, pa.string())}
+_STORED_TYPES = {**_TEXT_IDS, "kind": pa.int32()}
+TEXT_EVENT_SCHEMA = pa.schema([f.with_type(_STORED_TYPES.get(f.name, f.type)) for f in EVENT_SCHEMA])
 """Events as they are shown and stored outside windows: span ids as lower-case hex."""
 
 

@@ -1,6 +1,6 @@
-"""Lake contract, version 3: Arrow schema of every table, with a unit and one sentence a column.
+"""Lake contract, version 4: Arrow schema of every table, with a number, a unit and one sentence a column.
 
-The SQL reference is generated from these docs. A change of meaning raises `LAYOUT_VERSION`.
+The SQL reference and the Iceberg tables are made from it. A change of meaning raises `LAYOUT_VERSION`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 
-LAYOUT_VERSION: Final = 3
+from schemas.stored_columns import list_of, stored
+
+LAYOUT_VERSION: Final = 4
 """A lake of another one is refused."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
@@ -21,36 +23,41 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 FLOWS_SCHEMA = pa.schema(
     [
-        _field("request_id", pa.string(), "request or trace id, as recorded; unique together with kind"),
-        _field("kind", _word, "`spans` or `records`: what the flow was made of"),
-        _field("root", _word, "root type: `component/point` of the first node"),
-        _field("start_ns", pa.int64(), "time of the root node, ns since the epoch, as its host recorded it"),
-        _field("response_ns", pa.int64(), "response time T, ns: latest response node minus root"),
-        _field("category", _word, "structure key, 32 hex digits: see structures"),
-        _field(
+        stored(1, "request_id", pa.string(), "request or trace id, as recorded; unique together with kind"),
+        stored(2, "kind", _word, "`spans` or `records`: what the flow was made of"),
+        stored(3, "root", _word, "root type: `component/point` of the first node"),
+        stored(
+            4, "start_ns", pa.int64(), "time of the root node, ns since the epoch, as its host recorded it"
+        ),
+        stored(5, "response_ns", pa.int64(), "response time T, ns: latest response node minus root"),
+        stored(6, "category", _word, "structure key, 32 hex digits: see structures"),
+        stored(
+            7,
             "offset_ns",
-            pa.list_(pa.int64()),
+            list_of(19, pa.int64()),
             "ns since start_ns, one a node in canonical order; may be negative under skew",
         ),
-        _field("host", pa.list_(_word), "host of each node in canonical order; null where unknown"),
-        _field("weight", pa.float64(), "1 / sampling probability; 1 where unknown"),
-        _field("weight_known", pa.bool_(), "whether the records gave their sampling probability"),
-        _field("status", _word, "`ok`, or the error class of the root"),
-        _field(
+        stored(8, "host", list_of(20, _word), "host of each node in canonical order; null where unknown"),
+        stored(9, "weight", pa.float64(), "1 / sampling probability; 1 where unknown"),
+        stored(10, "weight_known", pa.bool_(), "whether the records gave their sampling probability"),
+        stored(11, "status", _word, "`ok`, or the error class of the root"),
+        stored(
+            12,
             "inner_status",
             _word,
             "error class of the earliest failing node where the root is ok; null where none failed",
             nullable=True,
         ),
-        _field(
+        stored(
+            13,
             "error_position",
-            pa.list_(pa.int32()),
+            list_of(21, pa.int32()),
             "canonical positions of the nodes that failed (of a span its start), ascending",
         ),
-        _field("error_class", pa.list_(_word), "error class of each of those nodes"),
-        _field("quality", pa.uint32(), "bit mask, see Quality; 0 is clean"),
-        _field("n_nodes", pa.int32(), "length of offset_ns and host"),
-        _field("lane", pa.int32(), "partition the request came by; 0 for files"),
+        stored(14, "error_class", list_of(22, _word), "error class of each of those nodes"),
+        stored(15, "quality", pa.int32(), "bit mask, see Quality; 0 is clean"),
+        stored(16, "n_nodes", pa.int32(), "length of offset_ns and host"),
+        stored(17, "lane", pa.int32(), "partition the request came by; 0 for files"),
     ]
 )
 """One row a request; within a file sorted by (root, category, start_ns, request_id)."""
@@ -78,8 +85,8 @@ NODE_TYPE = pa.struct(
 
 EDGE_TYPE = pa.struct(
     [
-        _field("src", pa.int32(), "position of the earlier node"),
-        _field("dst", pa.int32(), "position of the later node; src < dst"),
+        stored(14, "src", pa.int32(), "position of the earlier node"),
+        stored(15, "dst", pa.int32(), "position of the later node; src < dst"),
     ]
 )
 
@@ -112,16 +119,18 @@ STRUCTURES_SCHEMA = pa.schema(
 
 STEP_TYPE = pa.struct(
     [
-        _field("component", pa.string(), "service or component"),
-        _field("point", pa.string(), "trace point or operation"),
-        _field("label", pa.string(), "semantic label", nullable=True),
-        _field("kind", pa.uint8(), "EventKind of the event behind it"),
-        _field(
+        stored(7, "component", pa.string(), "service or component"),
+        stored(8, "point", pa.string(), "trace point or operation"),
+        stored(9, "label", pa.string(), "semantic label", nullable=True),
+        stored(10, "kind", pa.int32(), "EventKind of the event behind it"),
+        stored(
+            11,
             "unawaited",
             pa.bool_(),
             "of a span: its parent does not wait for it; of a record: the response does not",
         ),
-        _field(
+        stored(
+            12,
             "depth",
             pa.int32(),
             "of a span: 0 the root, 1 what it calls; null: a record, or an event of the span before it",
@@ -132,22 +141,25 @@ STEP_TYPE = pa.struct(
 
 STORED_STRUCTURES_SCHEMA = pa.schema(
     [
-        _field("category", pa.string(), _CATEGORY_DOC),
-        _field(
+        stored(1, "category", pa.string(), _CATEGORY_DOC),
+        stored(
+            2,
             "nodes",
-            pa.list_(STEP_TYPE),
+            list_of(6, STEP_TYPE),
             "spans with what they call behind them, each once for its start and its end; or records. "
             "The view `nodes` has them as they are counted in flows",
         ),
-        _field(
+        stored(
+            3,
             "in_edges",
-            pa.list_(EDGE_TYPE),
+            list_of(13, EDGE_TYPE),
             f"{_EDGES_DOC}; null where they follow from the nesting of spans",
             nullable=True,
         ),
-        _field(
+        stored(
+            4,
             "responses",
-            pa.list_(pa.int32()),
+            list_of(16, pa.int32()),
             f"{_RESPONSES_DOC}; null: the end of the root span",
             nullable=True,
         ),
@@ -184,19 +196,28 @@ READINGS_SCHEMA = pa.schema(
 
 PARAMS_SCHEMA = pa.schema(
     [
-        _field("request_id", pa.string(), "request or trace id"),
-        _field("kind", _word, "`spans` or `records`: with request_id, which flow"),
-        _field("position", pa.int32(), "canonical position of the node (for a span, its start)"),
-        _field("key", _word, "parameter name"),
-        _field("num", pa.float64(), "value, where it is a number", nullable=True),
-        _field("text", pa.string(), "value, where it is text; booleans as true/false", nullable=True),
+        stored(1, "request_id", pa.string(), "request or trace id"),
+        stored(2, "kind", _word, "`spans` or `records`: with request_id, which flow"),
+        stored(3, "position", pa.int32(), "canonical position of the node (for a span, its start)"),
+        stored(4, "key", _word, "parameter name"),
+        stored(5, "num", pa.float64(), "value, where it is a number", nullable=True),
+        stored(6, "text", pa.string(), "value, where it is text; booleans as true/false", nullable=True),
     ]
 )
 """Low-level parameters; requests in the order of flows, then position, then key."""
 
+WINDOW_START: Final = "window_start"
+
+
+def _with_window(rows: pa.Schema) -> pa.Schema:
+    doc = "UTC start of the storage window, the same in all rows of a file"
+    type_ = pa.timestamp("us", tz="UTC")
+    return rows.append(stored(len(rows) + 1, WINDOW_START, type_, doc))
+
+
 TABLES: Final = {
-    "flows": FLOWS_SCHEMA,
-    "structures": STORED_STRUCTURES_SCHEMA,
-    "params": PARAMS_SCHEMA,
+    "flows": _with_window(FLOWS_SCHEMA),
+    "structures": _with_window(STORED_STRUCTURES_SCHEMA),
+    "params": _with_window(PARAMS_SCHEMA),
 }
-"""The tables of a window, as its files have them."""
+"""The tables of a window, as its files have them: what is known of their rows, and their window."""

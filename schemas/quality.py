@@ -1,4 +1,4 @@
-"""Quality flags of a flow: one bit each, stored in `flows.quality` (uint32)."""
+"""Quality flags of a flow: one bit each, stored in `flows.quality` (int32)."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from schemas.stored_columns import stored
+
 MAX_RAW_BYTES = 64 * 1024
 
 
@@ -39,23 +41,31 @@ class Reason(StrEnum):
 
 REJECT_SCHEMA = pa.schema(
     [
-        pa.field("source", pa.string(), metadata={"doc": "file name, or topic/partition"}),
-        pa.field(
+        stored(1, "source", pa.string(), "file name, or topic/partition", nullable=True),
+        stored(
+            2,
             "position",
             pa.int64(),
-            metadata={"doc": "offset of the payload in its source: message offset or first line, from 0"},
+            "offset of the payload in its source: message offset or first line, from 0",
+            nullable=True,
         ),
-        pa.field(
+        stored(
+            3,
             "item",
             pa.int64(),
-            metadata={"doc": "index of the record, line or span inside the payload, from 0"},
+            "index of the record, line or span inside the payload, from 0",
+            nullable=True,
         ),
-        pa.field("reason", pa.string(), nullable=False, metadata={"doc": "Reason"}),
-        pa.field("detail", pa.string(), metadata={"doc": "one sentence: which field, what was expected"}),
-        pa.field("sha256", pa.string(), nullable=False, metadata={"doc": "of the whole refused item, hex"}),
-        pa.field("size", pa.int64(), nullable=False, metadata={"doc": "bytes of the refused item"}),
-        pa.field(
-            "raw", pa.binary(), metadata={"doc": "its first 64 KB, denied parameters blanked; null: not kept"}
+        stored(4, "reason", pa.string(), "Reason"),
+        stored(5, "detail", pa.string(), "one sentence: which field, what was expected", nullable=True),
+        stored(6, "sha256", pa.string(), "of the whole refused item, hex"),
+        stored(7, "size", pa.int64(), "bytes of the refused item"),
+        stored(
+            8,
+            "raw",
+            pa.binary(),
+            "its first 64 KB, denied parameters blanked; null: not kept",
+            nullable=True,
         ),
     ]
 )

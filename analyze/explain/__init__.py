@@ -2,6 +2,5 @@
 
 Requests are chosen (`chosen_requests`), their attributes become columns (`parameter_columns`,
 `request_columns`, `feature_table`), and a tree that must first beat shuffled labels says which of them part
-the classes (`explanation`). `value_factors` answers the smaller question at one site: on which host, in
-which version.
+the classes (`explanation`).
 """

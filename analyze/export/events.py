@@ -11,7 +11,7 @@ share a category stay (tested too).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
@@ -28,6 +28,7 @@ from stitch.lake.windowing import flow_names
 
 _WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _STRINGS: Final = pa.list_(pa.string())
+_IDS: Final = pa.list_(pa.binary())
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 """What the two records made of a span add to the name of its operation."""
@@ -55,7 +56,7 @@ def events_of_flows(
     `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
     flows. `both_kinds` are request ids with a flow of spans and one of records. Events of one form have no
     place for `kind`, so of these two the flow that is crossed over gets an id of its own (`own_id`): else
-    readers would make one request of both. O(nodes); the loop is over categories and their nodes.
+    readers would make one request of both. O(nodes); the loop is over categories.
     """
     batches = []
     category = flows["category"].cast(pa.string()).combine_chunks()
@@ -105,10 +106,13 @@ class _ParamIndex:
             fields=list(PARAM_TYPE.fields),
         )
 
-    def lists(self, flow_name: pa.Array, position: int) -> pa.Array:
-        """[flows] list of parameters at one position; null where there is none. By `flow_names`."""
+    def lists(self, flow_name: pa.Array, positions: I8) -> pa.Array:
+        """[positions, flows] list of parameters of each flow at each position; null where there is none.
+
+        Flows by `flow_names`.
+        """
         code = pc.index_in(flow_name, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
-        wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + position)
+        wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + positions[:, None]).reshape(-1)
         begin = np.searchsorted(self._code, wanted, side="left")
         length = np.searchsorted(self._code, wanted, side="right") - begin
         offsets = np.concatenate([[0], np.cumsum(length)])
@@ -134,9 +138,11 @@ class _Category:
     """What the flows of one category are, and when each went by each node."""
 
     nodes: list[dict[str, Any]]
-    edges: list[tuple[int, int]]
+    edges: frozenset[tuple[int, int]]
     made_up: frozenset[int]
     """Nodes that the kernel put in: they are no events."""
+    kept: list[int]
+    """Nodes that become events, in order."""
     request_id: pa.Array
     """[requests]"""
     times: I8
@@ -144,9 +150,26 @@ class _Category:
     end_ns: I8
     """[requests] when the response left."""
 
-    def predecessors(self, position: int) -> list[int]:
-        """Nodes right before one, but for those the kernel put in."""
-        return [s for s, d in self.edges if d == position and s not in self.made_up]
+    def of_nodes(self, values: Sequence[object], type_: pa.DataType) -> pa.Array:
+        """[kept, requests] one value a kept node, the same for all requests."""
+        at = np.repeat(np.arange(len(self.kept)), len(self.times))
+        return pa.array(values, type_).take(pa.array(at))
+
+    def of_requests(self, values: pa.Array) -> pa.Array:
+        """[kept, requests] one value a request, the same for all nodes."""
+        return values.take(pa.array(np.tile(np.arange(len(self.times)), len(self.kept))))
+
+    def times_of(self, positions: Sequence[int]) -> pa.Array:
+        """[positions, requests] ns since the epoch."""
+        return pa.array(self.times[:, positions].T.reshape(-1))
+
+    def predecessors(self) -> list[list[int]]:
+        """[kept] nodes right before each, but for those the kernel put in."""
+        before: dict[int, list[int]] = {}
+        for source, to in sorted(self.edges):
+            if source not in self.made_up:
+                before.setdefault(to, []).append(source)
+        return [before.get(position, []) for position in self.kept]
 
 
 def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
@@ -181,73 +204,62 @@ def _category_events(
     offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
     start = flows["start_ns"].to_numpy()
     edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
+    made_up = _made_up(nodes, edges)
+    as_spans = form is EventForm.SPANS
     category = _Category(
         nodes=nodes,
-        edges=edges,
-        made_up=_made_up(nodes, edges),
+        edges=frozenset(edges),
+        made_up=made_up,
+        kept=[
+            position
+            for position, node in enumerate(nodes)
+            if position not in made_up and not (as_spans and (node["side"] == END or _is_mark(node)))
+        ],
         request_id=request_id,
         times=offsets + start[:, None],
         end_ns=start + flows["response_ns"].to_numpy(),
     )
-    flow_name = flow_names(flows)
-    hosts = flows["host"].combine_chunks().flatten()
+    kept, positions = [nodes[position] for position in category.kept], np.array(category.kept, np.int64)
     from_spans = any(node["side"] == START for node in nodes)
-    as_spans = form is EventForm.SPANS
     describe = _RECORDS_OF[from_spans] if form is EventForm.RECORDS else _SPANS_OF[from_spans]
-    batches = []
-    errors = _Errors(flows)
-    for position, node in enumerate(nodes):
-        if position in category.made_up or (as_spans and (node["side"] == END or _is_mark(node))):
-            continue
-        n = flows.num_rows
-        at = pa.array(np.arange(n) * len(nodes) + position)
-        columns: dict[str, Any] = {
-            "request_id": request_id,
-            "id": pa.repeat(pa.scalar(event_id(position, form), pa.binary()), n),
-            "ts_ns": pa.array(category.times[:, position]),
-            "component": _repeat(node["component"], n, _WORD),
-            "point": _repeat(
-                node["point"] if as_spans else node["point"] + SIDE_MARK[node["side"]], n, _WORD
-            ),
-            "label": _repeat(node["label"], n, _WORD),
-            "host": hosts.take(at),
-            "shared": pa.array(np.zeros(n, np.bool_)),
-            "status": errors.statuses(position),
-            "sample_rate": _rates(flows),
-            "params": params.lists(flow_name, position),
-            **describe(category, position),
-        }
-        arrays = [
-            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(n, field.type)
-            for field in EVENT_SCHEMA
-        ]
-        batches.append(pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA))
-    return pa.concat_tables(batches)
+    hosts = flows["host"].combine_chunks().flatten()
+    columns: dict[str, pa.Array] = {
+        "request_id": category.of_requests(request_id),
+        "id": category.of_nodes([event_id(position, form) for position in category.kept], pa.binary()),
+        "ts_ns": category.times_of(category.kept),
+        "component": category.of_nodes([node["component"] for node in kept], _WORD),
+        "point": category.of_nodes(
+            [node["point"] + ("" if as_spans else SIDE_MARK[node["side"]]) for node in kept], _WORD
+        ),
+        "label": category.of_nodes([node["label"] for node in kept], _WORD),
+        "host": hosts.take(
+            pa.array((positions[:, None] + np.arange(flows.num_rows) * len(nodes)).reshape(-1))
+        ),
+        "shared": pa.array(np.zeros(len(kept) * flows.num_rows, np.bool_)),
+        "status": _statuses(flows, positions, len(nodes)),
+        "sample_rate": category.of_requests(_rates(flows)),
+        "params": params.lists(flow_names(flows), positions),
+        **describe(category),
+    }
+    n = len(kept) * flows.num_rows
+    arrays = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(n, field.type)
+        for field in EVENT_SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
 
 
-def _repeat(value: object, n: int, type_: pa.DataType | None = None) -> pa.Array:
-    array = pa.repeat(pa.scalar(value, pa.string()), n)
-    return array.dictionary_encode().cast(type_) if type_ is not None else array
-
-
-class _Errors:
-    """Which nodes of some flows failed, and how."""
-
-    def __init__(self, flows: pa.Table) -> None:
-        positions = flows["error_position"].combine_chunks()
-        self._n = flows.num_rows
-        self._row = pc.list_parent_indices(positions).to_numpy()
-        self._position = positions.flatten().to_numpy()
-        words = flows["error_class"].combine_chunks().flatten().cast(pa.string()).dictionary_encode()
-        self._words = ["ok", *words.dictionary.to_pylist()]
-        self._code = words.indices.to_numpy(zero_copy_only=False).astype(np.int32) + 1
-
-    def statuses(self, position: int) -> pa.DictionaryArray:
-        """[flows] status of the node at a position."""
-        codes = np.zeros(self._n, np.int32)
-        here = self._position == position
-        codes[self._row[here]] = self._code[here]
-        return pa.DictionaryArray.from_arrays(codes, pa.array(self._words, pa.string()))
+def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArray:
+    """[positions, flows] status of the nodes at some positions."""
+    failed = flows["error_position"].combine_chunks()
+    words = flows["error_class"].combine_chunks().flatten().cast(pa.string()).dictionary_encode()
+    codes = np.zeros((n_nodes, flows.num_rows), np.int32)
+    codes[failed.flatten().to_numpy(), pc.list_parent_indices(failed).to_numpy()] = (
+        words.indices.to_numpy(zero_copy_only=False).astype(np.int32) + 1
+    )
+    return pa.DictionaryArray.from_arrays(
+        codes[positions].reshape(-1), pa.array(["ok", *words.dictionary.to_pylist()], pa.string())
+    )
 
 
 def _rates(flows: pa.Table) -> pa.Array:
@@ -261,25 +273,47 @@ def _is_mark(node: Mapping[str, Any]) -> bool:
     return bool(node["side"] == POINT and node["parent"] >= 0)
 
 
-def _span(category: _Category, position: int) -> dict[str, Any]:
-    """A span as it was: its end, its parent (asynchronous where nothing waits for it), its marks."""
-    nodes, times, n = category.nodes, category.times, len(category.times)
-    node = nodes[position]
-    columns: dict[str, Any] = {"kind": _kinds(node["kind"], n), "end_ns": pa.array(times[:, node["mate"]])}
-    parent = node["parent"]
+def _spans(category: _Category) -> dict[str, pa.Array]:
+    """Spans as they were: their ends, parents (asynchronous where nothing waits for the span), marks."""
+    nodes = category.nodes
     root = SYNTHETIC_POINTS[ROOT_EVENT]
-    if parent >= 0 and not (parent in category.made_up and nodes[parent]["point"] == root):
+    parents: list[list[bytes] | None] = []
+    follows: list[list[bytes] | None] = []
+    for position in category.kept:
+        node = nodes[position]
+        parent = node["parent"]
+        has_parent = parent >= 0 and not (parent in category.made_up and nodes[parent]["point"] == root)
         messaging = node["kind"] in (EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
-        waits = (node["mate"], nodes[parent]["mate"]) in category.edges
+        waits = has_parent and (node["mate"], nodes[parent]["mate"]) in category.edges
         asynchronous = node["deferred"] and not messaging and not waits
-        columns["follows" if asynchronous else "parents"] = _lists([event_id(parent, EventForm.SPANS)], n)
-    marks = [p for p, other in enumerate(nodes) if _is_mark(other) and other["parent"] == position]
-    if marks:
-        columns["marks"] = _mark_lists(nodes, marks, times)
-    return columns
+        ids = [event_id(parent, EventForm.SPANS)] if has_parent else None
+        parents.append(None if asynchronous else ids)
+        follows.append(ids if asynchronous else None)
+    return {
+        "kind": category.of_nodes([nodes[position]["kind"] for position in category.kept], pa.uint8()),
+        "end_ns": category.times_of([nodes[position]["mate"] for position in category.kept]),
+        "parents": category.of_nodes(parents, _IDS),
+        "follows": category.of_nodes(follows, _IDS),
+        "marks": _mark_lists(category),
+    }
 
 
-def _mark_lists(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.Array:
+def _mark_lists(category: _Category) -> pa.Array:
+    """[kept, requests] span events of each span in order of time; null where there is none."""
+    nodes, n = category.nodes, len(category.times)
+    marks: dict[int, list[int]] = {}
+    for position, node in enumerate(nodes):
+        if _is_mark(node):
+            marks.setdefault(node["parent"], []).append(position)
+    none = pa.nulls(n, pa.list_(MARK_TYPE))
+    lists = [
+        _marks_of(nodes, marks[position], category.times) if position in marks else none
+        for position in category.kept
+    ]
+    return pa.concat_arrays(lists)
+
+
+def _marks_of(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.Array:
     n, k = len(times), len(marks)
     at = times[:, marks]
     order = np.argsort(at, axis=1, kind="stable")
@@ -296,58 +330,49 @@ def _mark_lists(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.
     )
 
 
-def _record(category: _Category, position: int) -> dict[str, Any]:
-    """A record: happens-before by explicit parents, each node on a breadcrumb of its own."""
-    n = len(category.times)
-    parents = [event_id(src, EventForm.RECORDS) for src in category.predecessors(position)]
+def _records(category: _Category) -> dict[str, pa.Array]:
+    """Records: happens-before by explicit parents, each node on a breadcrumb of its own."""
+    parents = [[event_id(p, EventForm.RECORDS) for p in before] for before in category.predecessors()]
+    kinds = [category.nodes[position]["kind"] for position in category.kept]
     return {
-        "kind": _kinds(category.nodes[position]["kind"], n),
-        "breadcrumb": _repeat(node_id(position), n),
-        "parents": _lists(parents, n),
+        "kind": category.of_nodes(kinds, pa.uint8()),
+        "breadcrumb": category.of_nodes([node_id(position) for position in category.kept], pa.string()),
+        "parents": category.of_nodes(parents, _IDS),
     }
 
 
-def _record_of_span(category: _Category, position: int) -> dict[str, Any]:
-    """One side of a span as a record; the end of the root span is the response."""
-    kind = EventKind.END if position == category.nodes[0]["mate"] else EventKind.EVENT
-    return {**_record(category, position), "kind": _kinds(kind, len(category.times))}
+def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
+    """The sides of spans as records; the end of the root span is the response."""
+    response = category.nodes[0]["mate"]
+    kinds = [EventKind.END if position == response else EventKind.EVENT for position in category.kept]
+    return {**_records(category), "kind": category.of_nodes(kinds, pa.uint8())}
 
 
-def _span_of_record(category: _Category, position: int) -> dict[str, Any]:
-    """A record as a span without length: OTLP knows one parent, further predecessors become links.
+def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
+    """Records as spans without length: OTLP knows one parent, further predecessors become links.
 
     The root lasts until the response, so that its length is the response time.
     """
-    n = len(category.times)
-    before = category.predecessors(position)
+    before = category.predecessors()
+    ends = category.times[:, category.kept].T.copy()
+    ends[[position == 0 for position in category.kept]] = category.end_ns
+    parents = [[event_id(p, EventForm.SPANS) for p in some[:1]] for some in before]
     return {
-        "kind": _kinds(EventKind.SPAN_INTERNAL, n),
-        "end_ns": pa.array(category.end_ns if position == 0 else category.times[:, position]),
-        "parents": _lists([event_id(src, EventForm.SPANS) for src in before[:1]], n),
-        "links": _links(category.request_id, [node_id(src) for src in before[1:]]),
+        "kind": category.of_nodes([EventKind.SPAN_INTERNAL] * len(before), pa.uint8()),
+        "end_ns": pa.array(ends.reshape(-1)),
+        "parents": category.of_nodes(parents, _IDS),
+        "links": _links(category, [[node_id(p) for p in some[1:]] for some in before]),
     }
 
 
-def _links(request_id: pa.Array, ids: list[str]) -> pa.Array:
-    """`trace/span` of the same spans of each request."""
-    n, k = len(request_id), len(ids)
-    traces = request_id.take(pa.array(np.repeat(np.arange(n), k)))
-    spans = pa.array(ids * n, pa.string())
-    values = pc.binary_join_element_wise(traces, spans, "/")
-    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), values).cast(_STRINGS)
+def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
+    """[kept, requests] `trace/span` of some spans a node of each request; `ids` [kept]."""
+    spans = category.of_nodes(ids, _STRINGS)
+    traces = category.of_requests(category.request_id).take(pc.list_parent_indices(spans))
+    values = pc.binary_join_element_wise(traces, spans.flatten(), "/")
+    return pa.ListArray.from_arrays(spans.offsets, values).cast(_STRINGS)
 
 
-_SPANS_OF: Final = {True: _span, False: _span_of_record}
-_RECORDS_OF: Final = {True: _record_of_span, False: _record}
-"""How to describe a node, by whether the flow came from spans."""
-
-
-def _kinds(kind: int, n: int) -> pa.Array:
-    return pa.array(np.full(n, int(kind)), pa.uint8())
-
-
-def _lists(ids: list[bytes], n: int) -> pa.Array:
-    """The same list of ids `n` times."""
-    k = len(ids)
-    flat = pa.array(ids * n, pa.binary())
-    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), flat)
+_SPANS_OF: Final = {True: _spans, False: _spans_of_records}
+_RECORDS_OF: Final = {True: _records_of_spans, False: _records}
+"""How to describe the nodes of a category, by whether its flows came from spans."""

@@ -1,4 +1,4 @@
-"""Look around in a lake: its windows, its categories, one request."""
+"""Look around in a lake: its categories, one request."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ from schemas.quality import Quality
 
 NAMED: Final = 5
 """Ids that an error names where the beginning of one fits several."""
-
-
-def windows(session: Session) -> pa.Table:
-    """Rows of the view `windows`, in order of time."""
-    return session.query("FROM windows ORDER BY window_start")
 
 
 def categories(session: Session, sort: CategorySort, *, top: int, root: str | None) -> tuple[pa.Table, int]:

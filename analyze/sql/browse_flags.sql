@@ -1,6 +1,6 @@
 -- Quality masks and how many requests carry each; 0 is clean.
 --
--- quality        UINTEGER   bit mask
+-- quality        INTEGER    bit mask
 -- requests       BIGINT     requests with exactly this mask
 --
 -- Bound: root type or null (twice).

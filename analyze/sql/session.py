@@ -43,7 +43,6 @@ _PARTS: Final = re.compile(
 _SET_NUMBERS: Final = (
     "SET VARIABLE from_ns = ?::BIGINT",
     "SET VARIABLE to_ns = ?::BIGINT",
-    "SET VARIABLE window_ns = ?::BIGINT",
 )
 
 _QUALITY_NAMES: Final = (
@@ -298,7 +297,7 @@ def open_session(
     """
     files = _files(found)
     readable = [path for table, paths in files.items() if table not in WATCH_TABLES for path in paths]
-    numbers = (found.period.start_ns, found.period.end_ns, found.window_ns)
+    numbers = (found.period.start_ns, found.period.end_ns)
     with locked_connection(readable, memory_limit=memory, threads=threads) as connection:
         try:
             for statement, number in zip(_SET_NUMBERS, numbers, strict=True):

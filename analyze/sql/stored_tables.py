@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, READINGS_SCHEMA, STRUCTURES_SCHEMA
+from schemas.lake import READINGS_SCHEMA, STRUCTURES_SCHEMA, TABLES
 from schemas.rejects import REJECT_SCHEMA
 from schemas.report.report_tables import REPORT_TABLES
 from schemas.watch_tables import WATCH_TABLES
@@ -78,7 +78,7 @@ class StoredTable:
 # list of files a bound value.
 LISTED: Final = {
     "flows": StoredTable(
-        FLOWS_SCHEMA,
+        TABLES["flows"],
         "CREATE TABLE _schema_flows AS FROM _schema",
         "CREATE VIEW _flows AS FROM _schema_flows",
         "CREATE VIEW _flows AS SELECT s.* FROM"
@@ -113,7 +113,7 @@ LISTED: Final = {
         _read_readings,
     ),
     "params": StoredTable(
-        PARAMS_SCHEMA,
+        TABLES["params"],
         "CREATE TABLE _schema_params AS FROM _schema",
         "CREATE VIEW _params AS FROM _schema_params",
         "CREATE VIEW _params AS SELECT s.* FROM"

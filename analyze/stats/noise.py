@@ -15,9 +15,11 @@ import numpy as np
 from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
-"""Windows that the median over sites is worth."""
+"""Windows that the median over sites is worth: a prior's weight (empirical Bayes), about the windows
+that a history has, so that neither drowns the other. No setting: degrees of freedom are counted by it."""
 SPREAD_WEIGHT = 4.0
-"""Requests that the spread of a place's other columns is worth beside that of one column."""
+"""Requests that the spread of a place's other columns is worth beside that of one column: with fewer of its
+own a column's spread is mostly chance. No setting: a prior's weight, as the one above."""
 LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
 _MAD = 1.4826

@@ -58,6 +58,7 @@ RECENT: Final = MEMORY * MOST_POOLED
 LAGS: Final = 2
 """Autocorrelations that say how a level moves."""
 MOST_PHI: Final = 0.99
+"""Autocorrelation at most: at 1 a level would be a random walk, and have no usual value to return to."""
 _TINY: Final = 1e-9
 
 

@@ -340,7 +340,7 @@ def _facts(decision: Decision, first: Finding, report: str) -> dict[str, object]
         for sample in ("reference", "problem")
     }
     root = first.members[0].root if len({member.root for member in first.members}) == 1 else ""
-    hosts = [factor.value for factor in first.factors if factor.attribute == "host"]
+    hosts = [factor.value for factor in first.factors if factor.attribute.startswith("host of ")]
     plain = first.model_copy(
         update={
             "histogram": None,

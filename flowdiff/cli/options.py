@@ -103,9 +103,8 @@ def period_of(
     where: str | None = None,
     *,
     unsealed: bool = False,
-    at_most: int | None = None,
 ) -> LakePeriod:
-    """The period that was asked for, found in the lake; `at_most` as in `resolve`.
+    """The period that was asked for, found in the lake.
 
     unsealed: windows that go on are taken too.
 
@@ -119,7 +118,6 @@ def period_of(
         asked,
         default_lake=lake,
         provisional=provisional_folder() if unsealed else None,
-        at_most=at_most,
     )
     warn_of_pending([found])
     return found

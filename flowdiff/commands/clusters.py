@@ -11,5 +11,5 @@ command = method_command(
     Of one period: groups, and what distinguishes each from its nearest. Of two: which groups grew or shrank,
     where they came from, and where their trees differ. Exit code 0 whatever is found.
     """,
-    everyday=("features", "style", "clusters", "around"),
+    everyday=("features", "style", "clusters"),
 )

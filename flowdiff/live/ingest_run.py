@@ -118,7 +118,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
             clock,
             Watches(LogWatch(log), RunMetrics(registry, version())),
         )
-        registry.register(StatusCollector(run.status, clock, live.memory_bytes))
+        registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, live.memory_bytes))
         try:
             with giving_back(), _served(config.serve, registry, run, clock) as address:
                 log.info(

@@ -152,10 +152,14 @@ class RunMetrics:
 class StatusCollector(Collector):
     """Gauges made from the status of a run at every scrape. Times are as of `clock` then."""
 
-    def __init__(self, status: Callable[[], LiveStatus], clock: Clock, memory_bytes: int) -> None:
+    def __init__(
+        self, status: Callable[[], LiveStatus], clock: Clock, limit_bytes: int, budget_bytes: int
+    ) -> None:
+        """`limit_bytes` is what the process may take, `budget_bytes` what lanes may hold of that."""
         self._status = status
         self._clock = clock
-        self._memory_bytes = memory_bytes
+        self._limit_bytes = limit_bytes
+        self._budget_bytes = budget_bytes
 
     def collect(self) -> Iterator[Metric]:
         """See Collector."""
@@ -165,7 +169,8 @@ class StatusCollector(Collector):
         yield _gauge("turn_age_seconds", "Since the loop last turned.", _since(status.now_ns, now.now_ns))
         doubt_s = (now.latest_ns - now.earliest_ns) / _NS_PER_S
         yield _gauge("clock_doubt_seconds", "How far the clock jumped, until it is believed.", doubt_s)
-        yield _gauge("memory_budget_bytes", "What lanes may hold together.", self._memory_bytes)
+        yield _gauge("memory_limit_bytes", "What the process may take (live.memory).", self._limit_bytes)
+        yield _gauge("memory_budget_bytes", "What lanes may hold together.", self._budget_bytes)
         yield _states(status)
         yield from _streams(status)
         for name, about, value in _LANE_GAUGES:

@@ -161,5 +161,5 @@ class PathsSection(Section):
     paths_total: int
     windows: int
     """Blocks of ordinary times that the noise of shares and times was seen in."""
-    cold: bool
+    no_baseline: bool
     """Too few windows to see that noise: it is assumed, so confidence is low."""

@@ -121,9 +121,7 @@ class Report(Frozen):
 
     schema_version: Literal[2] = REPORT_VERSION
     id: str
-    """First 16 hex digits of the SHA-256 of everything but `id`, `created_at`, `source` and `trace_url`."""
-    created_at: str | None
-    """ISO time, UTC, where the caller gave one."""
+    """First 16 hex digits of the SHA-256 of everything but `id`, `source` and `trace_url`."""
     source: str
     """Name of the lake(s), for people."""
     trace_url: str = ""
@@ -163,7 +161,7 @@ class Report(Frozen):
         return found
 
 
-_NOT_IN_ID: Final = {"id", "created_at", "source", "trace_url"}
+_NOT_IN_ID: Final = {"id", "source", "trace_url"}
 
 
 def content_id(report: Report) -> str:

@@ -146,7 +146,7 @@ def import_files(
     changed = lane.changed_settings(config)
     sources = sort_out(given, lane.known_inputs(), settings.format, any_time=settings.any_time)
     if not sources.fresh:
-        return _summary(sources, None, Counters(), spilled=False)
+        return _summary(sources, None, spilled=False)
     many = (
         settings.most_workers(workers)
         if sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES
@@ -168,11 +168,11 @@ def import_files(
             config=config,
         )
         record = lane.commit(staging, body)
-    return _summary(sources, record, counters, spilled=spill.spilled, changed=changed)
+    return _summary(sources, record, spilled=spill.spilled, changed=changed)
 
 
 def _summary(
-    sources: Sources, record: CommitRecord | None, counters: Counters, *, spilled: bool, changed: str = ""
+    sources: Sources, record: CommitRecord | None, *, spilled: bool, changed: str = ""
 ) -> ImportSummary:
     files = () if record is None else record.publish
     return ImportSummary(
@@ -182,7 +182,7 @@ def _summary(
         windows=len({item.window for item in files if item.window is not None}),
         bytes_written=sum(item.size for item in files),
         spilled=spilled,
-        counters=counters,
+        counters=Counters() if record is None else record.counters,
         changed_settings=changed,
     )
 

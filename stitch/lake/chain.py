@@ -26,6 +26,7 @@ from schemas.arrays import I8
 from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
 from schemas.errors import LakeError
 from schemas.windows import Window
+from stitch.lake.flow_counts import COUNTS_TYPE
 from stitch.lake.layout import (
     COMMITS,
     LAKE_FILE,
@@ -177,7 +178,7 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Commits: a reader parses at most so many records, 0.1 ms each; a writer rewrites the tables as rarely."""
+"""Commits: a reader parses at most so many records, 0.05 ms each; a writer rewrites the tables as rarely."""
 KEPT: Final = 4
 """Checkpoints that stay: a reader who listed one has 192 commits' time to read it."""
 
@@ -192,6 +193,7 @@ FILES_SCHEMA: Final = pa.schema(
         pa.field("footer_size", pa.int64()),
         pa.field("footer_sha256", pa.binary(32)),
         pa.field("last_ns", pa.int64()),
+        pa.field("counts", COUNTS_TYPE),
         pa.field("lane", pa.int32()),
         pa.field("seq", pa.int64()),
     ]
@@ -213,7 +215,7 @@ INPUTS_SCHEMA: Final = pa.schema(
 """One row an imported file, in the order of commits: the fields of InputFile."""
 
 
-_OF_FEW: Final = ("name", "sha256", "footer_size", "footer_sha256")
+_OF_FEW: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
 """Columns that are asked for of few files and take most room: until then they stay in the checkpoint."""
 _OF_ALL: Final = [name for name in FILES_SCHEMA.names if name not in _OF_FEW]
 PLACE: Final = "place"
@@ -238,31 +240,31 @@ class Listing:
         self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
         """FILES_SCHEMA without names and hashes, and PLACE."""
 
-    def whole(self, some: pa.Table) -> pa.Table:
-        """FILES_SCHEMA of some rows of `table`, in their order there."""
+    def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
+        """Columns of FILES_SCHEMA of some rows of `table`, in their order there."""
+        of_few = [name for name in columns if name in _OF_FEW]
         places = some[PLACE].to_numpy()
-        found = [FILES_SCHEMA.empty_table().select(_OF_FEW)]
+        found = [FILES_SCHEMA.empty_table().select(of_few)]
         for part, begin, end in zip(self.parts, self._begins[:-1], self._begins[1:], strict=True):
             first, last = np.searchsorted(places, [begin, end])
             if last > first:
-                found.append(_rest(part, places[first:last] - begin))
+                found.append(_rest(part, places[first:last] - begin, of_few))
         rest = pa.concat_tables(found)
-        return pa.table(
-            [rest[field.name] if field.name in _OF_FEW else some[field.name] for field in FILES_SCHEMA],
-            schema=FILES_SCHEMA,
-        )
+        return pa.table({name: (rest if name in of_few else some)[name] for name in columns})
 
 
-def _rest(part: pa.Table | pa.Buffer, rows: I8) -> pa.Table:
-    """_OF_FEW of some rows, ascending: of a checkpoint only the row groups are read that have one of them."""
+def _rest(part: pa.Table | pa.Buffer, rows: I8, columns: Sequence[str]) -> pa.Table:
+    """Some of _OF_FEW of some rows, ascending: of a checkpoint only the row groups are read that have one of
+    them.
+    """
     if isinstance(part, pa.Table):
-        return part.select(_OF_FEW).take(rows)
+        return part.select(columns).take(rows)
     file = _opened(part)
     sizes = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
     begins = np.cumsum([0, *sizes])
     groups = np.unique(np.searchsorted(begins, rows, side="right") - 1)
     kept = np.concatenate([np.arange(begins[group], begins[group + 1]) for group in groups])
-    return file.read_row_groups(groups.tolist(), [*_OF_FEW]).take(np.searchsorted(kept, rows))
+    return file.read_row_groups(groups.tolist(), [*columns]).take(np.searchsorted(kept, rows))
 
 
 def _opened(data: pa.Buffer) -> pq.ParquetFile:
@@ -389,6 +391,7 @@ def files_table(records: Iterable[CommitRecord]) -> pa.Table:
                 [bytes.fromhex(item.footer_sha256) for item, *_ in rows], pa.binary(32)
             ),
             "last_ns": pa.array([item.last_ns for item, *_ in rows], pa.int64()),
+            "counts": pa.array([item.counts and item.counts.model_dump() for item, *_ in rows], COUNTS_TYPE),
             "lane": pa.array([lane for _, lane, _, _ in rows], pa.int32()),
             "seq": pa.array([seq for _, _, seq, _ in rows], pa.int64()),
         },
@@ -443,7 +446,7 @@ def _encoded(table: pa.Table) -> pa.Buffer:
         table,
         sink,
         compression="zstd",
-        use_dictionary=["table"],
+        use_dictionary=["table", "counts.categories.list.element"],
         write_statistics=False,
         row_group_size=_ROW_GROUP,
     )

@@ -20,8 +20,16 @@ import pyarrow.parquet as pq
 
 from schemas.errors import LakeError
 from schemas.events import TEXT_EVENT_SCHEMA
-from schemas.lake import LAYOUT_VERSION, STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA, TABLES
+from schemas.lake import (
+    LAYOUT_VERSION,
+    STORED_STRUCTURES_SCHEMA,
+    STRUCTURES_SCHEMA,
+    TABLES,
+    WINDOW_START,
+)
 from schemas.rejects import REJECT_SCHEMA
+from schemas.stored_columns import undocumented
+from schemas.windows import NS_PER_US, Window
 from stitch.columnar.runs import sorted_words
 from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
@@ -145,9 +153,9 @@ _ENCODINGS: Final[dict[str, dict[str, str]]] = {
 }
 
 _STATISTICS: Final[dict[str, list[str]]] = {
-    "flows": ["root", "category", "start_ns"],
-    "structures": ["category"],
-    "params": ["request_id", "key"],
+    "flows": ["root", "category", "start_ns", WINDOW_START],
+    "structures": ["category", WINDOW_START],
+    "params": ["request_id", "key", WINDOW_START],
     "late": ["ts_ns"],
     "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
@@ -163,16 +171,19 @@ META_WINDOW: Final = b"flowdiff.window"
 META_ROWS: Final = b"flowdiff.rows"
 
 
-def encode(table_name: str, table: pa.Table, window: str | None) -> pa.Buffer:
+def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
     """Parquet bytes of one file; the same rows in the same order always give the same bytes.
 
     `table` must have the columns of the contract; structures those of STRUCTURES_SCHEMA. Chunks and
-    dictionaries of the input do not show: they are unified first. Raises pa.ArrowInvalid, KeyError or
-    ValueError where the table breaks the contract (a bug).
+    dictionaries of the input do not show: they are unified first. `window` is that of a table of windows.
+    Raises pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
     """
     schema = _plain(table_name)
     if table_name == "structures":
         table = nested(table.select(STRUCTURES_SCHEMA.names))
+    if window is not None:
+        start = pa.scalar(window.start_ns // NS_PER_US, schema.field(WINDOW_START).type)
+        table = table.append_column(WINDOW_START, pa.repeat(start, table.num_rows))
     table = _canonical_words(table.select(schema.names).cast(schema))
     metadata = {
         META_VERSION: str(LAYOUT_VERSION).encode(),
@@ -180,7 +191,7 @@ def encode(table_name: str, table: pa.Table, window: str | None) -> pa.Buffer:
         META_ROWS: str(table.num_rows).encode(),
     }
     if window is not None:
-        metadata[META_WINDOW] = window.encode()
+        metadata[META_WINDOW] = window.name.encode()
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
         "compression": "zstd",
@@ -205,13 +216,14 @@ def footer_size(data: pa.Buffer) -> int:
 
 
 def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
-    """Rows of a file made by `encode`, all of them or some columns; structures as STRUCTURES_SCHEMA."""
+    """Rows of a file made by `encode`, as they were given: all of them or some columns."""
     schema = SCHEMAS[table_name]
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    given = [name for name in schema.names if name != WINDOW_START]
     table = pq.read_table(
         pa.BufferReader(data),
-        columns=schema.names if structures else columns,
+        columns=given if structures or columns is None else columns,
         read_dictionary=words,
         page_checksum_verification=True,
     )
@@ -222,16 +234,7 @@ def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -
 
 @cache
 def _plain(table_name: str) -> pa.Schema:
-    """The schema without documentation, which would be most of a small file."""
-    return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in SCHEMAS[table_name]])
-
-
-def _plain_type(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(type_):
-        return pa.struct([pa.field(f.name, _plain_type(f.type), f.nullable) for f in type_])
-    if pa.types.is_list(type_):
-        return pa.list_(_plain_type(type_.value_type))
-    return type_
+    return undocumented(SCHEMAS[table_name])
 
 
 def _canonical_words(table: pa.Table) -> pa.Table:

@@ -22,6 +22,7 @@ from schemas.errors import LakeError
 from stitch.lake.calibration_files import CALIBRATION, damaged_records
 from stitch.lake.chain import FILES_SCHEMA, KEPT, files_table, lanes, read_chain, read_tail, read_verified
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
+from stitch.lake.flow_counts import COUNTED_COLUMNS, count_flows
 from stitch.lake.layout import (
     ASIDE,
     COMMITS,
@@ -207,6 +208,8 @@ def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
     expected = {META_TABLE: item.table, META_WINDOW: item.window or "", META_ROWS: str(item.rows)}
     if stored != expected or META_VERSION not in metadata or file.metadata.num_rows != item.rows:
         yield Violation(invariant="I2", detail=f"'{item.final}' has other metadata than its commit says")
+    elif item.table == "flows" and item.counts != count_flows(decode("flows", data, [*COUNTED_COLUMNS])):
+        yield Violation(invariant="I1", detail=f"'{item.final}' has other counts than its commit says")
 
 
 def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violation]:

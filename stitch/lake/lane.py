@@ -28,6 +28,7 @@ from stitch.lake.chain import (
     verify_window_length,
     write_checkpoint,
 )
+from stitch.lake.flow_counts import flags_of
 from stitch.lake.layout import (
     SIDE_TABLES,
     LakeInfo,
@@ -155,8 +156,14 @@ class Lane:
             made = write_checkpoint(
                 self._store, self._tail, files, self.known_inputs().values(), staging.folder
             )
+        counters = body.counters.model_copy(update={"quality": flags_of(items)})
         record = self._record(body).model_copy(
-            update={"publish": items, "carried": self._unpublished, "checkpoint": made and made[0]}
+            update={
+                "counters": counters,
+                "publish": items,
+                "carried": self._unpublished,
+                "checkpoint": made and made[0],
+            }
         )
         self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), made)
         self._unpublished = (*record.carried, *items)

@@ -22,9 +22,18 @@ from schemas.arrays import B1, I8
 from schemas.commits import Publish, Segment, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
-from stitch.lake.chain import Listing, Tail, lanes, of_no_commit, read_tail, verify_window_length
+from stitch.lake.chain import (
+    FILES_SCHEMA,
+    Listing,
+    Tail,
+    lanes,
+    of_no_commit,
+    read_tail,
+    verify_window_length,
+)
 from stitch.lake.copies import Copies
 from stitch.lake.encoding import unreadable
+from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA
 from stitch.lake.layout import (
     ASIDE,
     LAKE_FILE,
@@ -42,6 +51,7 @@ LOOKED_AT: Final = 2016
 """Windows of a period that are searched for files of lost commits: the last ones, a week of five minutes."""
 LOOKED_AT_IN_BUCKET: Final = 64
 """The same in a bucket: each is a request, many at once."""
+_OF_A_FILE: Final = [name for name in FILES_SCHEMA.names if name != "counts"]
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""
 
@@ -173,6 +183,13 @@ class Manifest:
             listed = listed.filter(pc.is_in(listed["window_ns"], value_set=starts))
         return self._checked(listed.filter(pa.array(_of_table(listed, table))))
 
+    def flow_counts(self, windows: Iterable[Window]) -> pa.Table:
+        """FILE_COUNTS_SCHEMA of the files of flows of some windows; none is looked at. O(files)."""
+        starts = pa.array([window.start_ns for window in windows], pa.int64())
+        inside = pc.is_in(self.listing["window_ns"], value_set=starts)
+        listed = self.listing.filter(pc.and_(inside, pa.array(_of_table(self.listing, "flows"))))
+        return self.listed.whole(listed, FILE_COUNTS_SCHEMA.names)
+
     def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
         """Files that may hold something from a time on (None: all), by windows and by what commits say.
 
@@ -237,7 +254,7 @@ class Manifest:
 
     def _checked(self, listed: pa.Table) -> list[LakeFile]:
         length = self.info.window_length_ns
-        rows = self.listed.whole(listed).to_pylist()
+        rows = self.listed.whole(listed, _OF_A_FILE).to_pylist()
         if self.copies is None:
             abreast(
                 self.store,

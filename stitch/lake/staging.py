@@ -21,6 +21,7 @@ from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA
 from schemas.windows import Window
 from stitch.lake.encoding import encode, footer_size
+from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import (
     SideTable,
     WindowTable,
@@ -151,7 +152,7 @@ class Staging:
         """Write one file of a window; nothing happens for a table without rows. Raises OSError."""
         if table.num_rows:
             final = f"{window_folder(table_name, window)}/{file_name(self.lane, self.seq, part)}"
-            self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window.name, table)
+            self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window, table)
 
     def add_side(self, table_name: SideTable, part: int, table: pa.Table) -> None:
         """Write one file of late events or dead letters; as `add_window`."""
@@ -172,7 +173,7 @@ class Staging:
         """Return every file that was written here, all to be made durable before the commit."""
         return [*(item.stage for item in self._items), *self._segments]
 
-    def _add(self, table_name: str, stem: str, final: str, window: str | None, table: pa.Table) -> None:
+    def _add(self, table_name: str, stem: str, final: str, window: Window | None, table: pa.Table) -> None:
         data = encode(table_name, table, window)
         item = described(table_name, window, f"{self.folder}/{stem}.parquet", final, table, data)
         self._store.put(item.stage, data)
@@ -201,13 +202,13 @@ class Staging:
 
 
 def described(
-    table_name: str, window: str | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
+    table_name: str, window: Window | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
 ) -> Publish:
     """Return what a commit says of a file: `data` is `table` (not empty) as written."""
     footer = data.slice(data.size - footer_size(data))
     return Publish(
         table=table_name,
-        window=window,
+        window=None if window is None else window.name,
         stage=stage,
         final=final,
         sha256=hashlib.sha256(data).hexdigest(),
@@ -216,6 +217,7 @@ def described(
         footer_size=footer.size,
         footer_sha256=hashlib.sha256(footer).hexdigest(),
         last_ns=_last_ns(table_name, table),
+        counts=count_flows(table) if table_name == "flows" else None,
     )
 
 

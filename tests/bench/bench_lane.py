@@ -57,9 +57,9 @@ def build(folder: Path, n_commits: int) -> float:
     info = ensure_lake(store, WINDOW_NS, WINDOW_NS, "bench")
     lane = Lane(store, info, owner="bench", created_by="bench")
     made = {
-        "flows": encode("flows", flows_table(["r"], [0]), None),
-        "structures": encode("structures", structures_table(), None),
-        "params": encode("params", PARAMS, None),
+        "flows": encode("flows", flows_table(["r"], [0]), Window(0, WINDOW_NS)),
+        "structures": encode("structures", structures_table(), Window(0, WINDOW_NS)),
+        "params": encode("params", PARAMS, Window(0, WINDOW_NS)),
     }
     begin = time.process_time()
     with patch.object(staging, "encode", lambda table_name, _table, _window: made[table_name]):

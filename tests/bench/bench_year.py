@@ -3,17 +3,18 @@
 Run: `python tests/bench/bench_year.py [FOLDER [year|lanes …]]`. All lakes hold the same two days of traffic;
 `year` has a window of one request every five minutes before them, `lanes` a commit of one request by each of
 2,000 live lanes, all in the last day before them. Each command runs in a process of its own: figures
-are its CPU seconds (user and system), the smallest of three, and its peak of memory. Lakes that are in FOLDER
+are its CPU seconds (user and system), the smallest of three, and its peak of memory; `seal` imports one more
+window of one request. Lakes that are in FOLDER
 already are measured as they are.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -21,6 +22,7 @@ from unittest.mock import patch
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 
 from bench_lane import PARAMS, WINDOW_NS, NoSync
+from fixtures.timed_command import Took, timed
 from oracles.lake_script import flows_table, structures_table
 from oracles.traffic import START_NS, write_native
 
@@ -45,7 +47,6 @@ COMMANDS = (
     ("windows", "--period", PROBLEM),
     ("windows", "--period", "all"),
     ("compare", "--reference", REFERENCE, "--problem", PROBLEM, "--no-save"),
-    ("compact",),
 )
 
 
@@ -58,7 +59,7 @@ def build(folder: Path, before: str = "") -> Path:
         _fill(LocalStore(NoSync(folder)), before)
     traffic = folder.with_suffix(".ndjson")
     write_native(traffic, 2 * REQUESTS, seconds=2 * NS_PER_DAY // 10**9)
-    _run(["import", str(traffic), "--any-time"], folder)
+    timed("import", str(traffic), "--any-time", "--lake", str(folder))
     return folder
 
 
@@ -92,31 +93,35 @@ def _fill(store: LocalStore, before: str) -> None:
                 commit(open_lane(lane=number), range(place, place + 1), live)
 
 
-def _run(arguments: Sequence[str], lake: Path) -> tuple[float, float]:
-    """CPU seconds and MB of a command, with its children."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "flowdiff", *arguments],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "FLOWDIFF_LAKE": str(lake)},
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
-        raise RuntimeError(f"flowdiff {arguments[0]} failed")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+def _run(arguments: Sequence[str], lake: Path) -> Took:
+    os.environ["FLOWDIFF_LAKE"] = str(lake)
+    return timed(*arguments, codes=(0, 1))
+
+
+def _seal(lake: Path) -> Took:
+    """One more window, after all others."""
+    number = len(list(lake.parent.glob(f"{lake.name}-more-*")))
+    one = lake.with_name(f"{lake.name}-more-{number}")
+    name, at = f"more-{number}", DAY_NS + 2 * NS_PER_DAY + number * WINDOW_NS
+    record = {"request_id": name, "breadcrumb": name, "ts": at, "component": "nfs", "point": "ENTER"}
+    one.write_text(json.dumps(record))
+    return _run(("import", str(one)), lake)
 
 
 def main(folder: Path, large: Sequence[str] = ("year", "lanes")) -> None:
     """Build, run, print."""
     lakes = {name: build(folder / (name or "days"), name) for name in ("", *large)}
-    for command in COMMANDS:
-        told = []
-        for name, lake in lakes.items():
-            # Once it is compact there is nothing left to do: last, once, and not in a folder that is kept.
-            runs = [_run(command, lake) for _ in range(1 if command == ("compact",) else 3)]
-            cost = f"{min(cpu for cpu, _ in runs):.2f} s, {max(peak for _, peak in runs):.0f} MB"
-            told.append(f"{name} {cost}".strip())
-        print(f"{' '.join(command):<80}{'; '.join(told)}", flush=True)
+    measures: dict[str, Callable[[Path], Took]] = {
+        " ".join(command): partial(_run, command) for command in COMMANDS
+    }
+    # Once it is compact there is nothing left to do: last, once, and not in a folder that is kept.
+    for name, measure in {**measures, "seal": _seal, "compact": partial(_run, ("compact",))}.items():
+        said = []
+        for which, lake in lakes.items():
+            runs = [measure(lake) for _ in range(1 if name == "compact" else 3)]
+            cost = f"{min(run.cpu_s for run in runs):.2f} s, {max(run.peak_gb for run in runs) * 1024:.0f} MB"
+            said.append(f"{which} {cost}".strip())
+        print(f"{name:<80}{'; '.join(said)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from chaos.reading import GrowingLake
 from confluent_kafka import Message, Producer
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, cut_log, started
-from kafka import TopicPartition
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 from oracles.live_process import flow_rows
 
@@ -421,6 +421,7 @@ class Gaps:
             broker.stop(node)
             cut_log(broker, self._topic, end - rng.randrange(1, MOST_CUT), partition, node)
             broker.up(node)
+            assert self._end(partition) < end, "nothing was cut"
             self.booked.append((partition, self._end(partition), end))
 
     def _cut_off(self, partition: int, rng: random.Random) -> None:
@@ -430,17 +431,28 @@ class Gaps:
         with self._sender.held():
             position, end = self._read_to(partition), self._end(partition)
             first = max(end - rng.randrange(MOST_CUT // 10), position + 1)
-            self._wait(lambda: self._deleted(partition, first), f"{partition} keeps what is before {first}")
+            self._delete(partition, first)
             self._sender.lose(partition, position, first)
             self.booked.append((partition, position, first))
         self._blows.start()
 
-    def _deleted(self, partition: int, first: int) -> bool:
-        try:
-            self._bench.admin.delete_records({TopicPartition(self._topic, partition): first})
-        except KafkaError:  # its broker was killed a moment ago, and is on its way back
-            return False
-        return True
+    def _delete(self, partition: int, first: int) -> None:
+        """What the log has before an offset.
+
+        A client of its own each time: one that learned of the brokers while one was dead does not know that
+        one for minutes.
+        """
+        deadline = time.monotonic() + 60
+        while True:
+            with closing(KafkaAdminClient(bootstrap_servers=list(self._bench.broker.bootstrap))) as admin:
+                try:
+                    admin.delete_records({TopicPartition(self._topic, partition): first})
+                    return
+                except KafkaError as error:  # its broker was killed a moment ago, and is on its way back
+                    if time.monotonic() > deadline:
+                        end = self._end(partition)
+                        raise TimeoutError(f"{partition} keeps what is before {first} of {end}") from error
+            time.sleep(0.2)
 
     def _end(self, partition: int) -> int:
         return self._bench.end(StreamId(self._topic, partition))

@@ -1,12 +1,13 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
 A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or REQUEST_MIX. Compared are the goldens'
-lakes, and with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history and
-alone, with some quiet pairs. Each is profiled and observed once; what is made again without a rule is what
-comes after it, and only where the rule had a part in it (`without_each`). What is compared is what a person
-reads first: how many findings there are, and the first of them; of a labelled fault, whether it is the right
-one. `make evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page
-has the table; `WITHOUT=name` prints what one rule changes.
+lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history and
+alone, with some quiet pairs; with `--simulated SEED` the simulator's cases of 12,000 requests, alone. Each is
+profiled and observed once; what is made again without a rule is what comes after it, and only where the rule
+had a part in it (`without_each`). What is compared is what a person reads first: how many findings there
+are, and the first of them; of a labelled fault, whether it is the right one. `make evaluate RULES=1 REAL=DIR`
+measures all and writes docs/evaluation-rules.json, of which the page has the table; `WITHOUT=name` prints
+what one rule changes.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from typing import Any, Final, Literal, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from evaluation.cases import CASES as SIMULATED  # noqa: E402
 from evaluation.recordings.comparing import Asked, loaded  # noqa: E402
 from evaluation.recordings.kept_lakes import lake_of as recorded_lake  # noqa: E402
 from evaluation.recordings.labelled import Fault, read_recordings  # noqa: E402
 from evaluation.systems.recorded import recorded  # noqa: E402
+from evaluation.tiers import SHORT  # noqa: E402
+from evaluation.trials import NOTHING, Trial, prepare  # noqa: E402
 from golden.comparisons import CASES, Case  # noqa: E402
 from golden.lakes import lake_of  # noqa: E402
 
@@ -232,12 +236,23 @@ def recorded_runs(folder: Path) -> Iterator[Observed]:
                 yield name, one.quiet, fault, Observing.of(found.population, found.history, SETTINGS)
 
 
+def simulated_runs(seed: int, keys: Collection[str]) -> Iterator[Observed]:
+    """Observe the simulator's cases of the short tier."""
+    for case in SIMULATED.values():
+        if case.level == "L0" and not case.simulation and (not keys or case.key in keys):
+            ready = prepare(Trial(case.key, seed, SHORT.size(case), SHORT.sample))
+            observing = Observing.of(ready.subject.population, None, SETTINGS)
+            yield f"simulator {case.key} seed {seed}", case.rule == NOTHING, None, observing
+
+
 def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", help="one rule; prints the comparisons that it changes")
     parser.add_argument("--real", type=Path, help="labelled recordings")
     parser.add_argument("--systems", type=int, help="described systems of this seed")
+    parser.add_argument("--simulated", type=int, help="the simulator's cases of this seed")
+    parser.add_argument("--cases", nargs="*", default=(), help="of these only")
     parser.add_argument("--no-goldens", action="store_true", help="without the goldens' comparisons")
     parser.add_argument("--json", type=Path, default=KEPT, help="where to write")
     chosen = parser.parse_args()
@@ -278,6 +293,8 @@ def _all(chosen: argparse.Namespace) -> Iterator[Observed]:
         yield from recorded_runs(chosen.real)
     if chosen.systems is not None:
         yield from recorded_runs(recorded(ROOT, chosen.systems))
+    if chosen.simulated is not None:
+        yield from simulated_runs(chosen.simulated, chosen.cases)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ NUMBERS = 40
 LINE = 140
 DROPPED = frozenset(
     {
-        *("id", "created_at", "source", "preparation", "settings", "schema_version"),
+        *("id", "source", "preparation", "settings", "schema_version"),
         *("graphs", "canonical", "histogram", "histograms", "distribution", "bins", "views"),
         *("schedule", "schedules", "density", "layout", "flows", "lanes", "messages", "edges_ns", "when"),
     }

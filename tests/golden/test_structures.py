@@ -19,6 +19,7 @@ from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import LAYOUT_VERSION, TABLES
 from schemas.quality import Quality
 from schemas.report.report import REPORT_VERSION
+from schemas.stored_columns import FIELD_ID
 from stitch.kernel import Stitched, stitch
 from stitch.readings import readings_of
 
@@ -105,10 +106,13 @@ def test_structures(golden: Callable[[str, str], None], shared_data: Path, forma
 
 
 def test_contract(golden: Callable[[str, str], None]) -> None:
-    """Names, types and order of the columns that other programs read."""
+    """Numbers, names, types and order of the columns that other programs read."""
 
     def columns(name: str, schema: pa.Schema) -> list[str]:
-        return [f"{name}.{f.name}: {f.type}{'' if f.nullable else ' not null'}" for f in schema]
+        return [
+            f"{name}.{f.name} #{f.metadata[FIELD_ID].decode()}: {f.type}{'' if f.nullable else ' not null'}"
+            for f in schema
+        ]
 
     lines = [f"layout version {LAYOUT_VERSION}", f"report version {REPORT_VERSION}"]
     for name, schema in TABLES.items():

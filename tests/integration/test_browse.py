@@ -15,7 +15,7 @@ from oracles.dot_reader import read_dot
 from oracles.traffic import write_native
 
 from analyze.scope import LakePeriod, resolve
-from analyze.sql.browse import CategorySort, categories, find_flow, windows
+from analyze.sql.browse import CategorySort, categories, find_flow
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.session import open_session
 from schemas.errors import ConfigError, NotFoundError, QueryError
@@ -85,7 +85,7 @@ def test_views_agree_with_the_files(all_of: LakePeriod) -> None:
 def test_a_period_limits_every_view(lake: Path) -> None:
     some_seconds = resolve(parse_period("2022-08-23T17:00:05Z/10s", now_ns=0), default_lake=str(lake))
     with open_session(some_seconds) as session:
-        rows = windows(session).to_pylist()
+        rows = session.query("FROM windows").to_pylist()
         bounds = session.query("SELECT min(started_at) a, max(started_at) b FROM requests").to_pylist()[0]
     assert len(rows) == 1
     assert f"{bounds['a']:%H:%M:%S}" >= "17:00:05"

@@ -83,9 +83,9 @@ def first_file(lake: Path, table: str, commit: int) -> Path:
 HARMS = [
     (reader, table, harm)
     for reader in READERS
+    if reader != "windows"  # opens none
     for table in ("flows", "structures")
     for harm in ("cut", "empty", "missing", "footer", "pages")
-    if (reader, table) != ("windows", "structures")  # not one of them is opened
 ]
 
 

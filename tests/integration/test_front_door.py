@@ -232,11 +232,11 @@ def test_a_typed_program_may_use_every_public_name(tmp_path: Path, repository: P
 def test_import_costs_little() -> None:
     code = "import time; a = time.process_time(); import {}; print(time.process_time() - a)"
     for module, most_s in (("flowdiff", 0.15), ("flowdiff.lake", 0.5), ("analyze.compare", 1.0)):
-        done = [
+        took = (
             float(subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True).stdout)
             for _ in range(3)
-        ]
-        assert min(done) < most_s, module
+        )
+        assert any(seconds < most_s for seconds in took), module
     # A fifth of a second of what a comparison takes to be imported; it is used later, if at all.
     code = "import sys, analyze.compare; print('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).stdout == b"False\n"

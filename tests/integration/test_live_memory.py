@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -15,30 +16,67 @@ from bench.trace_stream import messages
 from fixtures.ingest_process import NS_PER_SECOND
 from fixtures.kafka_bench import KafkaBench
 from fixtures.timed_command import timed
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from oracles.bucket_server import BucketServer
 
 from schemas.errors import ConfigError
 from schemas.quality import Quality
-from stitch.lake.chain import read_chain
+from stitch.lake.chain import lanes, read_chain
 from stitch.lake.fsck import check
+from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore
 
 pytestmark = pytest.mark.slow
-TOPICS: dict[tuple[bool, int], str] = {}
+TOPICS: dict[tuple[bool, int, str], str] = {}
 
 
-def topic_of(kafka: KafkaBench, *, heavy: bool, spans: int) -> str:
+def topic_of(kafka: KafkaBench, *, heavy: bool, spans: int, as_format: str) -> str:
     """Filled once, and read by every budget."""
-    name = TOPICS.get((heavy, spans))
+    name = TOPICS.get((heavy, spans, as_format))
     if name is None:
-        name = TOPICS[heavy, spans] = kafka.topic()
+        name = TOPICS[heavy, spans, as_format] = kafka.topic()
         begin_ns = time.time_ns() - 3600 * NS_PER_SECOND
-        kafka.fill(name, messages(spans, heavy=heavy, begin_ns=begin_ns), compression_type="zstd")
+        made = messages(spans, heavy=heavy, begin_ns=begin_ns)
+        kafka.fill(name, made if as_format == "otlp-proto" else map(as_native, made), compression_type="zstd")
     return name
 
 
-def words_of(kafka: KafkaBench, lake: Path, topic: str, limit_mb: int) -> tuple[str, ...]:
+def as_native(message: bytes) -> bytes:
+    """A record a span: its parent before it, its attributes and those of its service as parameters."""
+    rows = []
+    for service in ExportTraceServiceRequest.FromString(message).resource_spans:
+        shared = {each.key: each.value.string_value for each in service.resource.attributes}
+        for span in service.scope_spans[0].spans:
+            own = {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
+            trace = span.trace_id.hex()
+            record = {
+                "request_id": trace,
+                "breadcrumb": trace + span.span_id.hex(),
+                "id": span.span_id.hex(),
+                "parents": [span.parent_span_id.hex()] if span.parent_span_id else [],
+                "ts": span.start_time_unix_nano,
+                "component": shared["service.name"],
+                "point": span.name,
+                "params": shared | own,
+            }
+            rows.append(json.dumps(record))
+    return "\n".join(rows).encode()
+
+
+def words_of(
+    kafka: KafkaBench, lake: Path | str, topic: str, limit_mb: int, as_format: str = "otlp-proto"
+) -> tuple[str, ...]:
     return (
-        *("ingest", "--until-end", "--serve-address", "", "--bootstrap", ",".join(kafka.broker.bootstrap)),
+        *(
+            "ingest",
+            "--default-format",
+            as_format,
+            "--until-end",
+            "--serve-address",
+            "",
+            "--bootstrap",
+            ",".join(kafka.broker.bootstrap),
+        ),
         *(
             "--topics",
             topic,
@@ -60,7 +98,7 @@ def requests_in(folder: Path, which: pc.Expression | None = None) -> set[str]:
 
 def judge(kafka: KafkaBench, lake: Path, limit_mb: int, *, heavy: bool, spans: int) -> int:
     """Ingest within a limit; returns how many requests are INCOMPLETE."""
-    topic = topic_of(kafka, heavy=heavy, spans=spans)
+    topic = topic_of(kafka, heavy=heavy, spans=spans, as_format="otlp-proto")
     took = timed(*words_of(kafka, lake, topic, limit_mb))
     store = LocalStore.at(lake)
     assert check(store) == []
@@ -83,9 +121,9 @@ def least_mb(kafka: KafkaBench, lake: Path) -> int:
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == ConfigError.exit_code
     said = refused.stderr.splitlines()[-1]
-    assert "live.memory is 128MB" in said
+    assert "--memory cannot be '128MB'" in said
     assert not lake.exists()
-    found = re.search(r"Set live\.memory to (\d+)MB or more", said)
+    found = re.search(r"(\d+)MB is the least that is enough", said)
     assert found is not None, said
     return int(found[1])
 
@@ -111,3 +149,27 @@ def test_memory_bounds_the_process_at_a_million(
     """0: the least."""
     lake = tmp_path / "lake"
     judge(kafka, lake, limit_mb or least_mb(kafka, lake), heavy=heavy, spans=1_000_000)
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("as_format", ["otlp-proto", "native"])
+@pytest.mark.parametrize("limit_mb", [320, 384, 512, 1024])
+def test_memory_bounds_the_process_beside_a_bucket(
+    kafka: KafkaBench,
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+    limit_mb: int,
+    as_format: str,
+) -> None:
+    """And where DuckDB decodes."""
+    spans, lake = 250_000, bucket_server.new_lake()
+    topic = topic_of(kafka, heavy=True, spans=spans, as_format=as_format)
+    took = timed(*words_of(kafka, lake, topic, limit_mb, as_format), codes=(0, ConfigError.exit_code))
+    store = open_store(lake)
+    found = lanes(store)
+    counters = [link.record.counters for lane in found for link in read_chain(store, lane)]
+    incomplete = sum(each.quality.get("INCOMPLETE", 0) for each in counters)
+    print(f"\n{as_format}, bucket, live.memory {limit_mb} MB: {took}, {incomplete:,} INCOMPLETE")
+    assert not found or check(store) == []
+    assert not found or sum(each.flows for each in counters) == spans // 25 + 1
+    assert took.peak_gb * 1024 < limit_mb

@@ -72,7 +72,7 @@ class Watched(World):
 
     def serve(self) -> StatusServer:
         run = self.processes["process"]
-        self.registry.register(StatusCollector(run.status, lambda: Moment.exactly(self.now_ns), 2**30))
+        self.registry.register(StatusCollector(run.status, lambda: Moment.exactly(self.now_ns), 2**30, 2**28))
         return StatusServer(
             "127.0.0.1:0", self.registry, run.status, lambda: Moment.exactly(self.now_ns), STALLED_AFTER_NS
         )

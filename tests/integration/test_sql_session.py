@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from oracles.robust_report import robust_outcome
@@ -18,7 +20,7 @@ from oracles.traffic import write_native
 from analyze.report.drawing.swimlane import activities
 from analyze.report.store import write_report
 from analyze.scope import LakePeriod, resolve
-from analyze.sql.browse import categories, find_flow, flagged, windows
+from analyze.sql.browse import categories, find_flow, flagged
 from analyze.sql.category_sort import CategorySort
 from analyze.sql.session import open_session
 from analyze.sql.stored_tables import tables_behind
@@ -68,14 +70,16 @@ def test_a_lake_may_lie_under_any_folder(lake: Path, tmp_path: Path, above: str)
     query = "SELECT * FROM requests ORDER BY request_id"
     with open_session(period_of(lake)) as here, open_session(period_of(moved)) as there:
         assert there.query(query).equals(here.query(query))
-        assert windows(there).equals(windows(here))
-        for view in ("categories", "params", "mutations", "dead_letters"):
+        for view in ("windows", "categories", "params", "mutations", "dead_letters"):
             assert there.query(f"FROM {view} ORDER BY ALL").equals(here.query(f"FROM {view} ORDER BY ALL"))
 
 
 def test_windows_are_those_of_the_folders(lake: Path) -> None:
     with open_session(period_of(lake)) as session:
-        told = {f"window={start:%Y%m%dT%H%MZ}" for start in windows(session)["window_start"].to_pylist()}
+        told = {
+            f"window={start:%Y%m%dT%H%MZ}"
+            for start in session.query("FROM windows")["window_start"].to_pylist()
+        }
     assert told == {path.name for path in (lake / "flows").iterdir()}
 
 
@@ -84,7 +88,11 @@ def test_answers_are_the_same_to_the_last_digit(lake: Path) -> None:
     for threads in (1, 2, 3, 4, 4, 4):
         with open_session(period_of(lake), threads=threads) as session:
             rows, _ = categories(session, CategorySort.C2, top=100, root=None)
-            answers.add(json.dumps([windows(session).to_pylist(), rows.to_pylist()], default=str))
+            answers.add(
+                json.dumps(
+                    [session.query("FROM windows ORDER BY ALL").to_pylist(), rows.to_pylist()], default=str
+                )
+            )
     assert len(answers) == 1
 
 
@@ -403,11 +411,13 @@ def flip(data: bytes, at: int, bit: int) -> bytes:
     return data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
 
 
+STATEMENTS = (
+    "select * from requests join categories using (category) order by all",
+    "select sum(critical_us), count(*) from spans",
+)
 READERS = (
-    ("windows", "--json"),
     ("categories", "--json"),
-    ("sql", "--format", "json", "-c", "select * from requests join categories using (category) order by all"),
-    ("sql", "--format", "json", "-c", "select sum(critical_us), count(*) from spans"),
+    ("sql", "--format", "json", "-c", STATEMENTS[0]),
     ("export", "--format", "native"),
     ("export", "--format", "dot", "--where", "duration > 1ms"),
     (
@@ -415,6 +425,21 @@ READERS = (
         *("--no-save", "--json", "-", "--fail-on", "never"),
     ),
 )
+
+
+def flipped(lake: Path, each: int) -> Iterator[Path]:
+    """A file of the lake at a time with one bit that is another, which is mended after it.
+
+    Of six places in every file one in `each`: the next file has others.
+    """
+    for turn, path in enumerate(sorted(lake.glob("*/window=*/*.parquet"))):
+        data = path.read_bytes()
+        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        places = (2, 40, footer // 2, footer + 5, (footer + len(data)) // 2, len(data) - 6)
+        for at in places[turn % each :: each]:
+            path.write_bytes(flip(data, at, at % 8))
+            yield path
+        path.write_bytes(data)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: " ".join(reader)[:30])
@@ -427,21 +452,42 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
     right = (code, capfdbinary.readouterr().out)
     assert code in (0, 1)
     found = 0
-    each = 3 if reader[0] == "sql" else 2  # a statement runs in a process of its own, which takes a second
-    for turn, path in enumerate(sorted(moved.glob("*/window=*/*.parquet"))):
-        data = path.read_bytes()
-        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-        places = (2, 40, footer // 2, footer + 5, (footer + len(data)) // 2, len(data) - 6)
-        for at in places[turn % each :: each]:
-            path.write_bytes(flip(data, at, at % 8))
-            code = run(*reader, "--lake", str(moved))
-            out, error = capfdbinary.readouterr()
-            if code == 2:
-                found += 1
-                assert error.count(b"\n") == 1, error.decode()
-                assert path.name in error.decode()
-            else:
-                assert (code, out) == right
-        path.write_bytes(data)
+    each = 6 if reader[0] == "sql" else 2  # a process of its own, which takes a second
+    for path in flipped(moved, each):
+        code = run(*reader, "--lake", str(moved))
+        out, error = capfdbinary.readouterr()
+        if code == 2:
+            found += 1
+            assert error.count(b"\n") == 1, error.decode()
+            assert path.name in error.decode()
+        else:
+            assert (code, out) == right
     assert found * each >= 6
     assert pq.ParquetFile(sorted(moved.glob("flows/*/*.parquet"))[0]).metadata.num_rows > 0
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_flipped_bit_is_found_by_a_statement_or_changes_nothing(
+    small: Path, tmp_path: Path, statement: str
+) -> None:
+    """As the process of `flowdiff sql` asks it."""
+    moved = shutil.copytree(small, tmp_path / "lake")
+
+    def answer() -> pa.Table | LakeError:
+        try:
+            with open_session(period_of(moved)) as session:
+                return session.query(statement)
+        except LakeError as error:
+            return error
+
+    right, found = answer(), 0
+    assert isinstance(right, pa.Table)
+    for path in flipped(moved, 2):
+        said = answer()
+        if isinstance(said, LakeError):
+            found += 1
+            assert path.name in str(said)
+            assert "\n" not in str(said)
+        else:
+            assert said.equals(right)
+    assert found >= 3

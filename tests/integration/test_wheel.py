@@ -54,9 +54,13 @@ ENDS = {
     "rekey t --to u --bootstrap localhost:9": 2,
     "ingest --topics t --bootstrap localhost:9": 2,
     "top localhost:9": 2,
+    "publish --iceberg shop": 2,
 }
 """Commands on a demo's lake, and the code each ends with where no extra is installed."""
-EXTRA = {"clusters": "clusters", "produce": "kafka", "rekey": "kafka", "ingest": "kafka", "top": "kafka"}
+EXTRA = {
+    **{"clusters": "clusters", "publish": "iceberg"},
+    **{"produce": "kafka", "rekey": "kafka", "ingest": "kafka", "top": "kafka"},
+}
 
 SMOKE = """
 import contextlib, io, json, pkgutil, sys

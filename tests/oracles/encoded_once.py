@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from schemas.windows import Window
 from stitch.lake import encoding
 
 KEPT = 4096
@@ -16,7 +17,7 @@ KEPT = 4096
 
 
 @lru_cache(KEPT)
-def _encoded(table_name: str, stream: bytes, window: str | None) -> pa.Buffer:
+def _encoded(table_name: str, stream: bytes, window: Window | None) -> pa.Buffer:
     return encoding.encode(table_name, pa.ipc.open_stream(stream).read_all(), window)
 
 
@@ -25,7 +26,7 @@ def _decoded(table_name: str, data: bytes, columns: tuple[str, ...] | None) -> p
     return encoding.decode(table_name, pa.py_buffer(data), None if columns is None else [*columns])
 
 
-def _encode(table_name: str, table: pa.Table, window: str | None) -> pa.Buffer:
+def _encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -773,7 +773,6 @@ def robust_outcome() -> Outcome:
     report = with_id(
         Report(
             id="",
-            created_at=None,
             source="shop.lake",
             preparation=None,
             samples=(reference, problem),

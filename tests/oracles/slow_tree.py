@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
 
 
 def entropy(affected: float, others: float) -> float:
@@ -46,36 +45,6 @@ def best_word_gain(
         if min(sum(left), len(left) - sum(left)) >= least:
             best = max(best, gain(left, affected, weight1, weight0))
     return best
-
-
-def van_elteren(values: Sequence[float], here: Sequence[bool], strata: Sequence[int]) -> tuple[float, float]:
-    """(statistic, variance) of the stratified rank sum, by the definition."""
-    statistic = variance = 0.0
-    for stratum in sorted(set(strata)):
-        rows = [i for i, s in enumerate(strata) if s == stratum]
-        n = len(rows)
-        ranks = [
-            sum(values[j] < values[i] for j in rows) + (1 + sum(values[j] == values[i] for j in rows)) / 2
-            for i in rows
-        ]
-        scores = [rank / (n + 1) - 0.5 for rank in ranks]
-        mine = [score for score, i in zip(scores, rows, strict=True) if here[i]]
-        statistic += sum(mine)
-        if n > 1:
-            spread = sum((s - sum(scores) / n) ** 2 for s in scores) / (n - 1)
-            variance += len(mine) * (n - len(mine)) / n * spread
-    return statistic, variance
-
-
-def rank_sum_exact_p(values: Sequence[float], here: Sequence[bool]) -> float:
-    """Two-sided p over all ways to choose the rows, one stratum."""
-    n = len(values)
-    observed = abs(van_elteren(values, here, [0] * n)[0])
-    draws = [
-        abs(van_elteren(values, [i in chosen for i in range(n)], [0] * n)[0])
-        for chosen in combinations(range(n), sum(here))
-    ]
-    return sum(draw >= observed - 1e-9 for draw in draws) / len(draws)
 
 
 def area(score: Sequence[float], affected: Sequence[bool]) -> float:

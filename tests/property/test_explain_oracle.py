@@ -10,7 +10,6 @@ from oracles import slow_tree
 from oracles.attribute_tables import numbers, words
 
 from analyze.explain.columns import AttributeColumn
-from analyze.explain.factors import Attribute, FactorSettings, factors, rank_sums
 from analyze.explain.tree import auc, best_splits, class_weights, code_columns, shuffled
 
 LEAST = 2
@@ -66,32 +65,3 @@ def test_shuffled_labels_keep_their_blocks() -> None:
     for number in range(7):
         assert set(labels[block == number].sum(axis=0).tolist()) == {float(label[block == number].sum())}
     assert len(np.unique(labels, axis=1).T) > 45
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10_000))
-def test_the_rank_sum_is_van_elterens(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n = 60
-    values = rng.integers(0, 8, n).astype(np.float64)
-    codes, strata = rng.integers(0, 2, n).astype(np.int32), rng.integers(0, 3, n).astype(np.int32)
-    found = rank_sums(values, codes, 2, strata)
-    for level in (0, 1):
-        slow = slow_tree.van_elteren(values.tolist(), (codes == level).tolist(), strata.tolist())
-        assert (found.statistic[level], found.variance[level]) == pytest.approx(slow)
-
-
-def test_few_requests_take_the_permutation_law() -> None:
-    values = np.array([1.0, 2.0, 2.0, 3.0, 5.0, 8.0, 9.0, 9.5, 12.0])
-    here = np.array([0, 0, 0, 0, 1, 1, 1, 1, 0])
-    exact = slow_tree.rank_sum_exact_p(values.tolist(), (here == 1).tolist())
-    found = factors(
-        values,
-        np.ones(9, bool),
-        np.zeros(9, np.int32),
-        [Attribute("host", here.astype(np.int32), ("a", "b"))],
-        unit="us",
-        settings=FactorSettings(q=1.0, ratio=0.0),
-    )
-    assert found[0].value == "b"
-    assert found[0].p == pytest.approx(exact, abs=0.03)

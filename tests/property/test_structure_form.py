@@ -13,9 +13,12 @@ from oracles.strategies import Row, record_batches, span_batches, table_of
 from schemas.config import StitchConfig
 from schemas.events import EventKind as K
 from schemas.lake import STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA
+from schemas.windows import Window
 from stitch.kernel import stitch
 from stitch.lake.encoding import decode, encode
 from stitch.lake.structure_form import nested, unnested
+
+WINDOW = Window(0, 300 * 10**9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -25,7 +28,7 @@ def test_what_is_read_is_what_was_written(spans: list[Row], records: list[Row]) 
     stored = nested(structures)
     assert stored.schema.equals(STORED_STRUCTURES_SCHEMA)
     assert [unfolded(row) for row in stored.to_pylist()] == structures.to_pylist()
-    assert decode("structures", encode("structures", structures, None)).equals(structures)
+    assert decode("structures", encode("structures", structures, WINDOW)).equals(structures)
 
 
 @settings(max_examples=20, deadline=None)
@@ -68,7 +71,7 @@ def test_a_chain_of_a_thousand_calls() -> None:
 
 def test_only_what_is_asked_for() -> None:
     structures = stitch(table_of(tree(3)), StitchConfig()).structures
-    data = encode("structures", structures, None)
+    data = encode("structures", structures, WINDOW)
     assert decode("structures", data, ["responses", "category"]).equals(
         structures.select(["responses", "category"])
     )

@@ -12,7 +12,6 @@ from oracles.populations import category, graph, population
 
 from analyze.explain.chosen_requests import Selection, choose
 from analyze.explain.explanation import explain_finding
-from analyze.explain.factors import factor_attributes
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, features
 from analyze.population import PARAMS_AS_TEXT, Category, Population
@@ -295,11 +294,6 @@ def test_hosts_are_attributes() -> None:
     of = with_hosts(of, np.stack([np.zeros(200), data, data]), ("web-1", "dn-1", "dn-2", "dn-3"))
     found = explain_finding(of, period(of, 1), None, period(of, 0))
     assert found.sentence.startswith("host is dn-3 at db: ")
-    (attribute,) = factor_attributes(of, np.zeros(200, np.int32), np.arange(200)[::-1].copy())
-    assert attribute.name == "host of db"
-    assert [attribute.words[code] for code in attribute.codes[:3]] == [
-        f"dn-{data[199 - i]}" for i in range(3)
-    ]
 
 
 def test_several_hosts_of_a_component_are_reached_or_not() -> None:

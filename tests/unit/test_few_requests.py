@@ -53,28 +53,6 @@ def test_ninety_times_as_slow_is_found_in_four_requests(n: tuple[int, int]) -> N
     assert run(before, after, few_times=1_000.0).causes == (), "ranks cannot tell"
 
 
-def orders(each: int, times: float, seed: int) -> list[Call]:
-    """The same few requests of three kinds, each of which calls the bank its own way."""
-    rng = np.random.default_rng(seed)
-    every = [call("web/page", 0, 840, call("shop/list", 20, 820 * rng.lognormal(0, 0.3))) for _ in range(60)]
-    for at, root in enumerate(("web/order", "web/renew", "web/refund")):
-        for _ in range(each):
-            us = 500 * (at + 1) * times * rng.lognormal(0, 0.3)
-            every.append(call(root, 0, us + 40, call("bank/pay", 20, us + 20)))
-    return [every[at] for at in rng.permutation(len(every)).tolist()]
-
-
-@pytest.mark.parametrize("each", [(9, 3), (3, 3)])
-def test_callers_of_few_requests_each_speak_together(each: tuple[int, int]) -> None:
-    before, after = orders(each[0], 1, 1), orders(each[1], 90, 2)
-    (cause,) = run(before, after).causes
-    assert cause.lead.after / cause.lead.before == pytest.approx(90, rel=0.5)
-    assert (cause.lead.n0, cause.lead.n1) == (3 * each[0], 3 * each[1])
-    assert found_at(run(before, after)) == "bank"
-    assert not run(before, after, without=("pooled-own-time",)).causes, "the rule pays its rent"
-    assert not run(before, orders(each[1], 1.5, 3)).causes
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_four_requests_that_take_what_they_take_are_no_finding(seed: int) -> None:
     assert run(requests(4, 1, seed), requests(4, 1.5, seed + 100)).causes == ()

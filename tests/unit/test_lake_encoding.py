@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from oracles.lake_script import flows_table, structures_table
 
-from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA
-from stitch.lake.encoding import VALUES_PER_GROUP, decode, encode
+from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA, TABLES
+from schemas.stored_columns import FIELD_ID
+from schemas.windows import Window
+from stitch.lake.encoding import SCHEMAS, VALUES_PER_GROUP, decode, encode
+
+WINDOW = Window.from_name("20260101T0000Z", 300 * 10**9)
 
 
 def test_rows_come_back_as_they_were() -> None:
     flows = flows_table(["a", "b"], [5, -7])
-    assert decode("flows", encode("flows", flows, "w")).to_pylist() == flows.to_pylist()
+    assert decode("flows", encode("flows", flows, WINDOW)).to_pylist() == flows.to_pylist()
     structures = structures_table()
-    assert decode("structures", encode("structures", structures, "w")).to_pylist() == structures.to_pylist()
+    assert (
+        decode("structures", encode("structures", structures, WINDOW)).to_pylist() == structures.to_pylist()
+    )
 
 
 def test_bytes_do_not_depend_on_chunks_and_dictionaries() -> None:
@@ -25,13 +34,13 @@ def test_bytes_do_not_depend_on_chunks_and_dictionaries() -> None:
     status = pa.chunked_array([pa.concat_arrays([other_words] * 3).cast(FLOWS_SCHEMA.field("status").type)])
     relabelled = whole.set_column(whole.schema.get_field_index("status"), "status", status)
     sliced = flows_table(["x", "a", "b", "c", "y"], [9, 1, 2, 3, 9]).slice(1, 3)
-    expected = encode("flows", whole, "w")
+    expected = encode("flows", whole, WINDOW)
     for table in (parts, relabelled, sliced):
-        assert encode("flows", table, "w").equals(expected)
+        assert encode("flows", table, WINDOW).equals(expected)
 
 
 def test_a_file_says_what_it_is_and_any_tool_reads_it() -> None:
-    file = pq.ParquetFile(pa.BufferReader(encode("flows", flows_table(["a"], [1]), "20260101T0000Z")))
+    file = pq.ParquetFile(pa.BufferReader(encode("flows", flows_table(["a"], [1]), WINDOW)))
     metadata = file.metadata.metadata
     assert metadata[b"flowdiff.layout_version"] == str(LAYOUT_VERSION).encode()
     assert metadata[b"flowdiff.table"] == b"flows"
@@ -47,7 +56,7 @@ def test_row_groups_are_bounded_by_nodes() -> None:
     one = flows_table(["a"], [1]).to_pylist()[0]
     wide = pa.Table.from_pylist([{**one, "offset_ns": [0] * nodes, "host": []}], schema=FLOWS_SCHEMA)
     flows = pa.concat_tables([wide] * n)
-    metadata = pq.read_metadata(pa.BufferReader(encode("flows", flows, "w")))
+    metadata = pq.read_metadata(pa.BufferReader(encode("flows", flows, WINDOW)))
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [1_000, 1_000]
 
 
@@ -66,12 +75,58 @@ def test_empty_and_null_values_survive() -> None:
         ],
         schema=PARAMS_SCHEMA,
     )
-    back = decode("params", encode("params", params, "w"))
+    back = decode("params", encode("params", params, WINDOW))
     assert back["text"].to_pylist() == ["", None]
     assert str(back["num"].to_pylist()) == "[None, nan]"
-    assert decode("flows", encode("flows", FLOWS_SCHEMA.empty_table(), "w")).num_rows == 0
+    assert decode("flows", encode("flows", FLOWS_SCHEMA.empty_table(), WINDOW)).num_rows == 0
 
 
 def test_a_table_that_breaks_the_contract_is_a_bug() -> None:
     with pytest.raises(KeyError):
-        encode("flows", structures_table(), "w")
+        encode("flows", structures_table(), WINDOW)
+
+
+@pytest.mark.parametrize("table", sorted(SCHEMAS))
+def test_every_column_has_a_number_for_life_and_a_type_that_every_engine_reads(table: str) -> None:
+    found = pq.read_schema(pa.BufferReader(_encoded(table)))
+    stored = [*_stored(found)]
+    assert stored == [*_stored(SCHEMAS[table])]
+    numbers = [number for number, *_ in stored]
+    assert sorted(numbers) == [*range(1, len(numbers) + 1)]
+    assert [int(field.metadata[FIELD_ID]) for field in found] == [*range(1, len(found) + 1)]
+    assert not [name for _, name, type_ in stored if type_.startswith("uint")]
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_files_of_windows_say_their_window_in_a_column_and_in_the_footer(table: str) -> None:
+    data = pa.BufferReader(_encoded(table))
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    assert pq.read_table(data, columns=["window_start"])["window_start"].to_pylist() == [start]
+    metadata = pq.read_metadata(data)
+    columns = [metadata.row_group(0).column(at) for at in range(metadata.num_columns)]
+    statistics = next(c.statistics for c in columns if c.path_in_schema == "window_start")
+    assert (statistics.min, statistics.max, statistics.null_count) == (start, start, 0)
+
+
+def _encoded(table: str) -> pa.Buffer:
+    """A file of the table, with one row where it is a table of windows."""
+    param = {"request_id": "a", "kind": "spans", "position": 0, "key": "k", "num": 1.0, "text": None}
+    rows = {
+        "flows": flows_table(["a"], [1]),
+        "structures": structures_table(),
+        "params": pa.Table.from_pylist([param], schema=PARAMS_SCHEMA),
+    }
+    if table in rows:
+        return encode(table, rows[table], WINDOW)
+    return encode(table, SCHEMAS[table].empty_table(), None)
+
+
+def _stored(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[int, str, str]]:
+    """Number, path and type of every field with those inside it; of words that of their text."""
+    for field in fields:
+        path, type_ = f"{above}{field.name}", field.type
+        if pa.types.is_dictionary(type_):
+            type_ = type_.value_type
+        inner = [type_.field(at) for at in range(type_.num_fields)]
+        yield int(field.metadata[FIELD_ID]), path, "nested" if inner else str(type_)
+        yield from _stored(inner, f"{path}.")

@@ -66,10 +66,6 @@ def test_a_slow_step_is_one_finding_however_many_hosts_have_it(slow: tuple[str, 
     # All of the hosts' requests are affected, and their time is claimed.
     assert finding.affected1 == N * len(slow) // len(HOSTS)
     assert finding.contribution_us == pytest.approx(800 * len(slow) / len(HOSTS), rel=0.2)
-    if len(slow) == 1:
-        (factor,) = [f for f in finding.factors if f.attribute == "host of db"]
-        assert factor.value == slow[0]
-        assert factor.effect_here > 10 * abs(factor.effect_elsewhere)
     assert hosts_in(c.graph for c in found.categories)["store-1/db"] == ("store-1", "db")
 
 

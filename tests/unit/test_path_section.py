@@ -140,7 +140,7 @@ def test_the_section_adds_up_and_goes_through_json() -> None:
     )
     assert PathsSection.model_validate_json(found.model_dump_json()) == found
     assert found.paths_total == 3
-    assert not found.cold
+    assert not found.no_baseline
 
 
 def test_swapped_periods_name_the_move_back() -> None:

@@ -107,40 +107,6 @@ def test_a_loop_within_a_loop_is_told_where_it_turns_more_often() -> None:
     assert [(change.before, change.after) for change in calls] == [pytest.approx((25, 42))]
 
 
-def scattered(rng: np.random.Generator, n: int, extra: float, hints: float = 0.0) -> list[Call]:
-    """Pages of many shapes, part of which also ask for advice, or for hints."""
-    pages = []
-    for at in range(n):
-        points = [f"part-{part}" for part in range(7) if at >> part & 1]
-        if rng.random() < extra:
-            points.append("advice")
-        if hints and rng.random() < hints:
-            points.append("hints")
-        pages.append(page("head", *points))
-    return pages
-
-
-def test_a_child_in_many_shapes_is_found_where_no_shape_moves_by_enough() -> None:
-    rng = np.random.default_rng(1)
-    before, after = scattered(rng, 256, 0.05), scattered(rng, 256, 0.25)
-    found = run(before, after)
-    assert not run(before, after, "called-child").causes, "the rule pays its rent"
-    lead = only(found)
-    assert found.profile.names.operations[lead.child].text == "shop/advice"
-    assert lead.after - lead.before > 0.1
-    assert len(lead.every_shape) > 10
-    # Its requests are those with any of the shapes.
-    affected = int(found.context.symptoms[0].requests.sum())
-    assert affected == pytest.approx(lead.after * 256, abs=1)
-
-
-@pytest.mark.parametrize("seed", [2, 6])
-def test_of_several_such_children_the_surest_is_named(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    found = run(scattered(rng, 256, 0.05, hints=0.05), scattered(rng, 256, 0.25, hints=0.6))
-    assert found.profile.names.operations[only(found).child].text == "shop/hints"
-
-
 @pytest.mark.parametrize("alike", [True, False])
 def test_three_new_shapes_of_forty_are_found(alike: bool) -> None:
     """Where each is of its own, the path that all took before is taken by fewer."""
@@ -149,13 +115,6 @@ def test_three_new_shapes_of_forty_are_found(alike: bool) -> None:
     lead = only(found)
     assert lead.kind is (ChangeKind.NEW_PATH if alike else ChangeKind.PATH)
     assert abs(lead.after - lead.before) == pytest.approx(3 / 40)
-
-
-def test_a_child_that_all_requests_call_now_is_found() -> None:
-    rng = np.random.default_rng(3)
-    found = run(scattered(rng, 256, 0.3), scattered(rng, 256, 1.0))
-    assert only(found).after == 1
-    assert found.profile.names.operations[only(found).child].text == "shop/advice"
 
 
 def test_where_shapes_are_many_some_unseen_ones_are_nothing() -> None:

@@ -16,11 +16,10 @@ from oracles.span_events import T0
 
 from analyze.compare import compare
 from analyze.methods.port import Chosen
-from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows, cut_notes
+from analyze.methods.robust.affected_requests import AffectedRequests, AtSite, affected_rows, cut_notes
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.sections import breakdown
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.site_requests import AtSite
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings

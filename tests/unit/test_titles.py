@@ -6,8 +6,7 @@ import pytest
 from oracles.robust_report import account_section, findings_section, verdict_section
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.headline import headline_of
-from analyze.methods.robust.titles import title
+from analyze.methods.robust.titles import headline_of, title
 from analyze.methods.robust.verdict.assertions import one_sum, unsupported
 from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, SiteKind, SiteName
@@ -27,22 +26,22 @@ NAMES = Names(
 )
 
 
-def change(kind: ChangeKind, before: float, after: float, shape: int = -1, child: int = -1) -> Change:
+def change(kind: ChangeKind, before: float, after: float, shape: int = -1) -> Change:
     return Change(
         kind=kind, site=0, p=0.0, z=9.0, unit="share", before=before, after=after, low=0.1, high=0.2,
-        n0=9, n1=9, contribution_ns=0.0, shape=shape, child=child,
+        n0=9, n1=9, contribution_ns=0.0, shape=shape,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("lead", "other", "said"),
     [
-        (change(ChangeKind.LOST_PATH, 0.87, 0.0, child=1), None,
-         "stopped calling payment/shop.Pay/Charge (was 87 % of its requests)"),
-        (change(ChangeKind.LOST_PATH, 0.87, 0.03, child=1), None,
-         "calls payment/shop.Pay/Charge in 3.0 % of its requests, was 87 %"),
-        (change(ChangeKind.NEW_PATH, 0.0, 0.2, child=2), None,
-         "calls …/Ship in 20 % of its requests, was 0 %"),
+        (change(ChangeKind.LOST_PATH, 0.87, 0.0, shape=1), None,
+         "stopped calling only payment/shop.Pay/Charge (was 87 % of its requests)"),
+        (change(ChangeKind.LOST_PATH, 0.87, 0.03, shape=1), None,
+         "calls only payment/shop.Pay/Charge in 3.0 % of its requests, was 87 %"),
+        (change(ChangeKind.NEW_PATH, 0.0, 0.2, shape=2), None,
+         "calls only 3 x …/Ship in 20 % of its requests, was 0 %"),
         (change(ChangeKind.NEW_PATH, 0.0, 0.9, shape=0), change(ChangeKind.LOST_PATH, 0.9, 0.0, shape=1),
          "stopped calling payment/shop.Pay/Charge in 90 % of its requests"),
         (change(ChangeKind.PATH, 0.2, 0.9, shape=2), change(ChangeKind.PATH, 0.8, 0.1, shape=1),

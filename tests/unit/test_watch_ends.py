@@ -20,7 +20,7 @@ SD = 0.05
 
 @dataclass
 class Always:
-    """A comparison that finds a change, at a place of its problem's own."""
+    """A comparison that finds a change, at a place of its problem's own, on one of its hosts."""
 
     asked: list[int] = field(default_factory=list)
     """Ticks at which it was asked."""
@@ -30,7 +30,9 @@ class Always:
         found = slow_recommendations()
         component = "first" if len(self.asked) == 1 else f"other-{len(self.asked)}"
         site = found.site.model_copy(update={"component": component, "operation": "work"})
-        return Decision(CHANGED, "changed", (found.model_copy(update={"site": site}),))
+        on = found.factors[0].model_copy(update={"attribute": f"host of {component}", "value": "pod-1"})
+        finding = found.model_copy(update={"site": site, "factors": (on,)})
+        return Decision(CHANGED, "changed", (finding,))
 
 
 def run(*shifts: tuple[range, int, int, float]) -> tuple[list[int], list[IncidentEvent]]:
@@ -54,6 +56,7 @@ def test_series_that_rise_together_ask_once() -> None:
     assert len(asked) <= 2
     assert BEGIN < asked[0] <= BEGIN + 4
     assert [event.kind for event in events if event.incident.component == "first"] == ["opened", "resolved"]
+    assert {event.incident.host for event in events} == {"pod-1"}
 
 
 def test_what_begins_with_an_end_is_no_incident() -> None:

@@ -203,7 +203,7 @@ def number_of_clusters(points: Points, weight: F8, n_requests: int, settings: Cl
         asked = settings.clusters or n_rows
         return Choice(max(1, min(asked, n_rows)), ())
     curve: list[Scored] = []
-    for k in _grid(n_rows, settings.around):
+    for k in (k for k in _GRID if k <= n_rows):
         found = partition(
             points, weight, k, settings, seed=settings.seed, starts=min(_STARTS, settings.starts)
         )
@@ -213,14 +213,6 @@ def number_of_clusters(points: Points, weight: F8, n_requests: int, settings: Cl
     if not curve:
         return Choice(1, ())
     return Choice(_chosen(curve, settings), tuple(curve))
-
-
-def _grid(n_rows: int, around: int) -> Sequence[int]:
-    grid = [k for k in _GRID if k <= n_rows]
-    if around:
-        near = {k for k in grid if around / 2 <= k <= around * 2} | {min(max(around, 2), n_rows)}
-        return sorted(near)
-    return grid
 
 
 def _chosen(curve: Sequence[Scored], settings: ClustersSettings) -> int:

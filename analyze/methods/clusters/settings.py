@@ -20,8 +20,6 @@ class ClustersSettings(Config):
     K random requests as first centres, the best K of all."""
     clusters: int = Field(default=0, ge=0)
     """Number of clusters; 0: the grid is tried, and the curve shown."""
-    around: int = Field(default=0, ge=0)
-    """A guess: only numbers from half to twice of it are tried."""
     starts: int = Field(default=10, ge=1)
     """K-means is begun that often, the best end is taken."""
     dimensions: int = Field(default=50, ge=2)

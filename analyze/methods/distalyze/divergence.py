@@ -6,7 +6,7 @@ Where response times have a heavy tail, slow instances weigh by cost (DIST §3.1
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -48,10 +48,12 @@ class Divergence:
         """[types, variables] at this level of p."""
         return np.asarray(~np.isnan(self.p) & (self.p <= level))
 
-    def strength(self, level: float, ranking: Literal["sum_of_abs", "abs_of_sum"]) -> F8:
-        """[variables] what variables are ranked by: sum over their significant features."""
-        t = np.where(self.significant(level), self.t, 0.0)
-        return np.asarray(np.abs(t).sum(axis=0) if ranking == "sum_of_abs" else np.abs(t.sum(axis=0)))
+    def strength(self, level: float) -> F8:
+        """[variables] what variables are ranked by: sum of |t| over their significant features.
+
+        The paper's wording is |sum of t|, in which features that moved in opposite directions cancel out.
+        """
+        return np.asarray(np.abs(np.where(self.significant(level), self.t, 0.0)).sum(axis=0))
 
 
 def divergence(series: LogSeries, instances: Instances, weight: F8) -> Divergence:
@@ -115,14 +117,12 @@ class HeavyTail:
         return self.outside > _HEAVY
 
 
-def tail_of(performance_us: F8, weight: F8, half_us: float = 0.0) -> HeavyTail:
-    """The tail of P over all instances; half_us: h, 0 for the 98th percentile."""
+def tail_of(performance_us: F8, weight: F8) -> HeavyTail:
+    """Describe the tail of P over all instances."""
     mean = np.average(performance_us, weights=weight)
     sigma = np.sqrt(np.average((performance_us - mean) ** 2, weights=weight))
     outside = np.average(np.abs(performance_us - mean) > 3 * sigma, weights=weight)
-    if half_us <= 0:
-        half_us = float(np.quantile(performance_us, _TAIL_QUANTILE))
-    return HeavyTail(float(outside), half_us)
+    return HeavyTail(float(outside), float(np.quantile(performance_us, _TAIL_QUANTILE)))
 
 
 def tail_weights(performance_us: F8, tail: HeavyTail) -> F8:

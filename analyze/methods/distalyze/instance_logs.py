@@ -496,7 +496,7 @@ def windows(population: Population, settings: DistalyzeSettings) -> WindowInstan
 
 
 def _made(population: Population, settings: DistalyzeSettings, *, by_host: bool) -> WindowInstances:
-    length = int(settings.slice_seconds * NS_PER_SECOND) or population.window_ns
+    length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])
     first = int(starts.min()) // length
     shape = (
@@ -521,8 +521,7 @@ def _made(population: Population, settings: DistalyzeSettings, *, by_host: bool)
     blank = Instances(problem, np.zeros(n), np.full(n, length / NS_PER_US), np.ones(n))
     found = WindowInstances(population, blank, length, first, instance_of, by_host)
     touch = _touches(found)
-    performance = _mean(touch, n) if settings.window_time == "mean" else _p99(touch, n)
-    instances = Instances(problem, performance, blank.duration_us, blank.weight)
+    instances = Instances(problem, _mean(touch, n), blank.duration_us, blank.weight)
     return WindowInstances(population, instances, length, first, instance_of, by_host)
 
 
@@ -532,12 +531,3 @@ def _mean(touch: _Touch, n: int) -> F8:
         np.bincount(touch.instance, touch.weight * touch.response_us, n)
         / np.maximum(np.bincount(touch.instance, touch.weight, n), 1e-300)
     )
-
-
-def _p99(touch: _Touch, n: int) -> F8:
-    """[instances] 99th percentile, by count."""
-    order = np.lexsort((touch.response_us, touch.instance))
-    begin = np.searchsorted(touch.instance[order], np.arange(n))
-    size = np.bincount(touch.instance, minlength=n)
-    place = begin + np.maximum(np.ceil(0.99 * size).astype(np.int64) - 1, 0)
-    return np.asarray(touch.response_us[order][place])

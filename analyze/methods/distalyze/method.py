@@ -136,7 +136,7 @@ def analyse(
 
 
 def _section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection:
-    variables = _variables(run, settings)
+    variables = _variables(run)
     return DistalyzeSection(
         instances=settings.instances,
         class0=run.contrast.names[0],
@@ -172,12 +172,12 @@ def _study(one: TestedStudy) -> StudyRow:
     )
 
 
-def _variables(run: DistalyzeRun, settings: DistalyzeSettings) -> list[DivergentVariable]:
+def _variables(run: DistalyzeRun) -> list[DivergentVariable]:
     found = []
     for one in run.tested:
         for log in one.logs:
             tests = log.tests
-            strength = tests.strength(run.level, settings.ranking)
+            strength = tests.strength(run.level)
             significant = tests.significant(run.level)
             size = np.where(significant, np.abs(tests.t), -1.0)
             for place in np.flatnonzero(significant.any(axis=0)).tolist():

@@ -121,7 +121,7 @@ def _largest_t(row: NetworkComponent) -> float:
 
 def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings) -> TestedStudy:
     instances = study.instances
-    tail = tail_of(study.all_us, study.all_weight, settings.tail_us)
+    tail = tail_of(study.all_us, study.all_weight)
     weighted = settings.tail_weights == "on" or (settings.tail_weights == "auto" and slow and tail.heavy)
     weight = instances.weight * (tail_weights(instances.performance_us, tail) if weighted else 1.0)
     logs, sizes = [], []

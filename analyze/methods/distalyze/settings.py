@@ -31,10 +31,6 @@ class DistalyzeSettings(Config):
     """Slow: from this quantile of the root type's response time on."""
     fast_quantile: float = Field(default=0.5, gt=0, lt=1)
     """Fast: up to this one."""
-    slice_seconds: float = Field(default=0.0, ge=0, le=1e9)
-    """Length of a window as an instance; 0: that of the lake's windows."""
-    window_time: Literal["mean", "p99"] = "mean"
-    """Response time of a window: its mean, or its 99th percentile."""
     most_instances: int = Field(default=10_000, ge=100)
     """Instances of a class, spread over time; more are thinned out."""
     least_instances: int = Field(default=10, ge=2)
@@ -43,10 +39,6 @@ class DistalyzeSettings(Config):
     """Chance of any false divergence (Bonferroni over all features)."""
     tail_weights: Literal["auto", "on", "off"] = "auto"
     """Instances of a heavy tail count more (2^(time/h)); auto: where there is one, slow against fast only."""
-    tail_us: float = Field(default=0.0, ge=0, le=1e15)
-    """The h of tail weights in microseconds; 0: the 98th percentile of the response time."""
-    ranking: Literal["sum_of_abs", "abs_of_sum"] = "sum_of_abs"
-    """How a variable's t over its features become one; abs_of_sum is the paper's wording."""
     node_share: float = Field(default=1 / 3, gt=0, le=1)
     """A network's trees split nodes of this share of the instances at least (the paper's m over N)."""
     least_gain: float = Field(default=0.01, ge=0, lt=1)

@@ -1,4 +1,4 @@
-"""The requests that findings affect, as the report's table `requests`: what exports and joins read."""
+"""The requests that a change is about: at hand, site by site; counted from statistics; listed in a report."""
 
 from __future__ import annotations
 
@@ -7,17 +7,149 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.methods.robust.site_requests import AtSite
+from analyze.methods.robust.causes.requests import failing_rows, has, on_instance
+from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.population import Population
-from schemas.arrays import I4, I8
+from analyze.profile.build import Pattern
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.profile import OWN_TIME, Profile
+from analyze.profile.times import own_time_ns
+from analyze.stats.histograms import bin_of, value_of
+from schemas.arrays import B1, F8, I4, I8
 from schemas.report.columns import arrow_columns, arrow_table
 from schemas.report.report_tables import REQUESTS
 
 MOST_LISTED: Final = 50_000
 """Requests of a finding that are listed, evenly spaced over all."""
 _ROLE: Final = "affected"
+
+
+@dataclass(frozen=True, slots=True)
+class AtSite:
+    """The requests of one category that touch a site."""
+
+    category: int
+    rows: I8
+    """Rows of the category, both samples."""
+    sample: npt.NDArray[np.uint8]
+    value_us: F8
+    """[rows] mean own time of the site's calls; 0 where the site has none. Of several sites their mean."""
+    hit: B1
+    """[rows] has what the change is about: the shape, a failing call, a slow one."""
+    inside: B1
+    """[rows] on an instance that the change is of."""
+
+
+def requests_at(
+    population: Population, patterns: Sequence[Pattern], changes: Sequence[Change]
+) -> list[AtSite]:
+    """Find the requests that touch the site of any of the changes, category by category: one change, and
+    the same on other hosts. O(requests that touch them · changes)."""
+    found = []
+    for pattern in patterns:
+        sites = pattern.sites
+        here = [change for change in changes if has(sites, change.site)]
+        if not here:
+            continue
+        category = population.categories[pattern.category]
+        rows = np.sort(pattern.rows)
+        values = [_own_us(category.node_ns[:, rows], sites, change.site) for change in here]
+        hit, inside = np.zeros((2, len(rows)), dtype=np.bool_)
+        for change, value in zip(here, values, strict=True):
+            mine = on_instance(population, pattern, change, rows)
+            hit |= _hits(population, pattern, change, rows, value) & mine
+            inside |= mine
+        mean = np.mean(values, axis=0)
+        found.append(AtSite(pattern.category, rows, category.sample[rows], mean, hit, inside))
+    return found
+
+
+def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
+    """Give the mean own time of a site's calls; `times` [nodes, requests]."""
+    units = np.flatnonzero(sites.site == site)
+    if not len(units):
+        return np.zeros(times.shape[1])
+    mean: F8 = own_time_ns(times, sites, units).mean(axis=0) / 1e3
+    return mean
+
+
+def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, value: F8) -> B1:
+    if change.kind in PATH_KINDS:
+        return np.full(len(rows), has(pattern.sites, change.site, change.shape))
+    if change.kind in ERROR_KINDS:
+        return np.isin(rows, failing_rows(population, pattern, change.site))
+    if change.kind in TIME_KINDS and change.unit == "us":
+        between = np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3))
+        return np.asarray(value > between if change.ups else value < between)
+    if change.kind in TIME_KINDS:
+        return np.asarray(value >= change.threshold_us)
+    return np.ones(len(rows), dtype=np.bool_)
+
+
+def values_of(found: Sequence[AtSite], sample: int) -> F8:
+    """Give the values of one sample's requests, on the instance that the change is of."""
+    parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
+    """Give the rows of a sample's requests by category: those hit, those not, or all."""
+    chosen: dict[int, list[I8]] = {}
+    for at in found:
+        keep = at.sample == sample
+        if hit is not None:
+            keep = keep & (at.hit == hit)
+        if keep.any():
+            chosen.setdefault(at.category, []).append(at.rows[keep])
+    return {category: np.sort(np.concatenate(rows)) for category, rows in chosen.items()}
+
+
+def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
+    """Count the requests with what the change is about, reference and problem."""
+    return tuple(  # type: ignore[return-value]
+        int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
+    )
+
+
+def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
+    """Count the requests of reference and problem with the shape, a failing call, or a mean own time beyond
+    the middle of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide.
+
+    Of several changes (one on several hosts) that of most requests: which have two of them is not kept. Of
+    none none.
+    """
+    return max((_affected(profile, roles, change) for change in changes), key=sum, default=(0, 0))
+
+
+def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:
+    if change.kind in PATH_KINDS:
+        table, column = profile.shapes, "n"
+        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
+    elif change.kind in TIME_KINDS:
+        table, column = profile.votes_at(change.site), "n"
+        mine = _equal(table["measure"], OWN_TIME) & _bins_beyond(table, change)
+    else:
+        table, column = profile.visits, "failing_n" if change.kind in ERROR_KINDS else "n"
+        mine = _equal(table["site"], change.site)
+    slot, n = table["slot"].to_numpy()[mine], table[column].to_numpy()[mine]
+    return round(float(n[roles.reference[slot]].sum())), round(float(n[roles.problem[slot]].sum()))
+
+
+def _bins_beyond(table: pa.Table, change: Change) -> B1:
+    bins = table["bin"].to_numpy()
+    if change.unit != "us":
+        # A bin's lower end against the same: equal but for rounding.
+        return np.asarray(value_of(bins) > change.threshold_us * 1e3 * (1 - 1e-9))
+    middle = bin_of(np.array([np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3)) * 1e3]))[0]
+    return np.asarray(bins > middle if change.ups else bins < middle)
+
+
+def _equal(column: pa.ChunkedArray, value: int) -> B1:
+    return np.asarray(column.to_numpy() == value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +162,13 @@ class AffectedRequests:
     """Before they were cut."""
 
     def by_category(self) -> Iterator[tuple[int, I8]]:
-        """(category, its rows)."""
+        """Give each category and its rows."""
         numbers, first = np.unique(self.category, return_index=True)
         yield from zip(numbers.tolist(), np.split(self.row, first[1:]), strict=False)
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Those with what the change is about, of both periods."""
+    """Find the requests with what the change is about, of both periods."""
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]
     )
@@ -59,7 +191,7 @@ def requests_table(population: Population, findings: Sequence[AffectedRequests])
 
 
 def cut_notes(findings: Sequence[AffectedRequests]) -> tuple[str, ...]:
-    """One sentence where requests are not listed."""
+    """Say in one sentence where requests are not listed."""
     cut = [str(rank) for rank, found in enumerate(findings, 1) if len(found.row) < found.total]
     if not cut:
         return ()

@@ -54,10 +54,6 @@ class Change:
     weight: float = 0.0
     """Structure: share of the requests that changed, by which a change without much time is ranked."""
     shape: int = NO_SHAPE
-    shapes: tuple[int, ...] = ()
-    """All shapes that the change is about, where they are several; `shape` is then the most frequent."""
-    child: int = NO_SHAPE
-    """Operation that these shapes have in common, where that is what changed."""
     call_ratio: float = 1.0
     """Calls of the site a request, after over before."""
     threshold_us: float = 0.0
@@ -67,11 +63,6 @@ class Change:
     """It differs from the history, and not from the reference alone."""
     instance: Instance | None = None
     """It is there alone; None: wherever the site is."""
-
-    @property
-    def every_shape(self) -> tuple[int, ...]:
-        """Shapes that the change is about; none where it is about any."""
-        return self.shapes or (() if self.shape == NO_SHAPE else (self.shape,))
 
     @property
     def ups(self) -> bool:

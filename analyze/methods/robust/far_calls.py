@@ -102,7 +102,7 @@ class _Seen:
 
 
 def _tested(seen: _Seen, sets: I8, touched: Touched, settings: RobustSettings) -> tuple[F8, B1]:
-    """([sites] p, whether it passes) of each site's set."""
+    """Give ([sites] p, whether it passes) of each site's set."""
     found, sets = np.unique(sets, return_inverse=True)
     n_sets = len(found)
     expected = totals(sets, seen.n1 * seen.beyond / (seen.n0 + 1), n_sets)

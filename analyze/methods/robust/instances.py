@@ -113,7 +113,7 @@ class ByInstance:
 def _hosts_of(
     population: Population, patterns: Sequence[Pattern], of_site: I8, roles: Roles
 ) -> dict[int, list[int]]:
-    """Component -> hosts that its calls in the problem ran on, ascending."""
+    """Map a component to the hosts that its calls in the problem ran on, ascending."""
     found: dict[int, set[int]] = defaultdict(set)
     for pattern in patterns:
         host = population.categories[pattern.category].host
@@ -185,7 +185,8 @@ def _attributes_of(
     several: set[int],
     settings: RobustSettings,
 ) -> dict[tuple[int, str], dict[int, str]]:
-    """(component, attribute) -> host -> value, of those that are the same in every request that was asked."""
+    """Give (component, attribute) -> host -> value, of those that are the same in every request that was
+    asked."""
     asked: Counter[tuple[int, int]] = Counter()
     chosen: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     for pattern in patterns if settings.instance_attributes else ():
@@ -283,7 +284,7 @@ class _Row(NamedTuple):
 
 
 def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
-    """Values and scales as [rows, columns]; `fill` where a row has fewer siblings."""
+    """Lay out values and scales as [rows, columns]; `fill` where a row has fewer siblings."""
     width = max(len(row.value) for row in rows)
     values, scales = (
         np.stack([np.pad(one, (0, width - len(one)), constant_values=fill) for one in column])

@@ -25,7 +25,7 @@ from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, LEAST_IN_ENVELOPE, Estimate
-from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE, Histograms, value_of
+from analyze.stats.histograms import BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
@@ -55,10 +55,6 @@ class Observed:
     """Calls a request of the site, after over before."""
     pattern: I8 | None = None
     """Call pattern that the row is about."""
-    patterns: Callable[[int], tuple[int, ...]] | None = None
-    """All patterns of a row, where they are several; `pattern` is then the most frequent."""
-    child: I8 | None = None
-    """Operation that these patterns have in common."""
     reference: Estimate | None = None
     """The same against the reference alone, where a history makes ordinary times more than that."""
     threshold_us: F8 | None = None
@@ -85,18 +81,17 @@ class Measure:
     only_more: bool = False
     """Less of it is no change."""
     apart: str = ""
-    """Another test of what measures before it test: its p are corrected by themselves, with those of the same
-    word."""
+    """Family of tests whose p are corrected among themselves, because they test again what other measures
+    test; empty: the family of all others."""
     by_p_alone: bool = False
     """No standard error: p, and what the measure asks besides, decide."""
     unless: str = ""
-    """A measure of the same sites that says it better where it counts."""
+    """A measure of the same sites: where that one counts this one is silent."""
     where_of: str = ""
-    """A measure of whole sites: at those where it counts, this one says where, by `instance_q` and corrected
-    by itself."""
+    """A measure of whole call sites that this one refines: where that one counts this one says at which
+    instance, by `instance_q` and corrected among those sites."""
     only_where_silent: bool = False
-    """Sums that say something only where no other measure of structure found anything; corrected by
-    themselves."""
+    """It says something only where no other measure of structure found anything; corrected by itself."""
 
 
 # ---------------------------------------------------------------- times
@@ -117,39 +112,6 @@ def own_time(view: View) -> Observed:
         matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
     seen = _at_sites(view, found, np.log1p(settings.time_floor), matters, view.slower_ns)
     return replace(seen, reference=view.own_time_change[1])
-
-
-def pooled_own_time(view: View) -> Observed | None:
-    """Observe the own time of an operation whatever its caller, where too few requests of each caller tell:
-    its calls relative to their caller's median before. It is shown at the caller with most of them."""
-    alone, of = view.own_time, np.array([site.operation for site in view.names.sites], np.int64)
-    there = np.minimum(alone.n0, alone.n1)
-    enough = np.bincount(of, there >= view.settings.min_requests, of.max(initial=0) + 1) > 0
-    several = np.bincount(of, there > 0, len(enough)) > 1
-    mine = np.flatnonzero((several & ~enough)[of] & (there > 0))
-    if not len(mine):
-        return None
-    order = mine[np.lexsort((mine, -(alone.n0 + alone.n1)[mine], of[mine]))]
-    lead = np.arange(view.n_sites)
-    lead[order] = order[np.searchsorted(of[order], of[order])]
-    shift = np.zeros(view.n_sites, dtype=np.int64)
-    shift[mine] = np.rint((alone.before[lead[mine]] - alone.before[mine]) / BIN_LOG)
-    calls = view.own_times.where(np.isin(view.own_times.place, mine))
-    found, against = view.level(
-        Histograms.of(lead[calls.place], calls.column, calls.bin + shift[calls.place], calls.n)
-    )
-
-    def pooled(value: F8) -> F8:
-        return totals(lead[mine], value[mine], view.n_sites)
-
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        w = pooled(view.after.w)
-        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * pooled(view.after.calls) / w
-        least = view.settings.time_share * pooled(view.after.response_ns) / w
-        slower_ns = pooled(view.slower_ns)
-        felt = slower_ns * view.after.requests / w * np.sign(found.change) > least / 2
-    seen = _at_sites(view, found, np.log1p(view.settings.time_floor), (moved_ns > least) & felt, slower_ns)
-    return replace(seen, reference=against)
 
 
 def slow_calls(view: View) -> Observed:
@@ -186,7 +148,7 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_from(view: View) -> I8:
-    """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
+    """Give the [sites] bin over which a call is very slow; 0 where nothing is ordinary."""
     times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
     ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
@@ -339,16 +301,6 @@ class _Patterns:
         )
         return _Patterns(pair // width, pair % width, *sums)
 
-    def added(self, code: I8, pairs: I8, n: int) -> tuple[F8, F8]:
-        """Add pairs up by code: ([n, columns] votes, requests)."""
-        columns = self.votes.shape[1]
-        cell = (code[:, None] * columns + np.arange(columns)).reshape(-1)
-        votes, requests = (
-            totals(cell, values[pairs].reshape(-1), n * columns).reshape(n, columns)
-            for values in (self.votes, self.requests)
-        )
-        return votes, requests
-
 
 def call_pattern(view: View) -> Observed:
     """Observe the share of a site's requests that take each call pattern."""
@@ -372,44 +324,6 @@ def call_pattern(view: View) -> Observed:
     several = np.bincount(at, minlength=view.n_sites)[at] > 1
     found = _shares(view, at, patterns.votes, patterns.requests)
     return replace(found, tested=found.tested & several, gain_ns=gain, pattern=patterns.pattern)
-
-
-def called_child(view: View) -> Observed:
-    """Observe the share of a site's requests that call a child, whatever else they call.
-
-    Where requests scatter over many patterns none of them moves by enough. Children that every call has, or
-    that are of one pattern only, say nothing that the pattern does not.
-    """
-    patterns = _Patterns.of(view)
-    children = [sorted({child.operation for child in pattern}) for pattern in view.names.shapes]
-    count = np.array([len(mine) for mine in children], dtype=np.int64)
-    pairs = np.repeat(np.arange(len(patterns.pattern)), count[patterns.pattern])
-    child = np.array([c for pattern in patterns.pattern.tolist() for c in children[pattern]], dtype=np.int64)
-    width = len(view.names.operations) + 1
-    key, code = np.unique(patterns.site[pairs] * width + child, return_inverse=True)
-    votes, requests = patterns.added(code, pairs, len(key))
-    at = key // width
-    touching = view.touching[at]
-    found = _shares(view, at, np.minimum(votes, touching), requests)
-    of_several = np.bincount(code, minlength=len(key)) > 1
-    always = (votes[:, :2] > touching[:, :2] - 0.5).all(axis=1)
-    by_code = np.argsort(code, kind="stable")
-    ends = np.searchsorted(code[by_code], np.arange(len(key) + 1))
-    up = (found.estimate.change > 0).astype(np.int64)
-
-    def mine(row: int) -> I8:
-        found: I8 = pairs[by_code[ends[row] : ends[row + 1]]]
-        return found
-
-    # Shown by the pattern that has most of it in the period in which it is more frequent.
-    first = [int(mine(row)[np.argmax(patterns.votes[mine(row), up[row]])]) for row in range(len(key))]
-    return replace(
-        found,
-        tested=found.tested & of_several & ~always,
-        pattern=patterns.pattern[first],
-        patterns=lambda row: tuple(sorted(patterns.pattern[mine(row)].tolist())),
-        child=key % width,
-    )
 
 
 def failing_calls(view: View) -> Observed:
@@ -530,17 +444,6 @@ MEASURES: Final = (
         1e-3,
     ),
     Measure(
-        "pooled-own-time",
-        "A call takes longer by itself whoever makes it, where few requests come of each caller.",
-        "tests/unit/test_few_requests.py: three callers",
-        pooled_own_time,
-        (ChangeKind.SLOWER, ChangeKind.FASTER),
-        "us",
-        1e-3,
-        apart="callers",
-        unless="own-time",
-    ),
-    Measure(
         "slow-calls",
         "Few calls take very long: medians do not see them.",
         "F9, F14",
@@ -633,15 +536,6 @@ MEASURES: Final = (
         calls,
         (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS),
         "calls",
-        only_where_silent=True,
-    ),
-    Measure(
-        "called-child",
-        "A child is called, or not, in many patterns of which none moves by enough.",
-        "tests/unit/test_rare_paths.py: a child in many shapes",
-        called_child,
-        (ChangeKind.PATH, ChangeKind.PATH),
-        "share",
         only_where_silent=True,
     ),
 )

@@ -8,8 +8,7 @@ import numpy as np
 
 from analyze.methods.port import Result
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.causes.effect import has_effect
-from analyze.methods.robust.headline import headline_of
+from analyze.methods.robust.causes.ranking import has_effect
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.breakdown import (
     account_of,
@@ -23,6 +22,7 @@ from analyze.methods.robust.sections.finding_rows import finding_tables, finding
 from analyze.methods.robust.sections.paths import paths_section
 from analyze.methods.robust.sections.verdict import verdict_section
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.titles import headline_of
 from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings

@@ -167,7 +167,7 @@ def _profiled(
 
 
 def slow_response_ns(population: Population, level: float) -> float:
-    """Response time over which a request is slow, ns; inf without requests of the reference.
+    """Find the response time over which a request is slow, ns; inf without requests of the reference.
 
     The longest of the bin that holds the reference's weighted quantile: the requests over it are those that
     the test of the whole period counts (`slow_thresholds`).

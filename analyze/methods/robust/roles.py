@@ -60,7 +60,8 @@ def slots_of(
     kept: Sequence[Slot] | None = None,
     kept_history: Sequence[Slot] | None = None,
 ) -> tuple[list[Slot], Roles]:
-    """Slots of reference, problem and history samples, the history's numbered as samples after the two.
+    """Lay out slots of reference, problem and history samples, the history's numbered as samples after the
+    two.
 
     With a history its samples are the blocks, and the reference is one of about their length, or several.
     Without, the reference is cut into `blocks`, or into as many as are as long as the problem. Where
@@ -104,7 +105,8 @@ def slots_of(
 
 
 def _cut(sample: Sample, n: int) -> list[list[tuple[int, int]]]:
-    """n blocks of equal time, each of one or several ranges (gaps between a sample's ranges do not count)."""
+    """Cut n blocks of equal time, each of one or several ranges (gaps between a sample's ranges do not
+    count)."""
     ranges = sample.ranges or ((sample.start_ns, sample.end_ns),)
     whole = sum(end - start for start, end in ranges)
     ends = [whole * (block + 1) // n for block in range(n)]

@@ -6,9 +6,8 @@ what concerns all sites at once (how far levels move by themselves, q) is comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -89,31 +88,23 @@ def seen_at_sites(views: Iterable[SiteView], names: Names, settings: RobustSetti
 
 
 def _placed(seen: Observed, part: SiteView) -> Observed:
-    """With the numbers of the whole."""
-    pattern, patterns = seen.pattern, seen.patterns
+    """Give it with the numbers of the whole."""
+    pattern = seen.pattern
     return replace(
         seen,
         site=part.site[seen.site],
         pattern=None if pattern is None else np.where(pattern < 0, pattern, part.shape[pattern]),
-        patterns=None if patterns is None else _renumbered(patterns, part.shape),
     )
 
 
-def _renumbered(patterns: Callable[[int], tuple[int, ...]], shape: I8) -> Callable[[int], tuple[int, ...]]:
-    return lambda row: tuple(shape[list(patterns(row))].tolist())
-
-
 def _joined(parts: Sequence[Observed]) -> Observed:
-    """What was observed of several sets of sites, in the order of the sites."""
+    """Join what was observed of several sets of sites, in the order of the sites."""
     first = parts[0]
     if len(parts) == 1:
         return first
     site = np.concatenate([part.site for part in parts])
-    child, pattern = (
-        np.concatenate([site[:0], *(array for part in parts if (array := getattr(part, name)) is not None)])
-        for name in ("child", "pattern")
-    )
-    order = np.lexsort([key for key in (pattern, child, site) if len(key)])
+    pattern = [part.pattern for part in parts if part.pattern is not None]
+    order = np.lexsort([np.concatenate(pattern), site] if pattern else [site])
 
     def column(name: str) -> F8 | I8 | None:
         if getattr(first, name) is None:
@@ -124,20 +115,11 @@ def _joined(parts: Sequence[Observed]) -> Observed:
     plain = {
         name: column(name)
         for name in (field.name for field in fields(Observed))
-        if name not in ("estimate", "reference", "patterns")
+        if name not in ("estimate", "reference")
     }
     array = [part.reference for part in parts if part.reference is not None]
-    ends = [0, *accumulate(len(part.site) for part in parts)]
-
-    def patterns(row: int) -> tuple[int, ...]:
-        at = int(order[row])
-        part = int(np.searchsorted(ends, at, side="right")) - 1
-        mine = parts[part].patterns
-        return () if mine is None else mine(at - ends[part])
-
     return Observed(
         **plain,  # type: ignore[arg-type]
         estimate=joined_estimates([part.estimate for part in parts]).take(order),
         reference=joined_estimates(array).take(order) if array else None,
-        patterns=None if first.patterns is None else patterns,
     )

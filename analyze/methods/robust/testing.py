@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.measures import Measure, Observed
 from analyze.methods.robust.mixes import REQUEST_MIX
 from analyze.methods.robust.settings import RobustSettings
@@ -191,8 +191,6 @@ def _change(row: _Row, at: int) -> Change:
         contribution_ns=float(seen.gain_ns[at]),
         weight=float(seen.weight[at]),
         shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
-        shapes=() if seen.patterns is None else seen.patterns(at),
-        child=NO_SHAPE if seen.child is None else int(seen.child[at]),
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
         q=float(row.q[at]),
@@ -258,26 +256,17 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
 
 
 def _silent_before(second: Sequence[Change], first: Sequence[Change], seen: SitesSeen) -> list[Change]:
-    """Keep changes at sites whose operation, or caller, has no change of structure already; one a site.
-
-    That a path became rarer says not yet what came instead.
-    """
+    """Keep changes at sites whose operation, or caller, has no change of structure already."""
     names = seen.names
     inherited = _inherited(second, names, seen.settings.inherited)
-    every = [
-        (names.sites[change.site].operation, change)
+    reported = {
+        names.sites[change.site].operation
         for change in first
         if change.kind not in TIME_KINDS and not change.there_before
+    }
+    return [
+        change
+        for change in second
+        if id(change) not in inherited
+        and reported.isdisjoint((names.sites[change.site].operation, names.sites[change.site].caller))
     ]
-    any_way = {operation for operation, _ in every}
-    more = {operation for operation, change in every if change.ups or change.kind in ERROR_KINDS}
-    left: dict[int, Change] = {}
-    for change in second:
-        site = names.sites[change.site]
-        reported = more if change.kind is ChangeKind.NEW_PATH else any_way
-        if id(change) in inherited or site.operation in reported or site.caller in reported:
-            continue
-        known = left.get(change.site)
-        if known is None or abs(change.z) > abs(known.z):
-            left[change.site] = change
-    return list(left.values())

@@ -1,4 +1,7 @@
-"""Sentences of findings: operation and component, what happened, by how much."""
+"""Write titles: of a finding what happened where and by how much, of a report what happened.
+
+Nothing is said that no test supports.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,12 @@ from analyze.methods.robust.causes.hosts import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.instances import HOST
+from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
+from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import Names, OperationName, Shape, SiteKind
 from analyze.report import wording
-from schemas.report.findings import ChangeKind
+from schemas.report.accounts import Account, VerdictSection
+from schemas.report.findings import ChangeKind, Finding
 
 _MOST_NAMED = 2
 GONE: Final = 0.0005
@@ -20,7 +26,7 @@ GONE: Final = 0.0005
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """What a finding says in one sentence: what happened, where else, on which hosts."""
+    """Say a finding in one sentence: what happened, where else, on which hosts."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     waiting = _waiting_calls(cause, names)
     own = names.operation(cause.lead.site).component
@@ -31,8 +37,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Operations by which the component that is to look at waits for others, where these waits changed alike:
-    it is not one callee that is slow."""
+    """Find operations by which the component that is to look at waits for others, where these waits changed
+    alike: it is not one callee that is slow."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -47,7 +53,7 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """What a finding led by `change` says in one sentence."""
+    """Say what a finding led by `change` is in one sentence."""
     what = _place(change.site, names)
     before, now = wording.percent(change.before), wording.percent(change.after)
     shares = f"{now} of its requests, was {before}"
@@ -77,7 +83,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def where(cause: Cause) -> str:
-    """On which hosts, where that tells something: on several, or on these and not on others."""
+    """Say on which hosts, where that tells something: on several, or on these and not on others."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"
@@ -92,7 +98,8 @@ def where(cause: Cause) -> str:
 
 
 def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """How many other operations of the component, or callers of who is to look at, it happened to as well."""
+    """Say how many other operations of the component, or callers of who is to look at, it happened to as
+    well."""
     lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
@@ -114,12 +121,9 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
-    """What is different about a local shape, against the one that most requests came from (or went to):
+    """Say what is different about a local shape, against the one that most requests came from (or went to):
     `calls X`, and `calling X`."""
     said = names.operation(change.site).text
-    if change.child >= 0:
-        called = wording.after(said, _called(names.operations[change.child]))
-        return f"calls {called}", f"calling {called}"
     other = counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:
@@ -137,12 +141,12 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
 
 
 def shape_words(shape: Shape, names: Names) -> str:
-    """A local shape, for a row of evidence."""
+    """Say a local shape, for a row of evidence."""
     return _calls(shape, names)[0]
 
 
 def _waiting(shape: Shape, other: Shape, names: Names, said: str) -> tuple[str, str] | None:
-    """What the response waits for now and did not, or no longer does; None for nothing."""
+    """Say what the response waits for now and did not, or no longer does; None for nothing."""
     mine, theirs = ({c.operation: c.calls for c in children if c.awaited} for children in (shape, other))
     more = {o: n for o, n in mine.items() if n > theirs.get(o, 0)}
     fewer = {o: n for o, n in theirs.items() if n > mine.get(o, 0)}
@@ -163,7 +167,7 @@ def _calls(shape: Shape, names: Names, said: str = "", only: str = "") -> tuple[
 
 
 def _list(calls: dict[int, int], names: Names, said: str = "") -> str:
-    """Operations with how often they are called; what they share with the name that was said goes."""
+    """List operations with how often they are called; what they share with the name that was said goes."""
     words = []
     for operation, count in list(calls.items())[:_MOST_NAMED]:
         name = _called(names.operations[operation])
@@ -174,7 +178,7 @@ def _list(calls: dict[int, int], names: Names, said: str = "") -> str:
 
 
 def _called(name: OperationName) -> str:
-    """The operation, at who is called."""
+    """Name the operation, at who is called."""
     return f"{name.callee or name.component}/{name.point}"
 
 
@@ -185,3 +189,44 @@ def _place(site: int, names: Names) -> str:
     where = f"{name.component}/{name.point}"
     callee = names.callee(names.sites[site].operation)
     return f"{where} calling {callee}" if callee else where
+
+
+_SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing call"}
+
+
+def headline_of(
+    verdict: VerdictSection, mean: Account, changed: Sequence[ChangedShare], findings: Sequence[Finding]
+) -> str:
+    """Name what changed significantly: more failures, then the mean, else the first finding; else what was
+    measured. changed: the shares that did."""
+    shares = [
+        wording.moved_sentence(
+            _SHARES[measure], wording.percent(before), wording.percent(after), up=after > before
+        )
+        for measure, before, after in changed
+    ]
+    if mean.changed:
+        said = [wording.mean_sentence(mean.before, mean.after), *shares[-1:]]
+        if any(measure == "errors" and after > before for measure, before, after in changed):
+            said.reverse()
+        return f"{'; '.join([said[0], *(one[:1].lower() + one[1:] for one in said[1:])])}."
+    if findings:
+        more = f"; and {wording.counted(len(findings) - 1, 'more finding')}" if len(findings) > 1 else ""
+        times = wording.moved_duration(mean.before, mean.after)
+        return f"{findings[0].title}{more}; the mean response time did not change significantly ({times})."
+    if shares:
+        return f"{shares[-1]}."
+    if verdict.outcome == "not-explained" or not mean.before or not mean.after:
+        return ""
+    if any(THERE_BEFORE in reason for reason in verdict.reasons):
+        times = wording.moved_duration(mean.before, mean.after)
+        return (
+            f"What is wrong was {THERE_BEFORE}: reference and problem differ from the history, and not "
+            f"significantly from each other ({times} on average)."
+        )
+    nothing = (
+        "Nothing changed significantly"
+        if verdict.outcome == "unchanged"
+        else "No significant change was found"
+    )
+    return f"{nothing}: mean response time {wording.moved_duration(mean.before, mean.after)}."

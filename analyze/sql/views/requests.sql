@@ -14,7 +14,7 @@
 -- weight_known   BOOLEAN    whether the records gave their sampling probability
 -- status         VARCHAR    ok, or the error class of the root
 -- inner_status   VARCHAR    error class of the earliest failing node where the root is ok; null where none failed
--- quality        UINTEGER   bit mask; 0 is clean: see quality_names(quality)
+-- quality        INTEGER    bit mask; 0 is clean: see quality_names(quality)
 -- n_nodes        INTEGER    nodes of the request-flow graph
 -- lane           INTEGER    partition the request came by; 0 for files
 -- window_start   TIMESTAMP  UTC start of the storage window
@@ -37,6 +37,5 @@ SELECT
     quality,
     n_nodes,
     lane,
-    make_timestamp_ns(start_ns - (start_ns % getvariable('window_ns') + getvariable('window_ns'))
-        % getvariable('window_ns'))::TIMESTAMP AS window_start
+    make_timestamp(epoch_us(window_start)) AS window_start
 FROM _flows;

@@ -356,7 +356,6 @@ class LaneBuffer:
             flows=totals.flows,
             rejects=dict(sorted((+rejects).items())),
             rejects_not_kept=n_rejected - len(letters),
-            quality=dict(sorted(totals.quality.items())),
         )
         return Due(
             parts=self._pending.parts(pieces),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Final
+
+from pydantic import Field, field_validator
 
 from schemas.config import Config, DecodeConfig, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+
+LEAST_MEMORY_BYTES: Final = 320 * 2**20
+"""The loaded process takes 120 MB, what it works with 128, and lanes that hold 32 MB twice that. A process
+that reads more formats takes more, and says so at its start."""
 
 
 class LiveSettings(Config):
@@ -23,8 +29,8 @@ class LiveSettings(Config):
     """Events this far after the clock of this process become dead letters: a clock that is wrong."""
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
-    memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
-    """What the process may take; less than about 340 MB is refused at the start. The driver is given what is
+    memory_bytes: int = 2**30
+    """What the process may take, 320 MB at least. The driver is given what is
     left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
     pause until windows are published or open requests are closed: first those that have all that they name,
     then the oldest, INCOMPLETE."""
@@ -40,3 +46,10 @@ class LiveSettings(Config):
     """Dead letters kept of one commit of a lane; more are counted only."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
+
+    @field_validator("memory_bytes")
+    @classmethod
+    def _is_enough(cls, memory_bytes: int) -> int:
+        if memory_bytes < LEAST_MEMORY_BYTES:
+            raise ValueError(f"{LEAST_MEMORY_BYTES // 2**20}MB is the least that is enough")
+        return memory_bytes

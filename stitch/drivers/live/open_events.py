@@ -7,7 +7,7 @@ is copied once or twice in its life, however long its request stays open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -201,24 +201,40 @@ class OpenEvents:
         if not len(asked):
             return complete
         part = np.cumsum(requests.size[asked]) // max(1, max_events)
-        for some in np.split(asked, np.flatnonzero(np.diff(part)) + 1):
-            complete[some] = self._are_complete(requests, some)
+        begins = np.flatnonzero(np.diff(part, prepend=-1))
+        part = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(asked)))
+        events = self._by_part(requests, asked, part)
+        for number, some in enumerate(np.split(asked, begins[1:])):
+            complete[some] = self._are_complete(requests, some, [of_slab[number] for of_slab in events])
         still = asked[~complete[asked]]
         self._remember_waiting(requests.key[still], requests.size[still])
         return complete
 
-    def _are_complete(self, requests: _Requests, asked: I8) -> B1:
-        """[asked] whether each is complete; they are places of requests."""
-        number = np.full(len(requests.key), -1, dtype=np.int32)
-        number[asked] = np.arange(len(asked))
-        tables, codes, start = [], [], 0
+    def _by_part(self, requests: _Requests, asked: I8, part: I8) -> list[list[I8]]:
+        """For each slab and part the places of its events; `part` [asked] is that of a request.
+
+        O(events log events) for all parts together.
+        """
+        of_request = np.full(len(requests.key), -1, dtype=np.int64)
+        of_request[asked] = part
+        found, start = [], 0
         for slab in self._slabs:
-            own = number[requests.code[start : start + len(slab.row)]]
+            own = of_request[requests.code[start : start + len(slab.row)]]
             start += len(slab.row)
             places = np.flatnonzero(own >= 0)
-            if len(places):
-                tables.append(slab.rows(places, COMPLETENESS_COLUMNS))
-                codes.append(own[places].astype(np.int64))
+            own = own[places]
+            ends = np.cumsum(np.bincount(own, minlength=int(part[-1]) + 1))
+            found.append(np.split(places[np.argsort(own, kind="stable")], ends[:-1]))
+        return found
+
+    def _are_complete(self, requests: _Requests, asked: I8, places: Sequence[I8]) -> B1:
+        """[asked] whether each is complete: places of requests, ascending, and of their events by slab."""
+        tables, codes, start = [], [], 0
+        for slab, own in zip(self._slabs, places, strict=True):
+            if len(own):
+                tables.append(slab.rows(own, COMPLETENESS_COLUMNS))
+                codes.append(np.searchsorted(asked, requests.code[start + own]))
+            start += len(slab.row)
         events = pa.concat_tables(tables).combine_chunks()
         return complete_requests(np.concatenate(codes), len(asked), events)
 

@@ -6,7 +6,7 @@ whoever takes the lane over finds in its segments and not in its flows.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,9 +21,9 @@ from schemas.arrays import I8, U8
 from schemas.rejects import Reason, Reject
 from schemas.windows import Window
 from stitch.columnar.runs import offsets, ranges, whole
-from stitch.drivers.flow_counts import count_flags, keeps_params
 from stitch.drivers.live.closed_memory import window_ends
 from stitch.drivers.live.open_events import ClosedEvents
+from stitch.drivers.params_share import keeps_params
 from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, reject_rows
 from stitch.lake.encoding import VALUES_PER_GROUP
@@ -76,7 +76,6 @@ class Published:
     copies: int = 0
     conflicts: int = 0
     flows: int = 0
-    quality: Counter[str] = field(default_factory=Counter)
 
 
 class PendingWindows:
@@ -224,15 +223,11 @@ def _part(pieces: list[Piece], known: Sequence[pa.Table]) -> WindowPart:
 def add_up(pieces: Iterable[Piece]) -> Published:
     """Add pieces up."""
     found = list(pieces)
-    quality: Counter[str] = Counter()
-    for piece in found:
-        quality.update(count_flags(piece.flows))
     return Published(
         events=sum(piece.n_events for piece in found),
         copies=sum(piece.n_copies for piece in found),
         conflicts=sum(piece.conflicts.num_rows for piece in found),
         flows=sum(piece.flows.num_rows for piece in found),
-        quality=quality,
     )
 
 

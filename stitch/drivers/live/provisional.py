@@ -14,13 +14,15 @@ from typing import Final
 import pyarrow as pa
 from pydantic import ValidationError
 
+from schemas.commits import FlowCounts
 from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.windows import Window
-from stitch.drivers.flow_counts import shared_params
 from stitch.drivers.live.due import Settled, segment_rows
+from stitch.drivers.params_share import shared_params
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import encode
+from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import Manifest, OpenLane
 from stitch.lake.staging import read_segment
@@ -39,6 +41,8 @@ class ProvisionalFile:
     rows: int
     sha256: str
     """Hex."""
+    counts: FlowCounts | None
+    """Of flows; else None."""
 
 
 def provisional_flows(segments: Sequence[pa.Table], config: StitchConfig, *, lane: int = 0) -> Stitched:
@@ -71,12 +75,13 @@ def _write_lane(manifest: Manifest, lane: OpenLane, folder: Path) -> Iterator[Pr
             table: pa.Table = getattr(part, name)
             if not table.num_rows:
                 continue
-            data = encode(name, table, part.window.name)
+            data = encode(name, table, part.window)
             path = folder / name / f"window={part.window.name}" / f"{lane.lane:d}-provisional.parquet"
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(data)
             sha256 = hashlib.sha256(data).hexdigest()
-            yield ProvisionalFile(name, part.window, path, table.num_rows, sha256)
+            counts = count_flows(table) if name == "flows" else None
+            yield ProvisionalFile(name, part.window, path, table.num_rows, sha256, counts)
 
 
 def _config(lane: OpenLane) -> StitchConfig:

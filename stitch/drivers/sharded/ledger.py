@@ -53,7 +53,6 @@ class Ledger:
         self._files = FileCounts(Tally(settings.format))
         self._letters = DeadLetters(staging, settings.max_dead_letters_per_file)
         self._totals: Counter[str] = Counter()
-        self._quality: Counter[str] = Counter()
         self._starts_ns: set[int] = set()
 
     def add_batch(self, source: Source, decoded: DecodedBatch) -> None:
@@ -74,7 +73,6 @@ class Ledger:
         self._starts_ns |= outcome.starts_ns
         refuse_too_many_windows(self._starts_ns, self._settings.max_windows, self._window_length_ns)
         self._totals.update(outcome.totals)
-        self._quality.update(outcome.quality)
         self._letters.add(rejects_table(outcome.rejects, KERNEL_SOURCE, [0]), KERNEL_SOURCE, outcome.refused)
 
     def require_events(self, sources: Sequence[Source]) -> None:
@@ -96,7 +94,6 @@ class Ledger:
                 "rejects": dict(sorted(self._letters.counts.items())),
                 "rejects_not_kept": self._letters.not_kept,
                 "oddities": dict(sorted(self._files.oddities.items())),
-                "quality": dict(sorted(self._quality.items())),
             }
         )
 

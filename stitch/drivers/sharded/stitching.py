@@ -18,8 +18,8 @@ from schemas.rejects import Reason, Reject
 from schemas.windows import NS_PER_SECOND
 from stitch.columnar.hashing import hash_rows
 from stitch.columnar.runs import whole
-from stitch.drivers.flow_counts import count_flags, shared_params
 from stitch.drivers.import_settings import ImportSettings
+from stitch.drivers.params_share import shared_params
 from stitch.drivers.refusals import ABSURD_DETAIL, RETIRED_DETAIL, is_absurd, of_retired
 from stitch.drivers.spill import Group
 from stitch.kernel import Stitched, reject_rows, stitch
@@ -47,7 +47,6 @@ class GroupOutcome:
     max_letters: int
     """Dead letters kept of one refusal; the others are counted."""
     totals: Counter[str] = field(default_factory=Counter)
-    quality: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     """By reason: `rejects`, and those that were only counted."""
@@ -65,7 +64,6 @@ class GroupOutcome:
         self.totals["events_published"] += n_events - duplicate - rejected
         self.rejects += made.rejects
         self.refused.update(reject.reason.value for reject in made.rejects)
-        self.quality.update(count_flags(made.flows))
 
     def refuse(self, events: pa.Table, rows: B1, reason: Reason, detail: str) -> pa.Table:
         """Return the events but those of `rows` ([events]), which become dead letters."""

@@ -39,8 +39,6 @@ class Cause:
     """Hosts on which the lead is, where sites tell hosts apart; the leading site's first."""
     spared: tuple[str, ...] = ()
     """Hosts on which the same site was tested and is as before."""
-    spared_sites: tuple[int, ...] = ()
-    """Those sites."""
     edges: tuple[Edge, ...] = ()
     """What follows from what, and why: all changes but those of the leading symptom."""
 

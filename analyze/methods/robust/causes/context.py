@@ -6,9 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.affected_requests import affected_by_statistics
 from analyze.methods.robust.causes.failures import Failures
 from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
 from analyze.methods.robust.causes.order import Order
@@ -46,31 +44,29 @@ class Context:
     symptoms: tuple[Symptom, ...]
     moved: Mapping[int, Mapping[str, int]]
     """Operation -> components to which its calls go more often (1) or less often (-1) than before."""
-    failing: Mapping[Symptom, int]
-    """Number of a symptom's requests in which a call below it fails that failed less often."""
     mean_ns: float
     """The larger of the two mean response times."""
 
     def below(self, one: Symptom, other: Symptom) -> bool:
-        """Whether a symptom lies below another (records: after it)."""
+        """Tell whether a symptom lies below another (records: after it)."""
         return self.order.is_above(other.operation, one.operation)
 
     def own(self, symptom: Symptom) -> str:
-        """Component of a symptom's operation."""
+        """Give the component of a symptom's operation."""
         return self.names.operations[symptom.operation].component
 
     def callee(self, symptom: Symptom) -> str:
-        """Whom a symptom's operation calls."""
+        """Tell whom a symptom's operation calls."""
         return self.names.callee(symptom.operation)
 
     def came(self, change: Change) -> float:
-        """How many times as much comes to a site: calls, and to a loop of records requests, however often
-        it turns for each."""
+        """Tell how many times as much comes to a site: calls, and to a loop of records requests, however
+        often it turns for each."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
     def sees_other_requests(self, changes: Iterable[Change], factor: float) -> bool:
-        """Whether so many times as much, or as little, comes to the sites of all changes."""
+        """Tell whether so many times as much, or as little, comes to the sites of all changes."""
         return all(not 1 / factor < self.came(change) < factor for change in changes)
 
 
@@ -83,7 +79,7 @@ def context_of(
     begun: Failures,
     settings: CausesSettings,
 ) -> Context:
-    """Symptoms of significant changes, and what is known of them.
+    """Bundle significant changes to symptoms, with what is known of them.
 
     by_load: changes that the load explains; those of time may still follow from paths that moved the load.
     """
@@ -130,21 +126,11 @@ def context_of(
         for one in symptoms
         if not one.timed
     }
-    failing = {symptom: failing_below(symptom, symptoms, order) for symptom in symptoms}
-    return Context(names, order, hosts, settings, tuple(symptoms), moved, failing, mean_ns)
-
-
-def failing_below(symptom: Symptom, symptoms: Sequence[Symptom], order: Order) -> int:
-    """Number of a symptom's requests in which a call below it fails that failed less often."""
-    below = [s for s in symptoms if s.fails and order.is_above(symptom.operation, s.operation)]
-    if not len(symptom.requests):
-        return max((symptom.common(other, related=True) for other in below), default=0)
-    found = np.logical_or.reduce([np.zeros_like(symptom.requests), *(other.requests for other in below)])
-    return int((symptom.requests & found).sum())
+    return Context(names, order, hosts, settings, tuple(symptoms), moved, mean_ns)
 
 
 def _nexts(profile: Profile) -> dict[int, set[int]]:
-    """Operation of a record -> what comes next in some request."""
+    """Map the operation of a record to what comes next in some request."""
     names, table = profile.names, profile.shapes
     pairs = {*zip(table["site"].to_pylist(), table["shape"].to_pylist(), strict=True)}
     found: dict[int, set[int]] = defaultdict(set)
@@ -155,7 +141,7 @@ def _nexts(profile: Profile) -> dict[int, set[int]]:
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
-    """The larger of the mean response times of reference and problem, at least 1."""
+    """Give the larger of the mean response times of reference and problem, at least 1."""
     means = [
         profile.responded("ns", slots) / max(profile.responded("w", slots), 1e-300)
         for slots in (roles.reference, roles.problem)

@@ -37,7 +37,7 @@ class Contributions:
     """[rows] number of the cause that accounts for most of a row; -1 for none."""
 
     def shares(self, ups: bool) -> tuple[float | None, ...]:
-        """Part of each cause in all that added time (`ups`), or in all that took time away.
+        """Give the part of each cause in all that added time (`ups`), or in all that took time away.
 
         What adds is each cause that does, as a whole, each rest of a row that does, and the mix: so the
         shares add up to 1 at most, and none is 0 but of a cause that accounts for nothing. None: the cause
@@ -60,7 +60,7 @@ def contributions(
     call_ratio: F8,
     settings: CausesSettings,
 ) -> Contributions:
-    """Part of the change of the mean of each cause, ns; they claim in their order. O(causes · rows).
+    """Give each cause its part of the change of the mean, ns; they claim in their order. O(causes · rows).
 
     parts: rows by path of the same names; mix: [roots] what is of no row; call_ratio: [sites] calls a
     request, after over before.
@@ -94,7 +94,7 @@ def _ways(cause: Cause, call_ratio: F8) -> F8:
 
 
 def _below(operations: set[int], names: Names) -> B1:
-    """[paths] whether a path is one of an operation, or below one."""
+    """Tell of [paths] whether a path is one of an operation, or below one."""
     found = np.zeros(len(names.paths), dtype=np.bool_)
     for number, path in enumerate(names.paths) if operations else ():  # a path comes after the one above it
         above = path.above != NO_CALLER and bool(found[path.above])
@@ -103,7 +103,8 @@ def _below(operations: set[int], names: Names) -> B1:
 
 
 def _steps_about(operations: set[int], names: Names, call_ratio: F8, calls_moved: float) -> set[int]:
-    """Steps walked more or less often that touch the operations, and those that hang together with them."""
+    """Find steps walked more or less often that touch the operations, and those that hang together with
+    them."""
     with np.errstate(divide="ignore"):
         moved = np.abs(np.log(np.maximum(call_ratio, 1e-300))) > np.log(calls_moved)
     touching: Mapping[int, list[int]] = defaultdict(list)

@@ -34,14 +34,14 @@ class Failures:
     """[operations, 2]"""
 
     def more(self) -> list[int]:
-        """Operations at which more began than did, those with most first."""
+        """List operations at which more began than did, those with most first."""
         share = self.failed / np.maximum(self.n, 1)
         rise = share[:, 1] - share[:, 0]
         order = np.argsort(-rise, kind="stable")
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
-        """By whom most of what a change reports failed, there or below; empty for nobody, and for the
+        """Tell by whom most of what a change reports failed, there or below; empty for nobody, and for the
         component of the change itself."""
         operation = names.sites[lead.site].operation
         if lead.kind not in _FELT or operation in order.records:
@@ -63,7 +63,7 @@ class Failures:
 
 
 def failures_begun(profile: Profile, roles: Roles) -> Failures:
-    """Out of the breakdown of errors. O(rows)."""
+    """Take failures out of the breakdown of errors. O(rows)."""
     sides = roles.reference, roles.problem
     n = [profile.responded("n", slots) for slots in sides]
     failed = [profile.at_operations("origins", "n", slots) for slots in sides]

@@ -18,13 +18,14 @@ HostOf = Mapping[str, tuple[str, str]]
 
 
 def hosts_in(graphs: Iterable[Graph]) -> dict[str, tuple[str, str]]:
-    """Which components of sites are those of a host. O(nodes)."""
+    """Tell which components of sites are those of a host. O(nodes)."""
     named = {(node.host, node.component) for graph in graphs for node in graph.nodes if node.host}
     return {f"{host}/{component}": (host, component) for host, component in sorted(named)}
 
 
 def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
-    """Which components of records name a host first, `host/component`, where no graph says it. O(sites)."""
+    """Tell which components of records name a host first, `host/component`, where no graph says it.
+    O(sites)."""
     records = {
         names.operation(at).component for at, s in enumerate(names.sites) if s.kind is not SiteKind.CALL
     }
@@ -40,11 +41,11 @@ class Hosts:
     host_of: HostOf
 
     def host(self, site: int) -> str:
-        """Host of a site; empty for none."""
+        """Give the host of a site; empty for none."""
         return self.host_of.get(self.names.operation(site).component, ("", ""))[0]
 
     def place(self, site: int) -> tuple[object, ...]:
-        """A site, equal on all hosts."""
+        """Give a site, equal on all hosts."""
         caller = self.names.caller(site)
         return (
             None if caller is None else self._hostless(caller),
@@ -53,7 +54,7 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """What happened where, equal on all hosts: of what family, in which direction."""
+        """Tell what happened where, equal on all hosts: of what family, in which direction."""
         family = next((family for family in FAMILIES if change.kind in family), change.kind)
         return (*self.place(change.site), family, change.ups)
 

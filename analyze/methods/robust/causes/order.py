@@ -29,7 +29,7 @@ class Order:
         asked: Collection[int] = (),
         nexts: Mapping[int, Collection[int]] | None = None,
     ) -> Order:
-        """From the paths of a profile, and for records from the patterns, or of statistics from `nexts`
+        """Order from the paths of a profile, and for records from the patterns, or of statistics from `nexts`
         (operation -> what comes next): the order of the operations `asked` for. O(paths · depth + patterns ·
         asked²).
         """
@@ -57,19 +57,20 @@ class Order:
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
 
     def is_above(self, operation: int, other: int) -> bool:
-        """Whether `operation` is an ancestor of `other` somewhere."""
+        """Tell whether `operation` is an ancestor of `other` somewhere."""
         return operation in self.ancestors[other]
 
     def is_nearer(self, operation: int, other: int) -> bool:
-        """Whether `operation` is nearer to where a change began than `other`, if the same requests show both:
-        what is called is nearer than who calls; of records what came first, where paths part."""
+        """Tell whether `operation` is nearer to where a change began than `other`, if the same requests
+        show both: what is called is nearer than who calls; of records what came first, where paths part."""
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
 
 
 def _reached(nexts: Mapping[int, Collection[int]], asked: list[int]) -> dict[int, set[int]]:
-    """Operation -> operations from which a way leads there and none back: of loops the order is not known."""
+    """Map an operation to those from which a way leads there and none back: of loops the order is not
+    known."""
     after = {operation: reached(nexts, [operation]) for operation in asked}
     return {
         later: {one for one in asked if later in after[one] and one not in after[later]} for later in asked
@@ -77,7 +78,7 @@ def _reached(nexts: Mapping[int, Collection[int]], asked: list[int]) -> dict[int
 
 
 def _order_in_time(names: Names, patterns: Sequence[Pattern], asked: list[int]) -> dict[int, set[int]]:
-    """Operation -> operations that come before it, first occurrences, in most requests that have both."""
+    """Map an operation to those that come before it, first occurrences, in most requests that have both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

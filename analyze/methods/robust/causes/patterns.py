@@ -14,7 +14,7 @@ from analyze.profile.names import Names, Shape
 
 
 def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, int]]:
-    """(operations with more calls, with fewer) of a shape against another, with how many."""
+    """Give operations with more calls, and with fewer, of a shape against another, with how many."""
     mine, theirs = Counter[int](), Counter[int]()
     for child in shape:
         mine[child.operation] += child.calls
@@ -24,7 +24,7 @@ def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, in
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """The shape of the same site that went the other way by most."""
+    """Find the shape of the same site that went the other way by most."""
     others = [
         other
         for other in changes
@@ -36,13 +36,11 @@ def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
 def what_moved(
     change: Change, changes: Sequence[Change], names: Names
 ) -> tuple[frozenset[int], frozenset[int]] | None:
-    """Operations that are called besides, and no longer, by a change of a path; None: it is not one thing.
+    """Find the operations that are called besides, and no longer, by a change of a path; None: it is not
+    one thing.
 
     Operations of one component of which the same is true are named once.
     """
-    if change.child >= 0:
-        own = frozenset({change.child})
-        return (own, frozenset()) if change.ups else (frozenset(), own)
     other = counterpart(change, changes)
     if change.shape == NO_SHAPE or other is None:
         return None
@@ -52,7 +50,7 @@ def what_moved(
 
 
 def load_moved(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
-    """Component -> 1 if calls of the leading site go to it more often than before, -1 if less often: in
+    """Map a component to 1 if calls of the leading site go to it more often than before, -1 if less often: in
     `least` of its requests or more."""
     own = names.operation(lead.site).component
     share: dict[str, float] = defaultdict(float)
@@ -72,7 +70,7 @@ def load_moved(changes: Sequence[Change], lead: Change, names: Names, least: flo
 
 
 def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str:
-    """Component whose call was the last of calls that are cut short; empty where none is.
+    """Find the component whose call was the last of calls that are cut short; empty where none is.
 
     Cut short: a pattern that became more frequent is a part of one that became less so.
     """
@@ -101,7 +99,8 @@ def _is_part(shorter: Shape, longer: Shape) -> bool:
 def last_callees(
     population: Population, patterns: Sequence[Pattern], shapes: Iterable[int], names: Names
 ) -> dict[int, str]:
-    """Shape -> component of the remote call that started last in most calls of the shape; "" for none.
+    """Map a shape to the component of the remote call that started last in most calls of the shape; "" for
+    none.
 
     Only the shapes asked for, which are few. O(patterns · units).
     """
@@ -122,7 +121,7 @@ def last_callees(
 
 
 def _callee(unit: int, pattern: Pattern, names: Names, last: dict[int, int]) -> str:
-    """First component that differs, going down from one last call to the next."""
+    """Find the first component that differs, going down from one last call to the next."""
     sites = pattern.sites
     own = names.operation(int(sites.site[unit])).component
     while unit in last:

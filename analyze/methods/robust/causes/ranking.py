@@ -1,4 +1,7 @@
-"""Rank causes by their score and by what speaks against looking at them first; a reason is a row."""
+"""Rank causes by their score and by what speaks against looking at them first; a reason is a row.
+
+And tell which have an effect on time, failures or work: what has none fails no gate.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.causes.symptoms import part_ns
-from analyze.methods.robust.changes import PATH_KINDS, TIME_KINDS
+from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
+from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
 
 _IMPROVEMENTS = frozenset({ChangeKind.FASTER, ChangeKind.PARALLEL, ChangeKind.FEWER_ERRORS})
@@ -27,13 +32,13 @@ class RankFactor:
 
 
 def rank_value(cause: Cause, settings: CausesSettings, without: Collection[str] = ()) -> float:
-    """Score times the least weight of the factors that hold."""
+    """Multiply the score by the least weight of the factors that hold."""
     factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause)]
     return cause.score * min([factor.weight(settings) for factor in factors], default=1.0)
 
 
 def is_better(cause: Cause) -> bool:
-    """Whether a cause means less time only: faster steps, or known paths that are shorter.
+    """Tell whether a cause means less time only: faster steps, or known paths that are shorter.
 
     A path that was never there, a failure, a call that is cut short are no improvements, whatever they save.
     """
@@ -41,7 +46,8 @@ def is_better(cause: Cause) -> bool:
 
 
 def _gain_ns(cause: Cause) -> float:
-    """Part of the change of the mean, ns a request: times by site, of paths the leading site alone."""
+    """Give the part of the change of the mean, ns a request: times by site, of paths the leading site
+    alone."""
     if cause.lead.kind in TIME_KINDS:
         return part_ns(change for change in cause.changes if change.kind in TIME_KINDS)
     own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
@@ -62,3 +68,26 @@ RANKING: tuple[RankFactor, ...] = (
         "8.5 of 10,000 requests",
     ),
 )
+
+
+def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names: Names) -> bool:
+    """Tell whether a cause takes time, fails, or makes more or fewer calls.
+
+    part_ns: its part of the change of the mean; least: part of the mean that is no effect on time. Known
+    paths with as many calls as before are the only change without any; all others asked for time that
+    requests felt, for failures, or are calls that were never there or are gone.
+    """
+    if abs(part_ns) >= least * mean_ns:
+        return True
+    return any(
+        change.kind is not ChangeKind.PATH or _makes_other_work(change, cause, names)
+        for change in cause.changes
+    )
+
+
+def _makes_other_work(change: Change, cause: Cause, names: Names) -> bool:
+    other = counterpart(change, cause.changes)
+    if other is None or change.shape == NO_SHAPE:
+        return True
+    more, fewer = difference(names.shapes[change.shape], names.shapes[other.shape])
+    return sum(more.values()) != sum(fewer.values())

@@ -93,12 +93,9 @@ def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
 
 
 def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate who fails where any of its calls does to the call that fails in most of its requests."""
-    records = context.order.records
-    if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
-        return None
-    enough = context.failing[u] >= max(context.settings.same_requests * u.n_requests, 1)
-    return (u.common(v, related=True),) if enough else None
+    """Relate who fails where any of its calls does to what fails in the component by which most fail."""
+    follows = u.fails and v.fails and context.below(v, u) and u.suspect == v.component
+    return (u.common(v, related=True),) if follows else None
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
@@ -157,20 +154,18 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate what takes longer above, or at, a call that fails in most of its slow requests: error pages,
     back-offs, time-outs."""
-    if not (u.timed and u.lead.ups and v.fails):
+    same = u.operation == v.operation and u.instance == v.instance
+    if not (u.timed and u.lead.ups and v.fails) or not (same or context.below(v, u)):
         return None
     part = context.settings.slow_with_failing
-    if u.operation == v.operation and u.instance == v.instance:
-        if u.lead.kind is ChangeKind.TAIL:  # a median needs half of the requests, a tail as many as are in it
-            part = context.settings.same_requests * (u.lead.after - u.lead.before)
-        enough = u.common(v, related=True) >= max(part * u.n_requests, 1)
-    else:
-        enough = context.below(v, u) and context.failing[u] >= max(part * u.n_requests, 1)
-    return (v.score,) if enough else None
+    if u.lead.kind is ChangeKind.TAIL:  # a median needs half of the requests, a tail as many as are in it
+        part = context.settings.same_requests * (u.lead.after - u.lead.before)
+    return (v.score,) if u.common(v, related=True) >= max(part * u.n_requests, 1) else None
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component that wait longer, or less, for it."""
+    """Relate callers of one component that wait longer, or less, for it: the finding says how many, and
+    counts the requests of all."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 
@@ -230,7 +225,10 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),
     Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15", of_load=True),
     Relation(
-        "slow-after-failure", Link.FOLLOWS, slow_after_failure, "tests/unit/test_error_chain.py: a page"
+        "slow-after-failure",
+        Link.FOLLOWS,
+        slow_after_failure,
+        "tests/unit/test_error_chain.py: a call that times out",
     ),
     Relation("same-failing-callee", Link.ELSEWHERE, same_failing_callee, "shop 14:47, 15:04"),
     Relation("alike-at-component", Link.ELSEWHERE, alike_at_component, "F8"),

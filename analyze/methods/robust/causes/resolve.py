@@ -13,8 +13,8 @@ from analyze.methods.robust.causes.symptoms import Symptom, part_ns, sure_part
 
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
-    """Causes, the most important first. tested: sites that some test reached; without: relations and factors
-    that are left out, by name."""
+    """Find the causes, the most important first. tested: sites that some test reached; without: relations
+    and factors that are left out, by name."""
     chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
     for u, (v, _) in chosen.items():
@@ -28,8 +28,8 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """Symptom -> what it follows from, and how: by the first relation that fits, its best fits first, and by
-    no edge that closes a circle. O(relations · symptoms²)."""
+    """Choose for a symptom what it follows from, and how: by the first relation that fits, its best fits
+    first, and by no edge that closes a circle. O(relations · symptoms²)."""
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
     leading = [symptom for symptom in context.symptoms if not symptom.by_load]
     for relation in relations:
@@ -79,8 +79,7 @@ def _cause(
         suspect=root.suspect,
         leads=tuple(s.lead for s in elsewhere[1:]),
         hosts=hosts,
-        spared=tuple(sorted({context.hosts.host(site) for site in spared})),
-        spared_sites=spared,
+        spared=spared,
         edges=tuple(
             Edge(u.changes, v.lead, relation.name, u in follows)
             for u in members[1:]
@@ -91,8 +90,8 @@ def _cause(
 
 def _hosts(
     elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """(hosts that have it, sites of those that were tested and have not); elsewhere: the leading symptom
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give (hosts that have it, those that were tested and have not); elsewhere: the leading symptom
     first."""
     hosts = context.hosts
     place = hosts.place(elsewhere[0].lead.site)
@@ -100,7 +99,5 @@ def _hosts(
     found = tuple(dict.fromkeys(host for site in same if (host := hosts.host(site))))
     if not found:
         return (), ()
-    spared = [
-        s for s in sorted(tested) if (h := hosts.host(s)) and h not in found and hosts.place(s) == place
-    ]
-    return found, tuple(spared)
+    spared = {hosts.host(site) for site in tested if hosts.place(site) == place}
+    return found, tuple(sorted(spared - {"", *found}))

@@ -30,7 +30,7 @@ class Symptom:
     score: float
     """Part of the mean response time, or of the requests, as far as it is sure."""
     size: float
-    """The same, of times sure or not: by it one leads where either could."""
+    """The same with what is unsure of times: by it one symptom leads another where either could."""
     component: str
     """Whom to look at."""
     suspect: str = ""
@@ -41,7 +41,7 @@ class Symptom:
     """Requests that show it by statistics."""
 
     def has(self, kinds: Collection[ChangeKind]) -> bool:
-        """Whether one of its changes is of these kinds."""
+        """Tell whether one of its changes is of these kinds."""
         return any(change.kind in kinds for change in self.changes)
 
     @cached_property
@@ -76,23 +76,23 @@ class Symptom:
         return all(change.kind is ChangeKind.PATH for change in self.changes)
 
     def before(self, other: Symptom) -> bool:
-        """Whether it leads where either could."""
+        """Tell whether it leads where either could."""
         return (self.size, -self.operation) > (other.size, -other.operation)
 
 
 def one_a_site(changes: Iterable[Change]) -> list[Change]:
-    """Changes of time, of a site that is slower and has a tail the former: both are one thing."""
+    """Keep one change of time a site; where it is slower and has a tail the former: both are one thing."""
     ordered = sorted(changes, key=lambda change: change.kind is not ChangeKind.TAIL)
     return list({change.site: change for change in ordered}.values())
 
 
 def part_ns(changes: Iterable[Change]) -> float:
-    """Part of changes of time in the change of the mean, ns a request."""
+    """Sum the part of changes of time in the change of the mean, ns a request."""
     return sum(change.contribution_ns for change in one_a_site(changes))
 
 
 def sure_part(change: Change) -> float:
-    """Lower 95 % bound of an effect over the effect."""
+    """Give the lower 95 % bound of an effect over the effect."""
     return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
 
 
@@ -107,12 +107,13 @@ def bundles(changes: Sequence[Change], names: Names) -> dict[Bundle, list[Change
 
 
 def largest(changes: Sequence[Change]) -> Change:
-    """What a change of time is headed by."""
+    """Find what a change of time is headed by."""
     return max(one_a_site(changes), key=lambda change: abs(change.contribution_ns))
 
 
 def leading(changes: Sequence[Change]) -> Change:
-    """What a symptom is headed by: an error, then calls, then the path that became more frequent by most."""
+    """Find what a symptom is headed by: an error, then calls, then the path that became more frequent by
+    most."""
     return max(
         changes,
         key=lambda c: (
@@ -124,14 +125,14 @@ def leading(changes: Sequence[Change]) -> Change:
 
 
 def structure_score(change: Change, mean_ns: float, path_weight: float) -> float:
-    """Part of the mean, or of the requests, as far as it is sure."""
+    """Give the part of the mean, or of the requests, as far as it is sure."""
     return sure_part(change) * max(abs(change.contribution_ns) / mean_ns, path_weight * change.weight)
 
 
 def covering(
     found: Mapping[Bundle, Sequence[Change]], names: Names, caller_weight: float
 ) -> dict[Bundle, str]:
-    """Component for which each change of time speaks: few components cover them all.
+    """Find the component for which each change of time speaks: few components cover them all.
 
     A component that is slow covers its own times and the waits for it; one that waits for all, its waits.
     """

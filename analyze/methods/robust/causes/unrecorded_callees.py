@@ -56,7 +56,8 @@ def unrecorded_callees(
     settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Operation -> name of whom it calls: of operations that changed, that changed shapes call, or `failing`.
+    """Map an operation to the name of whom it calls: of operations that changed, that changed shapes call,
+    or `failing`.
 
     Those that call something in any request, begin a request or are a server's side are not asked. Requests
     must be at hand; else nothing is known. Reads parameters of `callee_requests` requests an operation.
@@ -83,7 +84,7 @@ def unrecorded_callees(
 
 
 def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
-    """Operations to ask, the largest changes first."""
+    """List operations to ask, the largest changes first."""
     found: dict[int, None] = {}
     for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
         if names.sites[change.site].kind is SiteKind.CALL:
@@ -99,7 +100,8 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
 def _ends(
     population: Population, patterns: Sequence[Pattern], names: Names, wanted: Sequence[int], most: int
 ) -> dict[int, _Calls]:
-    """By operation, the most wanted first; those that do not qualify are left out. O(patterns · units)."""
+    """Find calls by operation, the most wanted first; those that do not qualify are left out. O(patterns ·
+    units)."""
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
     asked = np.array(sorted(wanted), dtype=np.int64)
     found: dict[int, _Calls] = {}
@@ -131,7 +133,7 @@ def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
 
 
 def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
-    """Whether a call is the last that was recorded, on the caller's side."""
+    """Tell whether a call is the last that was recorded, on the caller's side."""
     assert graph.nesting is not None
     kind = int(graph.nesting.kind[int(sites.start[unit])])
     return not names.shapes[int(sites.shape[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
@@ -140,7 +142,8 @@ def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
 def _chosen(
     population: Population, calls: Mapping[int, _Calls], most: int
 ) -> tuple[ChosenRequests, dict[int, int]]:
-    """(at most so many requests of each operation, evenly spaced and grouped by it; calls that they have)."""
+    """Choose (at most so many requests of each operation, evenly spaced and grouped by it; calls that they
+    have)."""
     groups: list[I4] = []
     categories: list[I4] = []
     rows: list[I8] = []

@@ -42,7 +42,7 @@ class LoadMet:
 
 
 def load_met(comparison: Comparison) -> LoadMet:
-    """Mean over requests of the arrival rate around them.
+    """Average over requests the arrival rate around them.
 
     A period's own rate hides bursts: twice the load in half of the time is the same number of requests.
     Blocks hold about `load_requests` where requests are at hand; without they are slots of the profile.
@@ -129,7 +129,8 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
 
 
 def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
-    """([sites] factor of the mean time at the site's operation by queueing, [sites] factor that was seen).
+    """Give ([sites] factor of the mean time at the site's operation by queueing, [sites] factor that was
+    seen).
 
     One server with random arrivals: t = s / (1 - rho), and rho / (1 - rho) requests are there (M/M/1). So rho
     is known from how many were there, slot by slot; with rho·ratio >= 1 any time is possible.

@@ -111,7 +111,7 @@ def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettin
 
 
 def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: ConfounderSettings) -> bool:
-    """Whether calls with the name are gone, and as many without it came."""
+    """Tell whether calls with the name are gone, and as many without it came."""
     if nameless < 0 or after.n[named] > 0 or after.n[nameless] < settings.rename_requests:
         return False
     return bool(before.n[nameless] < settings.nameless_share * after.n[nameless]) and as_often(
@@ -138,7 +138,7 @@ class _Answers:
 def _alike(
     before: _Answers, named: int, after: _Answers, nameless: int, settings: ConfounderSettings
 ) -> bool:
-    """Whether calls take as long and fail as seldom."""
+    """Tell whether calls take as long and fail as seldom."""
     calls = float(before.calls[named]), float(after.calls[nameless])
     if not all(calls):
         return False

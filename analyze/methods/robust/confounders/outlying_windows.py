@@ -127,7 +127,8 @@ def _when(slots: Sequence[Slot]) -> str:
 
 
 def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
-    """`mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a failing call, others at most 1 %`."""
+    """Say `mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a failing call, others at most 1
+    %`."""
     weight = np.maximum(blocks.weight.sum(axis=1), 1e-300)
     mean = blocks.time_us.sum(axis=1) / weight
     said = []

@@ -113,13 +113,15 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
 
 
 def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
-    """Components that have another name in places only: what else they did is gone, so they are others."""
+    """Find components that have another name in places only: what else they did is gone, so they are
+    others."""
     renamed = {old.component for old, new in found.items() if old.component != new.component}
     return {old.component for old in gone if old.component in renamed and old not in found}
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
-    """A name inside its component; a component's where all of it went and came. Else it is another route."""
+    """Allow a name inside its component; a component's where all of it went and came. Else it is another
+    route."""
 
     def same(one: str, other: str) -> bool:
         return one == other or (one in moved[0] and other in moved[1])
@@ -132,7 +134,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
-    """How operations are used in some slots. O(sites)."""
+    """Tell how operations are used in some slots. O(sites)."""
     weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
@@ -154,7 +156,7 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
 
 
 def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:
-    """Whether as many requests pass the new operation as passed the old one."""
+    """Tell whether as many requests pass the new operation as passed the old one."""
     share0, share1 = float(before.share[old]), float(after.share[new])
     requests = before.requests + after.requests
     pooled = (share0 * before.requests + share1 * after.requests) / requests
@@ -163,7 +165,8 @@ def as_often(before: Uses, after: Uses, old: int, new: int, settings: Confounder
 
 
 def _likeness(before: Uses, after: Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
-    """Part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are alike."""
+    """Give the part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are
+    alike."""
 
     def ways(uses: Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
         merged: dict[tuple[str, int], float] = defaultdict(float)
@@ -178,7 +181,7 @@ def _likeness(before: Uses, after: Uses, old: int, new: int, gone: list[int], co
 
 
 def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
-    """The profile with the old names for the new ones, and its patterns renumbered. O(rows log rows)."""
+    """Give the profile with the old names for the new ones, and its patterns renumbered. O(rows log rows)."""
     names = _old_names(profiled.profile.names, found)
     # The numbers that `joined` gives: names as they come.
     codes = NameBook().taken_in(names)
@@ -215,7 +218,7 @@ def _renumbered(pattern: Pattern, codes: Recoding) -> Pattern:
 
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
-    """What was renamed, in one sentence."""
+    """Say what was renamed, in one sentence."""
 
     def called(rename: Rename) -> str:
         return rename.new.text if rename.new.component != rename.old.component else rename.new.point

@@ -50,7 +50,7 @@ def _moved(change: Change, comparison: Comparison) -> tuple[float, float]:
         if not len(here):
             continue
         category = population.categories[pattern.category]
-        part = float(np.isin(here, change.every_shape).mean())
+        part = float((here == change.shape).mean())
         weight = category.weight[pattern.rows]
         sides = np.array([weight[side[pattern.slot]].sum() for side in (roles.reference, roles.problem)])
         root = category.graph.root

@@ -198,6 +198,7 @@ def _path_site(path: int, names: Names) -> Site:
     return site_of(names.paths[path].site, names).model_copy(update={"depth": depth})
 
 
+# How a breakdown is shown. No settings: a stored report has all rows, and reads the same for everybody.
 PLACES: Final = 10
 """Call sites with a row of their own."""
 PRINTED: Final = 3
@@ -261,8 +262,8 @@ def breakdown_blocks(section: AccountSection) -> b.Blocks:
 def _measure(account: Account, first: bool) -> b.Part:
     label = b.tag(verdict(account), "worse" if account.changed else "")
     head = (f"{title(account)}: {moved(account)} ", label)
-    told = f"{interval(account)}. {parts(account)}" if first else interval(account)
-    return b.Part(head, (b.Only("page", (_waterfall(account, PLACES),)),), note=told, open=first)
+    note = f"{interval(account)}. {parts(account)}" if first else interval(account)
+    return b.Part(head, (b.Only("page", (_waterfall(account, PLACES),)),), note=note, open=first)
 
 
 def _mix(account: Account) -> b.Details:
@@ -378,12 +379,12 @@ def parts(account: Account) -> str:
     )
     if account.measure == "errors":
         named = (("failing more often", account.slower), *named[1:])
-    told = [
+    named_parts = [
         f"{name} {part(account, amount)}"
         for name, amount in sorted(named, key=lambda pair: -abs(pair[1]))
         if part(account, amount) and abs(amount) >= PART * (account.gross_up - account.gross_down)
     ]
-    text = ", ".join(told)
+    text = ", ".join(named_parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
@@ -417,13 +418,13 @@ def part(account: Account, amount: float) -> str:
 def load(section: AccountSection) -> str:
     """One sentence about the arrival rate."""
     before, after = section.rate0, section.rate1
-    told = f"{wording.significant(before)} → {wording.significant(after)} requests a second."
+    rates = f"{wording.significant(before)} → {wording.significant(after)} requests a second."
     if not before or not after:
-        return f"Load: {told}"
+        return f"Load: {rates}"
     ratio = after / before
     if 1 / LOAD_MOVED <= ratio <= LOAD_MOVED:
-        return f"Load about the same: {told}"
-    return f"Load {'rose' if ratio > 1 else 'fell'} {wording.factor(ratio)}: {told}"
+        return f"Load about the same: {rates}"
+    return f"Load {'rose' if ratio > 1 else 'fell'} {wording.factor(ratio)}: {rates}"
 
 
 BREAKDOWN: Final = SectionView(AccountSection, breakdown_blocks)

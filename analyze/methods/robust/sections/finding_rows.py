@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.explanation import explain_finding
-from analyze.explain.factors import factor_attributes, factors
-from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
-from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.affected_requests import (
+    AffectedRequests,
+    AtSite,
+    affected_by_statistics,
+    affected_counts,
+    affected_rows,
+    requests_at,
+    selected,
+    values_of,
+)
 from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected, values_of
 from analyze.methods.robust.titles import finding_title, shape_words, title
 from analyze.paths.critical_path import attribute
 from analyze.population import Population
@@ -30,7 +33,7 @@ from analyze.report.drawing.train_schedule import hosts_of, train_schedule
 from analyze.report.limits import ReportLimits
 from analyze.stats.histograms import log_histogram
 from analyze.stats.onset import segment_of
-from schemas.arrays import I4, I8
+from schemas.arrays import I8
 from schemas.report.accounts import ACCOUNT, Account, AccountedRow
 from schemas.report.columns import arrow_table
 from schemas.report.explanations import Explanation
@@ -53,7 +56,7 @@ from schemas.report.parts import Histogram, NodeName, StepAccount, TrainSchedule
 
 _MOST_EXAMPLES = 3
 _MOST_LOOKED_AT = 500
-"""Requests of a category that examples are chosen from."""
+"""Requests of a category that an example is chosen from: it need not be the very median."""
 _CHAIN = 5
 
 
@@ -169,7 +172,7 @@ def _finding(
         evidence=tuple(evidence),
         evidence_total=len(evidence),
         chain=tuple(_chain(ordered, cause, names)),
-        factors=factors_of(run, _with_spared(run, cause, at), lead) if explained else (),
+        factors=factors_of(run, lead),
         examples=tuple(_examples(run, at, drawn=rank <= limits.drawn)),
         members=tuple(members[: limits.members]),
         members_total=len(members),
@@ -186,14 +189,6 @@ def _interval(change: Change) -> Interval:
     """Of after - before; shares differ by 100 points at most."""
     most = 1.0 if change.unit == "share" else np.inf
     return Interval(low=max(change.low, -most), high=min(change.high, most))
-
-
-def _with_spared(run: RobustRun, cause: Cause, at: Sequence[AtSite]) -> Sequence[AtSite]:
-    """With the requests at the same site of hosts that are as before: a host is told against them."""
-    if not cause.spared_sites:
-        return at
-    elsewhere = [replace(cause.lead, site=site) for site in cause.spared_sites]
-    return requests_at(run.population, run.patterns.patterns, [cause.lead, *cause.leads, *elsewhere])
 
 
 def _share_interval(share: float, lead: Change) -> Interval:
@@ -265,7 +260,7 @@ def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
 
 
 def _thinned(rows: I8) -> Sequence[int]:
-    """At most _MOST_LOOKED_AT rows, evenly spaced: an example need not be the very median."""
+    """At most _MOST_LOOKED_AT rows, evenly spaced."""
     if len(rows) <= _MOST_LOOKED_AT:
         return list(map(int, rows))
     thinned: list[int] = rows[np.linspace(0, len(rows) - 1, _MOST_LOOKED_AT).astype(np.int64)].tolist()
@@ -303,10 +298,6 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
     return min(starts) // window * window if starts else None
 
 
-_MOST_FACTOR_REQUESTS: Final = 20_000
-"""Requests a period looked at for factors, evenly spaced."""
-
-
 def explanation_of(
     run: RobustRun, at: Sequence[AtSite], lead: Change, settings: RobustSettings
 ) -> Explanation | None:
@@ -335,18 +326,15 @@ def explanation_of(
     )
 
 
-def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Factor, ...]:
-    """Hosts and parameters of few values at which the change is, and elsewhere is not."""
-    component = run.profile.names.operation(lead.site).component
-    # A site that carries its host is of a component that does not.
-    component = run.context.hosts.host_of.get(component, ("", component))[1]
-    if lead.instance is None:
-        return _factors_by_request(run, at, lead, component)
+def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
+    """Give the instance at which alone a change is, beside its siblings."""
     on = lead.instance
+    if on is None:
+        return ()
     elsewhere = on.siblings if lead.unit == "share" else lead.before * float(np.expm1(on.siblings))
     return (
         Factor(
-            attribute=f"{on.attribute} of {component}",
+            attribute=f"{on.attribute} of {run.profile.names.operation(lead.site).component}",
             value=on.value,
             requests1=lead.n1,
             effect_here=lead.after - lead.before,
@@ -355,41 +343,6 @@ def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Fact
             p=lead.q,
         ),
     )
-
-
-def _factors_by_request(
-    run: RobustRun, at: Sequence[AtSite], lead: Change, component: str
-) -> tuple[Factor, ...]:
-    timed = lead.kind in TIME_KINDS and lead.unit == "us"
-    parts: list[tuple[I4, I8, npt.NDArray[np.float64], npt.NDArray[np.bool_]]] = []
-    most = max(1, _MOST_FACTOR_REQUESTS // max(len(at), 1))
-    for found in at:
-        keep = np.flatnonzero(found.sample <= PROBLEM)
-        if len(keep) > most:
-            keep = keep[np.linspace(0, len(keep) - 1, most).astype(np.int64)]
-        value = found.value_us if timed else found.hit.astype(np.float64)
-        parts.append(
-            (
-                np.full(len(keep), found.category, dtype=np.int32),
-                found.rows[keep],
-                value[keep],
-                found.sample[keep] == PROBLEM,
-            )
-        )
-    if not parts:
-        return ()
-    category, row, values, problem = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if not problem.any() or problem.all():
-        return ()
-    strata = _roots(run, category)
-    attributes = factor_attributes(run.population, category, row, component=component)
-    return factors(values, problem, strata, attributes, unit="us" if timed else "share")
-
-
-def _roots(run: RobustRun, category: I4) -> I4:
-    names: Mapping[str, int] = {name: number for number, name in enumerate(run.profile.names.roots)}
-    of_category = np.array([names.get(c.graph.root, 0) for c in run.population.categories], dtype=np.int32)
-    return of_category[category]
 
 
 _STEPS = 200

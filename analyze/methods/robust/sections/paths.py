@@ -96,7 +96,7 @@ def paths_section(
         paths_tested=int(found.tests.tested.sum()),
         paths_total=int((found.table.moments.count.sum(axis=0) > 0).sum()),
         windows=sum(found.table.blocks),
-        cold=found.table.noise_assumed,
+        no_baseline=found.table.noise_assumed,
     )
 
 
@@ -258,8 +258,8 @@ _TIMES: Final = (
 def paths_blocks(section: PathsSection) -> b.Blocks:
     """One line for a terminal; for the page the breakdown over paths, moves, repeats, rare paths, times."""
     line = one_line(section)
-    told = (b.Text((b.strong("Paths: "), line)),) if line else ()
-    return (b.Only("terminal", told), b.Details("Whole paths", tuple(_page(section, line))))
+    printed = (b.Text((b.strong("Paths: "), line)),) if line else ()
+    return (b.Only("terminal", printed), b.Details("Whole paths", tuple(_page(section, line))))
 
 
 def _page(s: PathsSection, line: str) -> Iterator[b.Block]:
@@ -273,7 +273,7 @@ def _page(s: PathsSection, line: str) -> Iterator[b.Block]:
     )
     yield b.Text(
         f"{count(s.paths_tested)} of {count(s.paths_total)} paths are frequent enough to be tested one by "
-        f"one, against {counted(s.windows, 'block')} of the baseline.{few if s.cold else ''}",
+        f"one, against {counted(s.windows, 'block')} of the baseline.{few if s.no_baseline else ''}",
         "dim",
     )
     whole = s.account
@@ -347,11 +347,11 @@ def _step(name: NodeName) -> b.Words:
 
 
 def _repeats(row: RepeatsRow) -> b.Words:
-    told = (
+    times = (
         _roots(row.roots, row.roots_total, "more"),
         f", {counted(row.categories, 'path')}, p {p_value(row.p)}",
     )
-    return (repeats_title(row), " (", *told, f"), about {change(row.contribution_us)} on the mean")
+    return (repeats_title(row), " (", *times, f"), about {change(row.contribution_us)} on the mean")
 
 
 def _rare(row: RarePathsRow) -> b.Words:

@@ -162,7 +162,7 @@ def verdict_blocks(section: VerdictSection) -> b.Blocks:
     is_open = section.outcome in _OPEN
     reasons: list[b.Words] = [*section.reasons, *map(b.dim, gaps(section))]
     same = equivalent(section)
-    told = (equivalent(section), visible_sentence(section)) if is_open else ()
+    sentences = (equivalent(section), visible_sentence(section)) if is_open else ()
     title = b.Styled(outcome(section), "strong", f"outcome {section.outcome}")
     return (
         b.Part(
@@ -171,7 +171,8 @@ def verdict_blocks(section: VerdictSection) -> b.Blocks:
                 b.Items(reasons),
                 *(b.Only("page", (b.Text(text, "dim"),)) for text in (same,) if text),
                 b.Only(
-                    "terminal", tuple(b.Text(text, "dim") for text in (*told, section.calibration) if text)
+                    "terminal",
+                    tuple(b.Text(text, "dim") for text in (*sentences, section.calibration) if text),
                 ),
                 b.Details(
                     "How sure: the data, and the smallest change that would have been seen",
@@ -214,19 +215,19 @@ def warnings(section: VerdictSection) -> tuple[str, ...]:
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
     """What is missing, unless a reason tells it, and what was not tested."""
-    told = []
+    sentences = []
     missing = section.missing_requests
     if missing is not None and not any(count(missing) in reason for reason in section.reasons):
-        told.append(f"About {counted(missing, 'more request')} would have been needed.")
+        sentences.append(f"About {counted(missing, 'more request')} would have been needed.")
     if section.untested_requests:
         verb = "was" if section.untested_requests == 1 else "were"
-        told.append(
+        sentences.append(
             f"{counted(section.untested_requests, 'problem request')} {verb} reached by no test: too few "
             "of their kind."
         )
     if section.held_back is not None and not _matters(section):
-        told.append(held_back(section))
-    return tuple(told)
+        sentences.append(held_back(section))
+    return tuple(sentences)
 
 
 def _matters(section: VerdictSection) -> bool:
@@ -264,12 +265,16 @@ def visible_sentence(section: VerdictSection) -> str:
         return ""  # what may have gone unseen says more
     ratios = [row.ratio for row in section.visible if row.ratio is not None]
     shares = [row.share for row in section.visible if row.share is not None]
-    told = []
+    sentences = []
     if ratios:
-        told.append(f"{_time(min(ratios))} of a call site's time")
+        sentences.append(f"{_time(min(ratios))} of a call site's time")
     if shares:
-        told.append(f"{_points(min(shares))} of a path's or an error's share")
-    return f"Smallest visible change, at the best tested root type: {' and '.join(told)}." if told else ""
+        sentences.append(f"{_points(min(shares))} of a path's or an error's share")
+    return (
+        f"Smallest visible change, at the best tested root type: {' and '.join(sentences)}."
+        if sentences
+        else ""
+    )
 
 
 def _time(ratio: float | None) -> str:

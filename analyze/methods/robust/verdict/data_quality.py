@@ -56,7 +56,7 @@ def quality_rows(
 
 
 def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Root types and components with ids in their names."""
+    """Tell of root types and components with ids in their names."""
     traces = sum(category.n_requests for category in population.categories)
     roots = {category.graph.root for category in population.categories}
     components = {node.component for category in population.categories for node in category.graph.nodes}
@@ -83,7 +83,8 @@ def _label_text(noun: str, found: Hygiene) -> str:
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Sampling that differs between the periods, or that is not recorded. mean0, mean1: mean weights."""
+    """Tell of sampling that differs between the periods, or that is not recorded. mean0, mean1: mean
+    weights."""
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
@@ -116,7 +117,7 @@ def sampling_rows(
 def excluded_rows(
     excluded: Mapping[str, Sequence[int]], kept: tuple[int, int], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Flows that tests may not use: many, or more in one period. A flow may have several flags."""
+    """Tell of flows that tests may not use: many, or more in one period. A flow may have several flags."""
     for flag, counts in sorted(excluded.items()):
         left = int(counts[0]), int(counts[1])
         total = kept[0] + left[0], kept[1] + left[1]
@@ -140,7 +141,7 @@ def excluded_rows(
 
 
 def load_rows(rates: Sequence[RateChange], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Load that differs, all requests first; then the root types that moved most, in one sentence."""
+    """Tell of load that differs, all requests first; then the root types that moved most, in one sentence."""
     whole, *parts = rates
     moved = sorted((rate for rate in parts if rate.changed), key=lambda rate: -abs(_log(rate)))
     if not whole.changed and not moved:
@@ -167,7 +168,7 @@ def _rate(rate: RateChange) -> str:
 
 
 def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Another mix of root types."""
+    """Tell of another mix of root types."""
     if not mix.changed:
         return
     change = mix.share1 - mix.share0
@@ -183,7 +184,7 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """A reference that is itself far off what is ordinary, and whether the problem is like it.
+    """Tell of a reference that is itself far off what is ordinary, and whether the problem is like it.
 
     Outside of all windows of the history, five at least, and far: by standard errors, the noise between
     windows included, or by an exact test.
@@ -230,7 +231,7 @@ _FINE_NS: Final = NS_PER_SECOND // 1000
 
 
 def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) -> Iterator[QualityRow]:
-    """A row for each of two samples with a silence; the problem's first."""
+    """Give a row for each of two samples with a silence; the problem's first."""
     for sample, begin in ((_PROBLEM, ""), (_REFERENCE, "The reference is not normal: ")):
         if not found[sample]:
             continue
@@ -244,7 +245,7 @@ def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) 
 
 
 def silence_reason(found: Sequence[Silence], sample: Sample) -> str:
-    """Why a problem period with a silence is not unchanged; empty for none."""
+    """Say why a problem period with a silence is not unchanged; empty for none."""
     if not found:
         return ""
     share = sum(one.end_ns - one.start_ns for one in found) / max(sample.length_ns, 1)
@@ -266,5 +267,5 @@ def _stretch(silence: Silence) -> str:
 
 
 def _round(expected: float) -> int:
-    """Two digits: a rate is not known better."""
+    """Keep two digits: a rate is not known better."""
     return int(float(f"{expected:.2g}"))

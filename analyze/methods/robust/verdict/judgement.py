@@ -182,7 +182,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
 
 
 def _history(run: RobustRun) -> PeriodBlocks | None:
-    """Ordinary windows that are not the reference's, a block each; None where there are none."""
+    """Give ordinary windows that are not the reference's, a block each; None where there are none."""
     noise, history = run.roles.noise, run.roles.history
     if run.roles.noise_assumed or not len(history):
         return None
@@ -198,7 +198,7 @@ def _against_all(
     places: Places,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
-    """Sizes against all ordinary windows as one period, with thresholds of theirs."""
+    """Give sizes against all ordinary windows as one period, with thresholds of theirs."""
     roles, profile, verdict = run.roles, run.profile, settings.verdict
     asked = after.n_requests
     levels = [
@@ -216,7 +216,8 @@ def _against_all(
 def _quality(
     run: RobustRun, rows: tuple[QualityRow, ...], first: tuple[QualityRow, ...]
 ) -> tuple[QualityRow, ...]:
-    """With what was set aside before findings were made of it; severe rows first, and `first` before all."""
+    """List the data's quality with what was set aside before findings were made of it; severe rows first,
+    and `first` before all."""
     more = [
         QualityRow(kind=one.kind, severe=one.severe, text=one.text)
         for one in run.confounded.explained.values()
@@ -225,7 +226,7 @@ def _quality(
 
 
 def _lengths(windows: PeriodBlocks | None, before: PeriodBlocks, after: PeriodBlocks) -> tuple[int, int]:
-    """How many ordinary windows the periods are long."""
+    """Tell how many ordinary windows the periods are long."""
     if windows is None:
         return 1, 1
     usual = max(float(np.median(windows.seconds)), 1e-9)

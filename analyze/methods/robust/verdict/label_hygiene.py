@@ -41,7 +41,7 @@ class Cleaning:
         return f"s/{self.pattern.replace('/', chr(92) + '/')}/{MARK}/g"
 
     def clean(self, name: str) -> str:
-        """The name with every match replaced."""
+        """Give the name with every match replaced."""
         return re.sub(self.pattern, MARK, name)
 
 
@@ -67,7 +67,7 @@ def label_hygiene(names: Sequence[str], traces: int, settings: VerdictSettings) 
 
 
 def propose_cleaning(names: Sequence[str], most: float) -> Cleaning | None:
-    """The pattern with the fewest parts that leaves as few names as all parts together.
+    """Find the pattern with the fewest parts that leaves as few names as all parts together.
 
     None where even those leave more than the part `most` of the names. Names past MOST_NAMES are represented
     by an even choice; a pattern that is proposed is then counted on the choice and scaled up.

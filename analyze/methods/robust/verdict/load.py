@@ -93,7 +93,7 @@ class MixChange:
 
 
 def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: VerdictSettings) -> MixChange:
-    """χ² test of root types × periods, over φ from blocks (F law); root types of under five are put together.
+    """Test root types × periods, over φ from blocks (F law); root types of under five are put together.
 
     Rates may have changed alike: only shares are looked at.
     """
@@ -124,7 +124,7 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: Verdict
 
 
 def _merged(counts: F8, large: B1) -> F8:
-    """Columns of large root types, and one of all others."""
+    """Keep columns of large root types, and one of all others."""
     if large.all():
         return counts
     rest: F8 = np.concatenate((counts[:, large], counts[:, ~large].sum(axis=1, keepdims=True)), axis=1)
@@ -132,7 +132,7 @@ def _merged(counts: F8, large: B1) -> F8:
 
 
 def _chi2(table: F8) -> tuple[float, int]:
-    """(X², degrees of freedom) of independence; empty rows and columns are not there."""
+    """Give (X², degrees of freedom) of independence; empty rows and columns are not there."""
     table = table[:, table.sum(axis=0) > 0]
     if min(table.shape, default=0) < 2:
         return 0.0, 0

@@ -106,7 +106,7 @@ class VerdictBasis:
 
 
 def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
-    """Decide."""
+    """Decide the outcome."""
     found = _decided(evidence, settings)
     first = evidence.there_before if found.outcome in ("unchanged", "cannot-tell") else ""
     helps = ""
@@ -170,7 +170,7 @@ def _with_findings(
 
 
 def _once(said: Sequence[tuple[str, str]]) -> list[str]:
-    """The sentences, one a measure: of several levels of the tail that of the lowest, the first."""
+    """Keep the sentences, one a measure: of several levels of the tail that of the lowest, the first."""
     first: dict[str, str] = {}
     for name, text in said:
         first.setdefault(name, text)
@@ -185,7 +185,7 @@ def _changed_text(test: PeriodMeasure) -> str:
 
 
 def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[str]:
-    """Why a change whose interval excludes 0 is not significant."""
+    """Say why a change whose interval excludes 0 is not significant."""
     said = []
     changed = {test.name for test in measures if test.changed}
     for test in measures:
@@ -205,7 +205,7 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
 
 
 def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettings) -> str:
-    """What may have changed unseen, and how many requests would tell: one number."""
+    """Say what may have changed unseen, and how many requests would tell: one number."""
     times, share = settings.matters_time, settings.matters_share
     open_ = [
         what

@@ -103,7 +103,7 @@ class LargestChange:
         )
 
     def text(self) -> str:
-        """One sentence; empty where any change is possible."""
+        """Say it in one sentence; empty where any change is possible."""
         shown = [
             f"{what} by {percent(size)}" if size < _MOST_PERCENT else f"{what} {factor(1 + size)}"
             for what, size in (("the mean", self.mean), ("the time at a call site", self.place))
@@ -199,7 +199,7 @@ def visible_rows(
 
 
 def _ratio(typical: Estimate, at: int, paths: Paths, settings: RobustSettings) -> float | None:
-    """Smallest factor of a typical time that is found; None: not tested."""
+    """Give the smallest factor of a typical time that is found; None: not tested."""
     if min(paths.n0[at - 1], paths.n1[at - 1]) < settings.min_requests:
         return None
     z = max(settings.min_z, float(ndtri(1 - settings.q / 2)))

@@ -124,7 +124,7 @@ class PeriodMeasure:
         return self.p < self.alpha and self.shown_by(self.estimate)
 
     def shown_by(self, estimate: Estimate) -> bool:
-        """Whether an estimate clears the level and the floor."""
+        """Tell whether an estimate clears the level and the floor."""
         return bool(estimate.clears(self.z, self.floor)[0])
 
     @property
@@ -205,7 +205,7 @@ def _shares(
     noise: Noise,
     settings: VerdictSettings,
 ) -> list[PeriodMeasure]:
-    """Slow requests at each threshold, failed ones, and those with a failing call."""
+    """Estimate slow requests at each threshold, failed ones, and those with a failing call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
     held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]
     found = share_change(*counted_columns(columns, held), prior_phi=noise.phi)

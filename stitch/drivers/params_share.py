@@ -1,26 +1,12 @@
-"""Count what every driver counts of flows before they are written: quality, the share of parameters."""
+"""Keep the parameters of a share of the requests, the same ones in every run."""
 
 from __future__ import annotations
 
-from collections import Counter
-
-import numpy as np
 import pyarrow as pa
 
 from schemas.arrays import B1
-from schemas.quality import Quality
 from stitch.columnar.runs import whole
 from stitch.drivers.partition import hash_texts, share_of
-
-
-def count_flags(flows: pa.Table) -> Counter[str]:
-    """Flows by quality flag, flags that occur only."""
-    quality = flows["quality"].to_numpy()
-    counts: Counter[str] = Counter()
-    for flag in Quality:
-        if count := int(np.count_nonzero(quality & flag)):
-            counts[flag.name or str(flag.value)] = count
-    return counts
 
 
 def keeps_params(flows: pa.Table, share: float) -> B1:

@@ -1,0 +1,49 @@
+"""`flowdiff publish`: the lake as tables of other engines."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flowdiff.cli.options import LAKE_HELP
+from schemas.windows import NS_PER_SECOND, parse_duration_ns
+
+
+def command(
+    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    iceberg: Annotated[
+        str,
+        typer.Option(help="Catalog, by its name in pyiceberg's own configuration.", metavar="CATALOG"),
+    ],
+    namespace: Annotated[
+        str, typer.Option(help="Namespace of the tables in the catalog.", metavar="NAME")
+    ] = "flowdiff",
+    keep_snapshots: Annotated[
+        str, typer.Option(help="Age past which snapshots are forgotten; the last one stays.", metavar="AGE")
+    ] = "1d",
+) -> None:
+    """Show a lake's tables to engines that read Iceberg, without copying a row.
+
+    Run it again and again: each run adds what was committed since the last, and takes out what upkeep
+    replaced or retired, in one snapshot a table.
+    """
+    keep = timedelta(seconds=parse_duration_ns(keep_snapshots) // NS_PER_SECOND)
+    from flowdiff.extras import needed
+    from stitch.lake.manifest import open_manifest
+    from stitch.lake.place import is_bucket, open_store
+
+    with needed():
+        from stitch.lake.iceberg import open_catalog, publish
+
+    location = lake.rstrip("/") if is_bucket(lake) else f"file://{Path(lake).resolve()}"
+    manifest = open_manifest(open_store(lake), lake)
+    forget_before = datetime.fromtimestamp(time.time(), UTC) - keep
+    for table in publish(manifest, location, open_catalog(iceberg), namespace, forget_before=forget_before):
+        typer.echo(
+            f"{namespace}.{table.name}: {table.rows:,} rows; {table.added:,} files added, "
+            f"{table.removed:,} removed"
+        )

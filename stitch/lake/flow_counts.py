@@ -1,0 +1,137 @@
+"""Count the flows of a file when it is written, and add counts up by window: a listing reads no file.
+
+Of different structures each file keeps the smallest hashes (k minimum values, Bar-Yossef et al. 2002), from
+which their number in any union of files follows: exactly below K, within about 1 / sqrt(K) from there on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import F8, I8
+from schemas.commits import FlowCounts, Publish
+from schemas.quality import Quality
+from stitch.columnar.runs import whole
+
+K: Final = 64
+"""Hashes kept of a file."""
+_DIGITS: Final = 8
+"""Hex digits of a category that are its hash."""
+_HASHES: Final = 16**_DIGITS
+
+COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")
+"""Columns of flows that are counted."""
+
+COUNTS_TYPE: Final = pa.struct(
+    [
+        pa.field("weight", pa.float64()),
+        pa.field("weighted_ns", pa.float64()),
+        pa.field("errors", pa.int64()),
+        pa.field("failed_weight", pa.float64()),
+        pa.field("flagged", pa.int64()),
+        pa.field("flags", pa.list_(pa.int64())),
+        pa.field("categories", pa.list_(pa.int64())),
+    ]
+)
+"""The fields of FlowCounts."""
+
+FILE_COUNTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("window_ns", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("counts", COUNTS_TYPE),
+    ]
+)
+"""One row a file of flows, of a window that starts at `window_ns`."""
+
+WINDOW_COUNTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("window_start", pa.timestamp("us")),
+        pa.field("requests", pa.int64()),
+        pa.field("categories", pa.int64()),
+        pa.field("mean_us", pa.float64()),
+        pa.field("errors", pa.int64()),
+        pa.field("error_rate", pa.float64()),
+        pa.field("flagged", pa.int64()),
+    ]
+)
+"""One row a window, in order of time; columns as those of the view `windows`."""
+
+
+def count_flows(flows: pa.Table) -> FlowCounts:
+    """Count the flows of a file: the same for the same rows in any order, on every machine."""
+    weight = flows["weight"].to_numpy()
+    failed = pc.not_equal(flows["status"].cast(pa.string()), "ok").to_numpy()
+    quality = flows["quality"].to_numpy()
+    flags = [int(np.count_nonzero(quality & flag)) for flag in Quality]
+    last = max((place for place, n in enumerate(flags) if n), default=-1)
+    words = pc.unique(flows["category"].cast(pa.string())).to_pylist()
+    return FlowCounts(
+        weight=math.fsum(weight),
+        weighted_ns=math.fsum(weight * flows["response_ns"].to_numpy()),
+        errors=int(np.count_nonzero(failed)),
+        failed_weight=math.fsum(weight[failed]),
+        flagged=int(np.count_nonzero(quality)),
+        flags=tuple(flags[: last + 1]),
+        categories=tuple(sorted({int(word[:_DIGITS], 16) for word in words})[:K]),
+    )
+
+
+def by_window(files: pa.Table) -> pa.Table:
+    """Add files of flows (FILE_COUNTS_SCHEMA) up: WINDOW_COUNTS_SCHEMA. O(files log files)."""
+    starts, codes = np.unique(files["window_ns"].to_numpy(), return_inverse=True)
+    counts = whole(files["counts"])
+
+    def total(values: pa.Array) -> F8:
+        return np.bincount(codes, values.to_numpy(), len(starts)).astype(np.float64)
+
+    weight = total(counts.field("weight"))
+    return pa.table(
+        {
+            "window_start": pa.array(starts // 1000, pa.timestamp("us")),
+            "requests": total(files["rows"]).astype(np.int64),
+            "categories": _distinct(codes, counts.field("categories"), len(starts)),
+            "mean_us": total(counts.field("weighted_ns")) / weight / 1e3,
+            "errors": total(counts.field("errors")).astype(np.int64),
+            "error_rate": total(counts.field("failed_weight")) / weight,
+            "flagged": total(counts.field("flagged")).astype(np.int64),
+        },
+        schema=WINDOW_COUNTS_SCHEMA,
+    )
+
+
+def flags_of(items: Iterable[Publish]) -> dict[str, int]:
+    """Flows of some files by the name of their quality flags, flags that occur only."""
+    counts: Counter[Quality] = Counter()
+    for item in items:
+        if item.counts is not None:
+            counts.update(dict(zip(Quality, item.counts.flags, strict=False)))
+    return dict(sorted((str(flag.name), n) for flag, n in counts.items() if n))
+
+
+def by_flag(files: pa.Table) -> dict[Quality, int]:
+    """Flows of some files (FILE_COUNTS_SCHEMA) by quality flag, flags that occur only."""
+    flags = whole(files["counts"]).field("flags")
+    lengths = flags.value_lengths().to_numpy()
+    place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    totals = np.bincount(place, flags.flatten(), len(Quality)).astype(np.int64)
+    return {flag: n for flag, n in zip(Quality, totals.tolist(), strict=True) if n}
+
+
+def _distinct(codes: I8, categories: pa.ListArray, n: int) -> I8:
+    """[n windows] different structures of the files of each, by their hashes."""
+    lengths = categories.value_lengths().to_numpy()
+    hashes = categories.flatten().to_numpy()
+    of_window, hashes = np.divmod(np.unique(np.repeat(codes, lengths) * _HASHES + hashes), _HASHES)
+    begins = np.searchsorted(of_window, np.arange(n))
+    found = np.diff(begins, append=len(of_window))
+    kth = hashes[np.minimum(begins + K - 1, len(hashes) - 1)]
+    many: I8 = np.where(found < K, found, np.round((K - 1) * _HASHES / np.maximum(kth, 1)).astype(np.int64))
+    return many
