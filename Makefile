@@ -113,7 +113,7 @@ bench-collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## Live ingestion beside
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)
-	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT)) $(if $(REAL),--real $(REAL)) $(if $(SYSTEMS),--systems $(or $(SEED),0))
+	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT)) $(if $(REAL),--real $(REAL)) $(if $(SYSTEMS),--systems $(or $(SEED),0)) $(if $(SIMULATED),--simulated $(or $(SEED),1))
 else ifneq ($(INSTANCES),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.instances $(REAL)
 else ifneq ($(HALVES),)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,23 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 def pytest_xdist_auto_num_workers() -> int:
     """Return two workers more than there are cores: many tests wait for a server, or for a process."""
     return (os.cpu_count() or 1) + 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect first in one worker, then in the others: the first writes the byte code of all modules.
+
+    In a new clone each of them would, at the same time, which takes more than to read them.
+    """
+    folder = os.open(REPOSITORY / "tests", os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        return (yield)
+    finally:
+        os.close(folder)
 
 
 # Loaded before any test module, whose `@settings` take the rest from here. `repeatable` is what everyone

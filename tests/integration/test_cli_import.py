@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from oracles.command_line import Ended, command
 from oracles.lake_script import content
 from oracles.traffic import write_native
 
@@ -24,6 +25,11 @@ MB = 2**20
 def flowdiff(repository: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "flowdiff", *map(str, arguments)]
     return subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+
+
+def here(*arguments: str | Path) -> Ended:
+    """The same in this process, where it is not the process that is tested."""
+    return command(*map(str, arguments))
 
 
 def test_version_and_help(repository: Path) -> None:
@@ -41,40 +47,40 @@ def test_import_prints_a_summary_and_fsck_agrees(repository: Path, tmp_path: Pat
     first = flowdiff(repository, "import", tmp_path / "*.ndjson", "--lake", lake)
     assert (first.returncode, first.stderr) == (0, "")
     assert f"{n_events:,}" in first.stdout
-    again = flowdiff(repository, "import", tmp_path / "a.ndjson", "--lake", lake, "--json")
-    summary = json.loads(again.stdout)
+    again = here("import", tmp_path / "a.ndjson", "--lake", lake, "--json")
+    summary = json.loads(again.out)
     assert summary["commit"] is None
     assert summary["files_known"] == [str(tmp_path / "a.ndjson")]
-    assert flowdiff(repository, "fsck", lake).returncode == 0
+    assert here("fsck", lake).code == 0
     next(lake.glob("flows/*/*.parquet")).unlink()
-    broken = flowdiff(repository, "fsck", lake)
-    assert (broken.returncode, broken.stdout.split()[0]) == (1, "I3:")
-    assert broken.stdout.endswith("\n1 error\n")
-    assert flowdiff(repository, "fsck", "--lake", lake).stdout == broken.stdout
-    nowhere = flowdiff(repository, "fsck", tmp_path / "nowhere")
-    assert (nowhere.returncode, str(tmp_path / "nowhere") in nowhere.stderr) == (2, True)
+    broken = here("fsck", lake)
+    assert (broken.code, broken.out.split()[0]) == (1, "I3:")
+    assert broken.out.endswith("\n1 error\n")
+    assert here("fsck", "--lake", lake).out == broken.out
+    nowhere = here("fsck", tmp_path / "nowhere")
+    assert (nowhere.code, str(tmp_path / "nowhere") in nowhere.err) == (2, True)
 
 
-def test_rejects_are_counted_and_can_be_read(repository: Path, tmp_path: Path) -> None:
+def test_rejects_are_counted_and_can_be_read(tmp_path: Path) -> None:
     write_native(tmp_path / "a.ndjson", 3)
     with (tmp_path / "a.ndjson").open("ab") as file:
         file.write(b"{broken\n\xff\n")
-    done = flowdiff(repository, "import", tmp_path / "a.ndjson", "--lake", tmp_path / "la ke")
-    *_, line = done.stdout.splitlines()
+    done = here("import", tmp_path / "a.ndjson", "--lake", tmp_path / "la ke")
+    *_, line = done.out.splitlines()
     assert line.startswith("2 rejected: flowdiff sql ")
-    command = shlex.split(line.removeprefix("2 rejected: flowdiff "))
-    answer = flowdiff(repository, *command, "--format", "json")
-    letters = [(row["commit"], row["reason"], row["raw"]) for row in json.loads(answer.stdout)]
+    words = shlex.split(line.removeprefix("2 rejected: flowdiff "))
+    answer = here(*words, "--format", "json")
+    letters = [(row["commit"], row["reason"], row["raw"]) for row in json.loads(answer.out)]
     assert letters == [(1, "bad-json", "{broken"), (1, "bad-json", "\\xFF")]
 
 
-def test_a_lake_of_rejects_alone_can_be_queried(repository: Path, tmp_path: Path) -> None:
+def test_a_lake_of_rejects_alone_can_be_queried(tmp_path: Path) -> None:
     (tmp_path / "rotated").touch()
     lake = tmp_path / "lake"
-    assert flowdiff(repository, "import", tmp_path / "rotated", "--lake", lake).returncode == 0
+    assert here("import", tmp_path / "rotated", "--lake", lake).code == 0
     query = "select reason, (select count(*) from requests) as n from dead_letters"
-    answer = flowdiff(repository, "sql", "--lake", lake, "-c", query, "--format", "json")
-    assert json.loads(answer.stdout) == [{"reason": "empty", "n": 0}]
+    answer = here("sql", "--lake", lake, "-c", query, "--format", "json")
+    assert json.loads(answer.out) == [{"reason": "empty", "n": 0}]
 
 
 def test_a_bug_keeps_its_traceback_and_is_no_finding(
@@ -103,16 +109,16 @@ def test_a_bug_keeps_its_traceback_and_is_no_finding(
     ],
 )
 def test_expected_failures_are_one_line_and_a_code(
-    repository: Path, tmp_path: Path, arguments: list[str], expected: str
+    tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
     write_native(tmp_path / "a.ndjson", 1)
     given = [argument.format(file=tmp_path / "a.ndjson") for argument in arguments]
-    result = flowdiff(repository, "import", "--lake", tmp_path / "lake", *given)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert expected in result.stderr
-    assert result.stderr.startswith("flowdiff: ")
-    assert result.stderr.count("\n") == 1
+    result = here("import", "--lake", tmp_path / "lake", *given)
+    assert result.code == 2
+    assert result.out == ""
+    assert expected in result.err
+    assert result.err.startswith("flowdiff: ")
+    assert result.err.count("\n") == 1
 
 
 PEAK = """

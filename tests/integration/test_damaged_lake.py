@@ -11,8 +11,11 @@ import pytest
 from oracles.traffic import write_native
 from typer.testing import CliRunner, Result
 
+from analyze.scope import resolve
+from analyze.sql.session import open_session
 from flowdiff.__main__ import COMMANDS, build_app
 from schemas.errors import ConfigError, LakeError
+from schemas.periods import parse_period
 from stitch.drivers.batch import ImportSettings, import_into
 from stitch.lake.chain import read_chain
 from stitch.lake.store import LocalStore
@@ -21,11 +24,14 @@ PERIODS = [
     *("--reference", "2025-11-20T00:50Z/2025-11-20T00:55Z"),
     *("--problem", "2025-11-20T00:55Z/2025-11-20T01:05Z"),
 ]
+STATEMENT = "select count(*), sum(response_us) from requests join categories using (category)"
+SESSION = "session"
+"""What the process of `flowdiff sql` does, without one."""
 READERS = {
     "windows": ["windows"],
     "categories": ["categories"],
     "flow": ["flow", "req-00000001"],
-    "sql": ["sql", "-c", "select count(*), sum(response_us) from requests join categories using (category)"],
+    "sql": ["sql", "-c", STATEMENT],
     "export": ["export", "--format", "native"],
     "compare": ["compare", *PERIODS, "--fail-on", "never"],
     "compare where": ["compare", *PERIODS, "--where", "host = 'nfs-1'"],
@@ -76,16 +82,28 @@ def run(lake: Path, reader: str) -> Result:
     return CliRunner().invoke(build_app([*COMMANDS]), arguments)
 
 
+def failure(lake: Path, reader: str) -> BaseException | None:
+    if reader != SESSION:
+        return run(lake, reader).exception
+    try:
+        with open_session(resolve(parse_period("all", now_ns=0), default_lake=str(lake))) as session:
+            session.query(STATEMENT)
+    except LakeError as error:
+        return error
+    return None
+
+
 def first_file(lake: Path, table: str, commit: int) -> Path:
     return sorted(lake.glob(f"{table}/*/0-{commit:012d}-*.parquet"))[0]
 
 
 HARMS = [
     (reader, table, harm)
-    for reader in READERS
+    for reader in (*READERS, SESSION)
     if reader != "windows"  # opens none
     for table in ("flows", "structures")
     for harm in ("cut", "empty", "missing", "footer", "pages")
+    if reader != "sql" or harm == "cut"  # a process each
 ]
 
 
@@ -104,7 +122,7 @@ def test_a_damaged_file_is_an_expected_failure(lake: Path, reader: str, table: s
             "pages": data[:4] + bytes(len(data) - 4 - footer) + data[-footer:],
         }
         path.write_bytes(harmed[harm])
-    error = run(lake, reader).exception
+    error = failure(lake, reader)
     assert isinstance(error, LakeError), error
     assert str(path) in str(error)
     assert f"flowdiff fsck {lake}" in str(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
@@ -12,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
+from fixtures import typed_program
 
 import flowdiff
 from flowdiff.__main__ import main
@@ -19,7 +19,6 @@ from flowdiff.times import period_texts
 from schemas.errors import ConfigError, InputError, LakeError, PeriodError, QueryError
 
 BEFORE, AFTER = "2022-08-23T16:55/10m", "2022-08-23T15:10/5m"
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 def run(*arguments: str) -> int:
@@ -169,64 +168,10 @@ def test_what_cannot_be_asked_is_refused_in_one_line(lake: flowdiff.Lake, tmp_pa
         flowdiff.nothing  # noqa: B018
 
 
-def test_examples_of_the_page_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(examples) >= 5
-    names: dict[str, object] = {}
-    for example in examples:
-        exec(example, names)
-    assert "changed" in capsys.readouterr().out
-    assert (tmp_path / "report.html").stat().st_size > 50_000
-
-
-USER = """
-from datetime import date, timedelta
-
-import flowdiff
-from flowdiff import Analysis, Flow, FlowdiffError, Imported, Lake, Period, Periods, Table
-
-
-def use(name: str) -> list[str]:
-    version: str = flowdiff.__version__
-    traces = flowdiff.simulate("t.ndjson", requests=100, fault="F1", start=date(2026, 1, 1), format="native")
-    lake: Lake = flowdiff.open(name, create=True)
-    done: Imported = lake.import_([traces, "more.json"], format=None, progress=True)
-    day: Period = date(2026, 1, 1)
-    days: Periods = [day, (date(2026, 1, 2), timedelta(hours=1))]
-    table: Table = lake.sql("select :x", day, attach={"t": lake.windows()}, x=1)
-    try:
-        found: Analysis = lake.compare(day, days, history="last 1h", where="host = a", method="paper")
-    except FlowdiffError as error:
-        return [error.message, error.remedy, version]
-    flow: Flow = lake.flow(lake.requests(day, where="duration > 1s")["request_id"][0])
-    others = [lake.variance(), lake.clusters(day), lake.browse(), lake.distalyze(day, days)]
-    others.append(lake.analyse("browse", reference=day, problem=days))
-    found.save(html="a.html", json="a.json", trace_url="https://a/{trace_id}")
-    titles = [finding.title for one in (found, *others) for finding in one.findings]
-    rows = [str(row["n"]) for row in table.rows()] + [*found.tables, *found.sections, found.text(80)]
-    return [*titles, found.verdict.text, found.html(), found.json(), found.keep(), flow.text(), *rows]
-
-
-wrong: int = flowdiff.open("lake").windows().columns
-"""
-
-
-def test_a_typed_program_may_use_every_public_name(tmp_path: Path, repository: Path) -> None:
-    (tmp_path / "user.py").write_text(USER)
-    assert {name for name in flowdiff.__all__ if name not in USER} == set()
-    config = ["--config-file", str(repository / "pyproject.toml"), "--strict"]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *config, str(tmp_path / "user.py")],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-    )
-    # The one mistake in it is found, so that names are not taken for Any.
-    mistakes = re.findall(r"user.py:(\d+): error: .*\[(.*)\]", done.stdout)
-    assert mistakes == [(str(USER.count("\n")), "assignment")], done.stdout
+def test_the_typed_program_uses_every_public_name() -> None:
+    """mypy reads it with the product (pyproject.toml)."""
+    text = Path(typed_program.__file__).read_text()
+    assert {name for name in flowdiff.__all__ if name not in text} == set()
 
 
 def test_import_costs_little() -> None:

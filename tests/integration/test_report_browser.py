@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fixtures.chromium_pages import CONSOLE, fits, headless, served, without_policy
+from oracles.command_line import command
 from oracles.robust_report import robust_outcome
 from oracles.shop import shop_outcome
 from oracles.striped_reads import reads
@@ -42,7 +41,8 @@ def variance() -> str:
 
 
 def flowdiff(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "flowdiff", *arguments], check=True, capture_output=True)
+    done = command(*arguments)
+    assert done.code == 0, done.err
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from evaluation.recordings.kept_lakes import Unwatched
 from oracles.bucket_server import BucketServer
+from oracles.command_line import command
 from oracles.cutting_proxy import cutting_proxy
 from oracles.incidents import Receiver, receiver, wait_until
 from oracles.watched_shop import START_NS, write_minutes
@@ -121,8 +122,9 @@ def test_its_tables_say_the_same(whole: tuple[Path, list[IncidentEvent]]) -> Non
     assert {point["incident"] for point in points if point["incident"]} == {told[0].incident_id}
     assert len(store.names("watch/commits")) == KEPT_COMMITS
     assert [*damaged_watch_files(store)] == []
-    rows = run("sql", "--lake", str(lake), "--format", "json", "-c", "SELECT incident, state FROM incidents")
-    assert json.loads(rows.stdout) == [{"incident": told[0].incident_id, "state": "resolved"}]
+    query = ("-c", "SELECT incident, state FROM incidents")
+    rows = command("sql", "--lake", str(lake), "--format", "json", *query)
+    assert json.loads(rows.out) == [{"incident": told[0].incident_id, "state": "resolved"}]
 
 
 def assert_same(one: str | Path, other: str | Path) -> None:
@@ -179,8 +181,8 @@ def test_whatever_it_writes_or_sends_kills_it_and_the_same_is_said(
 def watching(lake: Path | str, log: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
     """A process that watches until it is killed."""
     with log.open("w") as out:
-        command = [sys.executable, "-m", "flowdiff", "watch", str(lake), *SLOT]
-        process = subprocess.Popen(command, stdout=out, stderr=out, text=True, env={**os.environ, **environ})
+        words = [sys.executable, "-m", "flowdiff", "watch", str(lake), *SLOT]
+        process = subprocess.Popen(words, stdout=out, stderr=out, text=True, env={**os.environ, **environ})
     try:
         yield process
     finally:
@@ -331,11 +333,11 @@ def test_the_command_ends_with_what_it_found(begun: Path, tmp_path: Path) -> Non
     once = run("watch", str(lake), "--once", "--versions", "")
     assert once.returncode == 0  # it is over
     assert "cart" in once.stdout
-    listed = run("incidents", "--lake", str(lake), "--json")
-    (incident,) = json.loads(listed.stdout)
-    shown = run("incidents", "show", incident["id"][:10], "--lake", str(lake))
-    assert f"reports/{incident['report']}/report.html" in shown.stdout
-    assert run("incidents", "accept", "0000", "--lake", str(lake)).returncode == 2
+    listed = command("incidents", "--lake", str(lake), "--json")
+    (incident,) = json.loads(listed.out)
+    shown = command("incidents", "show", incident["id"][:10], "--lake", str(lake))
+    assert f"reports/{incident['report']}/report.html" in shown.out
+    assert command("incidents", "accept", "0000", "--lake", str(lake)).code == 2
     assert run("watch", str(lake), "--once", "--false-alarms", "often").returncode == 2
     old = run("watch", str(lake), "--replay", "last 1h")
     assert old.returncode == 2

@@ -223,12 +223,15 @@ def test_the_notebook_runs(bare: Path, hostile: Path, repository: Path) -> None:
 
 
 def test_the_examples_of_the_page_run_without_any_extra(bare: Path, hostile: Path, repository: Path) -> None:
-    """All but clusters, which is in none of them."""
+    """One after the other. All but clusters, which is in none of them."""
     page = (repository / "docs" / "python.md").read_text()
     examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) >= 5
     (hostile / "examples.py").write_text("\n".join(examples))
     printed = checked(bare / "python", "examples.py", cwd=hostile, PYTHONPATH=str(hostile))
+    assert "changed" in printed
     assert "Response times vary by" in printed
+    assert (hostile / "report.html").stat().st_size > 50_000
 
 
 def test_another_distribution_with_our_names_comes_and_goes(bare: Path, tmp_path: Path) -> None:
