@@ -230,8 +230,8 @@ class Lake:
                 where=where,
                 own_where={name: text for name, text in filters.items() if text is not None},
             )
-            shown = {"stage": stage} if progress else {}
-            outcome = analysed(samples, [chosen], how, "auto", **shown)
+            shown = stage if progress else _unseen
+            outcome = analysed(samples, [chosen], how, "auto", shown)
             return Analysis(with_trace_url(outcome, self.name, None), self.name)
 
     def _period(self, period: Period, where: str | None = None) -> LakePeriod:
@@ -250,16 +250,23 @@ def opened(name: str, *, create: bool) -> Lake:
     return Lake(name)
 
 
+def _unseen(_: str) -> AbstractContextManager[None]:
+    """A stage that nobody is shown."""
+    return nullcontext()
+
+
 def analysed(
     found: Samples,
     chosen: Sequence[Chosen[Any]],
     refine: RefineSettings,
     use: StatisticsUse,
-    stage: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+    stage: Callable[[str], AbstractContextManager[None]] = _unseen,
+    workers: int = 1,
 ) -> Outcome:
     """What the methods find in the samples: read and refined once, analysed, ready to be shown.
 
-    `stage` is entered with the name of what is done. Raises PeriodError, LakeError, ConfigError.
+    `stage` is entered with the name of what is done; workers: processes that may share the work. Raises
+    PeriodError, LakeError, ConfigError.
     """
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
@@ -272,6 +279,7 @@ def analysed(
             refine,
             use=use,
             can_use=all(one.method.statistics is not None for one in chosen),
+            workers=workers,
         )
     compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))
     roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)

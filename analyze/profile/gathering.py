@@ -6,7 +6,7 @@ renumbered: whoever reads a history after the samples goes on with their numbers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,15 +16,45 @@ import pyarrow as pa
 from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
-from analyze.profile.names import Names
+from analyze.profile.names import Names, Recoding
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
 from analyze.profile.shards import MOST_VOTES
-from analyze.profile.votes import SlotVotes, Votes, summed_votes
+from analyze.profile.votes import Column, SlotVotes, Votes, summed_votes
 
 MOST_ROWS: Final = 2_000_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
+
+
+def added_up(windows: Sequence[Stored], *, keep_account: bool = True) -> Stored:
+    """Windows as one slot, with names of its own. A breakdown is of samples that are compared: without
+    keep_account there is none."""
+    names = [*_TABLES] if keep_account else [name for name in _TABLES if name != "account"]
+    if len(windows) == 1:
+        (only,) = windows
+        return only._replace(votes=only.votes.compact(), tables={name: only.tables[name] for name in names})
+    run = RunNames()
+    votes: list[Votes] = []
+    tables: dict[str, list[pa.Table]] = {name: [] for name in names}
+    for window in windows:
+        codes = run.taken_in(window.names)
+        votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
+        for name in names:
+            tables[name].append(_renumbered(window, name, codes))
+    whole = {name: summed(name, parts) for name, parts in tables.items()}
+    watched = tuple(
+        Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"]))
+        for window in windows
+        for slot in window.slots
+    )
+    return Stored(
+        run.columns(),
+        (Slot(0, watched[0].start_ns, watched[-1].end_ns, watched),),
+        summed_votes(votes, 0).compact(),
+        {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
+        tuple(sorted({fold for window in windows for fold in window.folded}, key=str)),
+    )
 
 
 @dataclass(slots=True)
@@ -32,56 +62,22 @@ class Gathering:
     """Slots as they are read."""
 
     run: RunNames
-    keep_account: bool = True
-    """A breakdown is of the samples that are compared, not of ordinary times."""
     slots: list[tuple[int, Slot]] = field(default_factory=list)
     """(part of its sample, slot)"""
     votes: list[Votes] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
     """As windows were folded, each by itself."""
-    _part: int = 0
-    _open: list[tuple[Slot, Votes, Mapping[str, pa.Table]]] = field(default_factory=list)
-    """Windows of the next slot."""
 
     def add(self, stored: Stored, part: int, sample: int) -> None:
-        """Take a window into the next slot."""
+        """Take a slot in."""
         codes = self.run.taken_in(stored.names)
         self.folded.update(stored.folded)
-        new = codes._asdict()
-        votes = stored.votes.renumbered(codes.site, codes.shape).compact()
-        found = {}
-        for name in _TABLES:
-            if name == "account" and not self.keep_account:
-                continue
-            columns = stored.tables[name]
-            arrays = [
-                pa.array(new[key][columns[key]].astype(columns[key].dtype) if key in new else columns[key])
-                for key in SCHEMAS[name].names
-            ]
-            found[name] = pa.table(arrays, schema=SCHEMAS[name])
         (slot,) = stored.slots
-        self._part = part
-        self._open.append((replace(slot, sample=sample), votes, found))
-
-    def close(self) -> None:
-        """End the slot."""
-        if not self._open:
-            return
-        number, several = len(self.slots), len(self._open) > 1
-        first = self._open[0][0]
-        if several:
-            watched = tuple(
-                Watched(slot.start_ns, slot.end_ns, *_requests(tables["responses"]))
-                for slot, _, tables in self._open
-            )
-            first = replace(first, end_ns=self._open[-1][0].end_ns, watched=watched)
-        self.slots.append((self._part, first))
-        self.votes.append(summed_votes([votes for _, votes, _ in self._open], number).compact())
-        for name, parts in self.tables.items():
-            mine = [tables[name] for _, _, tables in self._open if name in tables]
-            parts += [summed(name, mine)] if several and mine else mine
-        self._open = []
+        self.slots.append((part, replace(slot, sample=sample)))
+        self.votes.append(stored.votes.renumbered(codes.site, codes.shape).at(len(self.votes)).compact())
+        for name in stored.tables:
+            self.tables[name].append(_renumbered(stored, name, codes))
 
     def add_silent(self, part: int, slot: Slot) -> None:
         """Take in a stretch without a request: with windows that were added up, or a slot of its own."""
@@ -161,8 +157,18 @@ class Gathered:
         return replace(joined([under]), folded=folding.folds)
 
 
-def _requests(responses: pa.Table) -> tuple[float, float]:
-    return float(responses["n"].to_numpy().sum()), float(responses["w"].to_numpy().sum())
+def _requests(responses: Mapping[str, Column]) -> tuple[float, float]:
+    return float(responses["n"].sum()), float(responses["w"].sum())
+
+
+def _renumbered(stored: Stored, name: str, codes: Recoding) -> pa.Table:
+    """A table in new numbers."""
+    new, columns = codes._asdict(), stored.tables[name]
+    arrays = [
+        pa.array(new[key][columns[key]].astype(columns[key].dtype) if key in new else columns[key])
+        for key in SCHEMAS[name].names
+    ]
+    return pa.table(arrays, schema=SCHEMAS[name])
 
 
 def _moved(table: pa.Table, name: str, by: int) -> pa.Table:

@@ -202,11 +202,12 @@ def read_samples(
     *,
     use: StatisticsUse = "auto",
     can_use: bool = True,
+    workers: int = 1,
 ) -> Read:
     """Read the samples in the form that their size asks for.
 
-    can_use: whether the methods can work from statistics; where not, `auto` never does. Raises as
-    `load_population` and `gathered`.
+    can_use: whether the methods can work from statistics; where not, `auto` never does. workers: processes
+    that may share the work on statistics. Raises as `load_population` and `gathered`.
     """
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
@@ -215,11 +216,12 @@ def read_samples(
             "breakdown of slow requests"
         )
         run = RunNames()
-        both = _statistics(compared, refine, run, a_slot=_windows_a_slot(compared, history))
+        both = _statistics(compared, refine, run, a_slot=_windows_a_slot(compared, history), workers=workers)
         both = replace(both, notes=(*both.notes, f"The samples were {how}."))
-        return Read(both, _statistics(history, refine, run, a_slot=None) if history else None)
+        past = _statistics(history, refine, run, a_slot=None, workers=workers) if history else None
+        return Read(both, past)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
-        past = _statistics(history, refine, RunNames(), a_slot=None)
+        past = _statistics(history, refine, RunNames(), a_slot=None, workers=workers)
         population = load_population(compared, refine, folded=past.profile.folded).population
         return Read(replace(population, notes=(*population.notes, *past.notes)), past)
     loaded = load_population(compared, refine, history=history)
@@ -249,7 +251,7 @@ def n_flows(samples: NamedSamples) -> int:
 
 
 def _statistics(
-    samples: NamedSamples, refine: RefineSettings, run: RunNames, *, a_slot: int | None
+    samples: NamedSamples, refine: RefineSettings, run: RunNames, *, a_slot: int | None, workers: int
 ) -> SampleProfiles:
     """Statistics of samples that are compared, or of blocks of a history (a_slot None), added up as they
     come."""
@@ -261,10 +263,13 @@ def _statistics(
         tally=tally,
         with_silent=a_slot is not None,
         a_slot=a_slot,
+        workers=workers,
     )
     notes = tuple(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."
         for reason in tally.refusals
     )
     named = tuple(sample_of(name, parts) for name, parts in samples)
-    return SampleProfiles(named, found.profile(refine.max_names), samples[0][1][0].window_ns, notes, found)
+    return SampleProfiles(
+        named, found.profile(refine.max_names), samples[0][1][0].window_ns, notes, found, workers
+    )

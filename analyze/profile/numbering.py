@@ -141,30 +141,32 @@ class RunNames:
 
     def names(self) -> Names:
         """What was numbered so far. O(names)."""
+        return names_of(self.columns())
+
+    def columns(self) -> NameColumns:
+        """The same in columns."""
         operations, sites = self.operations.keys(), self.sites.keys()
         chains, path_at = self.chains.keys(), np.append(self.paths.keys().argsort(), NO_CALLER)
         paths = chains[self.paths.keys()]
         pairs = self.components.keys()[operations >> 32]
         shape, child = self._children()
         of_child = self.children.keys()[child]
-        return names_of(
-            NameColumns(
-                component=self.texts.known.take(pa.array(pairs >> 32)),
-                point=self.texts.known.take(pa.array(operations & _LOW)),
-                callee=self.texts.known.take(pa.array(pairs & _LOW)),
-                caller=(sites >> 32) - 1,
-                operation=(sites & _LOW) >> 2,
-                kind=sites & 3,
-                above=path_at[(paths >> 32) - 1],
-                path_site=paths & _LOW,
-                n_shapes=len(self.shapes),
-                shape=shape,
-                child=of_child >> 32,
-                calls=(of_child & _LOW) >> 1,
-                awaited=of_child & 1,
-                roots=self.roots.known,
-                errors=self.errors.known,
-            )
+        return NameColumns(
+            component=self.texts.known.take(pa.array(pairs >> 32)),
+            point=self.texts.known.take(pa.array(operations & _LOW)),
+            callee=self.texts.known.take(pa.array(pairs & _LOW)),
+            caller=(sites >> 32) - 1,
+            operation=(sites & _LOW) >> 2,
+            kind=sites & 3,
+            above=path_at[(paths >> 32) - 1],
+            path_site=paths & _LOW,
+            n_shapes=len(self.shapes),
+            shape=shape,
+            child=of_child >> 32,
+            calls=(of_child & _LOW) >> 1,
+            awaited=of_child & 1,
+            roots=self.roots.known,
+            errors=self.errors.known,
         )
 
     def _children(self) -> tuple[I8, I8]:

@@ -63,6 +63,11 @@ class ComparedSamples(Protocol):
         """What was read, where names were numbered by a run."""
         ...
 
+    @property
+    def workers(self) -> int:
+        """Processes that may share the work."""
+        ...
+
     def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None, /) -> Profiled:
         """Give the profile, slot by slot."""
         ...
@@ -94,6 +99,8 @@ class SampleProfiles:
     """What a reader should know of how it was made."""
     gathered: Gathered | None = None
     """What was read, where names were numbered by a run."""
+    workers: int = 1
+    """Processes that may share the work."""
 
     @property
     def kept_slots(self) -> tuple[Slot, ...] | None:
@@ -191,6 +198,8 @@ class RequestsAtHand:
     """None: slots may be chosen."""
     gathered: Gathered | None = None
     """None: names were numbered by no run."""
+    workers: int = 1
+    """Requests at hand are tested by this process."""
 
     @property
     def samples(self) -> tuple[Sample, ...]:

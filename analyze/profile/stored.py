@@ -12,15 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from analyze.load import load_population
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import Stored, encode, profile_of_stored, stored_of, stored_tables, version
-from analyze.profile.gathering import Gathered, Gathering
+from analyze.profile.gathering import Gathered, Gathering, added_up
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
 from analyze.refine.settings import RefineSettings
@@ -28,7 +29,8 @@ from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import Window
-from stitch.drivers.sharded.processes import worker_processes
+from stitch.drivers.sharded.processes import in_turn, worker_processes
+from stitch.lake.place import open_store
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store, ahead
 
@@ -37,6 +39,8 @@ MOST_SLOTS: Final = 120
 
 WINDOWS_A_WORKER: Final = 6
 """Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
+VOTES_A_WORKER: Final = 50_000_000
+"""The same of votes that are kept: so many are read and added up in 2 s of CPU."""
 
 
 @dataclass(slots=True)
@@ -60,6 +64,22 @@ class ProfileTally:
         self.refusals += [reason for reason in other.refusals if reason not in self.refusals]
 
 
+class _Block(NamedTuple):
+    """Neighbouring windows of a sample, or what its period has of them, that are added up."""
+
+    sample: int
+    part: int
+    pieces: tuple[LakePeriod, ...]
+
+
+class _KeptBlock(NamedTuple):
+    """Where the statistics of a block's windows are kept."""
+
+    keys: tuple[tuple[str, StatsKey], ...]
+    """(lake, key) of each window; none where one is no whole window."""
+    keep_account: bool
+
+
 def gathered(
     samples: Sequence[LakePeriods],
     settings: RefineSettings,
@@ -68,6 +88,7 @@ def gathered(
     tally: ProfileTally | None = None,
     with_silent: bool = False,
     a_slot: int | None = 1,
+    workers: int = 1,
 ) -> Gathered:
     """Slots of several samples, in time order.
 
@@ -75,38 +96,116 @@ def gathered(
     them that a period has) are added up in a slot, and more where there would be over MOST_SLOTS of a sample;
     None: a sample is one slot, and has no account. Whole windows without a filter come from
     `stats/`; the others are made of their requests, and not kept. What a filter leaves nothing of has no
-    slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. Raises
-    LakeError where flows cannot be read, PeriodError where no sample has a request.
+    slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. So many
+    processes (`workers`) read what is kept, where it is worth their start. Raises LakeError where flows
+    cannot be read, PeriodError where no sample has a request.
     """
     tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
-    wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
-    many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
     found: list[list[Slot]] = [[] for _ in parts]
-    gathering = Gathering(run, keep_account=a_slot is not None)
-    kept = _decoded(_kept_ahead([here for _, here in wanted], settings))
-    block = None
-    for (at, here), one_kept in zip(wanted, kept, strict=True):
-        sample = parts[at][0]
-        n = 1 if a_slot is None else min(-(-many[sample] // a_slot), MOST_SLOTS)
-        if block != (block := (sample, seen[sample] * n // many[sample])):
-            gathering.close()
-        seen[sample] += 1
-        stored = (
-            _kept_or_made(one_kept, here, settings, tally)
-            if _is_whole(here)
-            else _piece_made(here, settings, tally)
-        )
-        if stored is not None:
-            found[at] += stored.slots
-            gathering.add(stored, at, sample)
-    gathering.close()
+    gathering = Gathering(run)
+    for block, stored in _read_blocks(
+        [*_blocks(parts, a_slot)], settings, tally, a_slot is not None, workers
+    ):
+        if stored is None:
+            continue
+        (slot,) = stored.slots
+        found[block.part] += [Slot(0, one.start_ns, one.end_ns) for one in slot.watched or (slot,)]
+        gathering.add(stored, block.part, block.sample)
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
     for at, (sample, part) in enumerate(parts) if with_silent else ():
         for slot in _silent(part, found[at]):
             gathering.add_silent(at, replace(slot, sample=sample))
     return gathering.gathered()
+
+
+def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iterator[_Block]:
+    """Windows by slot; parts: (sample, part of it)."""
+    wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
+    many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
+
+    def block_of(piece: tuple[int, LakePeriod]) -> tuple[int, int]:
+        sample = parts[piece[0]][0]
+        n = 1 if a_slot is None else min(-(-many[sample] // a_slot), MOST_SLOTS)
+        seen[sample] += 1
+        return sample, (seen[sample] - 1) * n // many[sample]
+
+    for (sample, _), block in groupby(wanted, block_of):
+        pieces = [*block]
+        yield _Block(sample, pieces[-1][0], tuple(here for _, here in pieces))
+
+
+def _read_blocks(
+    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally, keep_account: bool, workers: int
+) -> Iterator[tuple[_Block, Stored | None]]:
+    """Every block as one slot. The first tells how much there is to read, and whether processes share it."""
+    rest, n_votes = blocks[1:], 0.0
+    for block, stored in _read_here(blocks[:1], settings, tally, keep_account):
+        n_votes = 0.0 if stored is None else len(stored.votes.bin) / len(block.pieces)
+        yield block, stored
+    workers = min(workers, int(n_votes * sum(len(block.pieces) for block in rest)) // VOTES_A_WORKER)
+    if workers < 2:
+        yield from _read_here(rest, settings, tally, keep_account)
+        return
+    kept = (_KeptBlock(_keys(block, settings), keep_account) for block in rest)
+    with worker_processes(workers) as pool:
+        for block, stored in zip(rest, in_turn(pool, _read_there, kept, workers + 1), strict=True):
+            if stored is None:
+                yield from _read_here([block], settings, tally, keep_account)
+            else:
+                tally.read += len(block.pieces)
+                yield block, stored
+
+
+def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey], ...]:
+    if not all(_is_whole(here) for here in block.pieces):
+        return ()
+    return tuple((here.lake, key_of(here, here.windows[0], settings)) for here in block.pieces)
+
+
+def _read_there(block: _KeptBlock) -> Stored | None:
+    """Add up what is kept of a block, in a process of its own; None where some of it is not."""
+    windows: list[Stored] = []
+    for lake, several in groupby(block.keys, lambda one: one[0]):
+        keys = [key for _, key in several]
+        for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
+            stored = _kept_tables(data)
+            if stored is None or not _is_of(stored, key.window):
+                return None
+            windows.append(stored)
+    return added_up(windows, keep_account=block.keep_account) if windows else None
+
+
+@cache
+def _store(lake: str) -> Store:
+    """Stores of lakes that a worker process reads from."""
+    return open_store(lake)
+
+
+def _read_here(
+    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally, keep_account: bool
+) -> Iterator[tuple[_Block, Stored | None]]:
+    """Every block as one slot; None where its windows hold no request. What is not kept is made."""
+    pieces = [here for block in blocks for here in block.pieces]
+    with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
+        # Decoded one ahead: meanwhile the one before is added up.
+        kept = in_turn(pool, _kept_tables, _kept_ahead(pieces, settings), 2)
+        for block in blocks:
+            stored = [
+                one
+                for here, of_window in zip(block.pieces, kept, strict=False)
+                if (one := _window_stored(of_window, here, settings, tally)) is not None
+            ]
+            yield block, added_up(stored, keep_account=keep_account) if stored else None
+
+
+def _window_stored(
+    kept: Stored | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
+) -> Stored | None:
+    return (
+        _kept_or_made(kept, here, settings, tally) if _is_whole(here) else _piece_made(here, settings, tally)
+    )
 
 
 def _silent(part: LakePeriod, slots: Sequence[Slot]) -> Iterator[Slot]:
@@ -202,16 +301,6 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
-def _decoded(kept: Iterator[pa.Buffer | None]) -> Iterator[Stored | None]:
-    """What files hold, decoded one ahead in a thread: meanwhile the one before is added up."""
-    with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
-        tasks = (pool.submit(_kept_tables, data) for data in kept)
-        coming = next(tasks, None)
-        while coming is not None:
-            now, coming = coming, next(tasks, None)
-            yield now.result()
-
-
 def _kept_tables(data: pa.Buffer | None) -> Stored | None:
     return None if data is None else stored_tables(data)
 
@@ -243,12 +332,11 @@ def _kept_or_made(
 ) -> Stored | None:
     """The profile of a whole window from what was kept, if that is one; else made, and kept."""
     (window,) = here.windows
-    slot = Slot(0, window.start_ns, window.end_ns)
-    if stored is not None and stored.slots == (slot,):
+    if stored is not None and _is_of(stored, window):
         tally.read += 1
         return stored
     tally.made += 1
-    profile = _made(here, slot, settings)
+    profile = _made(here, Slot(0, window.start_ns, window.end_ns), settings)
     if profile is None:
         return None
     _keep(here.store, key_of(here, window, settings), encode(profile), tally)
@@ -262,9 +350,17 @@ def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally)
     return None if profile is None else stored_of(profile)
 
 
+def _is_of(stored: Stored, window: Window) -> bool:
+    return stored.slots == (Slot(0, window.start_ns, window.end_ns),)
+
+
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
+    return _kept_data(here.store, key_of(here, here.windows[0], settings))
+
+
+def _kept_data(store: Store, key: StatsKey) -> pa.Buffer | None:
     try:
-        return read_stats(here.store, key_of(here, here.windows[0], settings))
+        return read_stats(store, key)
     except OSError:  # a cache that may not be read is none
         return None
 

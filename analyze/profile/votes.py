@@ -69,9 +69,9 @@ class Votes:
         """The same in few bytes."""
         types = (np.int8, np.int32, np.int32, np.int32)
         return Votes(
-            tuple(key.astype(to) for key, to in zip(self.keys, types, strict=True)),
-            self.n_rows.astype(np.uint16),
-            self.bin.astype(np.uint16),
+            tuple(key.astype(to, copy=False) for key, to in zip(self.keys, types, strict=True)),
+            self.n_rows.astype(np.uint16, copy=False),
+            self.bin.astype(np.uint16, copy=False),
             tuple(_narrowed(column) for column in self.sums),
         )
 
@@ -204,6 +204,8 @@ def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
 
 
 def _narrowed(column: Column) -> Column:
+    if column.dtype in (np.uint16, np.uint32):
+        return column
     most = column.max(initial=0)
     whole = column.dtype.kind != "f" or bool((column == np.rint(column)).all())
     if most >= 2**32 or not whole:

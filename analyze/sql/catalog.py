@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -49,6 +50,7 @@ class SqlRelation:
     sql: str
 
 
+@cache
 def relation(name: str) -> SqlRelation:
     """Read the relation `name`, one of VIEWS, from its file. Raises ValueError if the header is malformed."""
     if name not in VIEWS:

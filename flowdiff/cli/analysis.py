@@ -96,12 +96,16 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], reme
 
 
 def analysed(
-    found: Samples, chosen: Sequence[Chosen[Any]], refine: RefineSettings, use: StatisticsUse
+    found: Samples,
+    chosen: Sequence[Chosen[Any]],
+    refine: RefineSettings,
+    use: StatisticsUse,
+    workers: int = 1,
 ) -> Outcome:
     """`flowdiff.lake.analysed`, with a spinner on a terminal."""
     from flowdiff import lake
 
-    return lake.analysed(found, chosen, refine, use, stage)
+    return lake.analysed(found, chosen, refine, use, stage, workers)
 
 
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."

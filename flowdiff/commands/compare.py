@@ -14,7 +14,13 @@ import typer
 from analyze.methods.registry import method_names
 from flowdiff.cli.analysis import Destinations, analysed, publish, refuse_sample_count
 from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import ComparedPeriods, UnsealedOption, provisional_folder, warn_of_pending
+from flowdiff.cli.options import (
+    ComparedPeriods,
+    UnsealedOption,
+    WorkersOption,
+    provisional_folder,
+    warn_of_pending,
+)
 from flowdiff.cli.settings_options import Together, takes_settings
 from schemas.errors import ConfigError
 
@@ -86,6 +92,7 @@ def command(
             metavar="KEY", help="A parameter that explanations leave out: `key`, or `component/point key`."
         ),
     ] = None,
+    workers: WorkersOption = None,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option()] = False,
 ) -> None:
@@ -99,6 +106,7 @@ def command(
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
     from flowdiff.samples import asked_samples, find_samples
+    from stitch.drivers.sharded.processes import cores
     from stitch.lake.place import open_place
 
     del help_all  # it ends the command before
@@ -121,7 +129,8 @@ def command(
     warn_of_pending(found.periods)
     # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
     use = _use(statistics)
-    outcome = analysed(found, chosen, refine, "history" if unsealed and use != "never" else use)
+    use = "history" if unsealed and use != "never" else use
+    outcome = analysed(found, chosen, refine, use, workers or cores())
     # Kept where the problem lies; --lake may be another one, of periods that name none.
     place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.

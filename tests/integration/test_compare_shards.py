@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,20 @@ import pytest
 from oracles.made_fleet import Fleet, periods, write_fleet
 
 from analyze.methods.robust import sites_seen
-from analyze.profile import gathering
+from analyze.profile import gathering, stored
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, site_shards
+from analyze.profile.votes import SlotVotes
 from flowdiff.__main__ import main
+from stitch.drivers.sharded.processes import worker_processes
 
 FLEET = Fleet(220, requests=30_000)
 SLOWER = FLEET.loaded_sites(2)
 N_COMPARED, N_HISTORY = 4, 6
 
 
-def report(lake: Path, file: Path) -> dict[str, Any]:
-    words = ("--statistics", "all", "--no-save", "--json", str(file))
+def report(lake: Path, file: Path, workers: int) -> dict[str, Any]:
+    words = ("--statistics", "all", "--no-save", "--json", str(file), "--workers", str(workers))
     with pytest.raises(SystemExit) as ended:
         main(["compare", "--lake", str(lake), *periods(N_COMPARED, N_HISTORY), *words])
     assert ended.value.code in (1, 3)
@@ -49,21 +53,34 @@ def differences(one: Any, other: Any, where: str = "") -> Iterator[str]:
 def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = tmp_path / "lake"
     write_fleet(lake, FLEET, N_COMPARED, N_HISTORY, SLOWER, times=3)
-    whole = report(lake, tmp_path / "whole.json")
+    whole = report(lake, tmp_path / "whole.json", workers=2)
     seen: list[SiteShard] = []
+    started: list[int] = []
 
-    def small_shards(profile: Profile, _: int) -> Iterator[SiteShard]:
-        assert profile.runs is not None
-        for shard in site_shards(profile, most_votes=10_000):
+    def small_shards(profile: Profile, votes: SlotVotes) -> Iterator[SiteShard]:
+        for shard in site_shards(profile, votes, most_votes=10_000):
             seen.append(shard)
             yield shard
 
+    def watched(n: int) -> AbstractContextManager[Executor]:
+        started.append(n)
+        return worker_processes(n)
+
+    for room in (stored, sites_seen):
+        monkeypatch.setattr(room, "worker_processes", watched)
     monkeypatch.setattr(gathering, "MOST_VOTES", 0)
     monkeypatch.setattr(sites_seen, "site_shards", small_shards)
-    sharded = report(lake, tmp_path / "sharded.json")
+    sharded = report(lake, tmp_path / "sharded.json", workers=1)
     assert len(seen) > 5
+    assert started == []
+    monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
+    monkeypatch.setattr(sites_seen, "n_shards", lambda _: len(seen))
+    monkeypatch.setattr(sites_seen, "SHARDS_A_WORKER", 1)
+    shared = report(lake, tmp_path / "shared.json", workers=2)
+    assert started == [2, 2, 2]  # for what is compared, the history, the shards
     named = [section for section in whole["sections"] if section["section"] == "findings"]
     operations = {finding["site"]["operation"] for finding in named[0]["findings"]}
     assert operations == {FLEET.operation(site).point for site in SLOWER}
     # Neither was saved: nothing in a report says when it was made.
     assert list(differences(sharded, whole)) == []
+    assert list(differences(shared, whole)) == []

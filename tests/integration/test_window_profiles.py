@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from oracles.made_fleet import Fleet, periods, write_fleet
 from oracles.sample_profiles import sample_profile
 from oracles.traffic import START_NS, write_native
 
+from analyze.profile import stored
 from analyze.profile.history import cut_history, read_samples
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile
@@ -26,6 +29,7 @@ from schemas.periods import format_instant
 from schemas.ranges import parse_ranges
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.drivers.batch import ImportSettings, import_into
+from stitch.drivers.sharded.processes import worker_processes
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
@@ -202,6 +206,30 @@ def test_neighbouring_windows_may_share_a_slot(lake: Path) -> None:
     ]
     n = [np.bincount(of.visits["slot"], of.visits["calls"]) for of in (each, pairs)]
     assert n[1].tolist() == np.add.reduceat(n[0], starts).tolist()
+
+
+def test_processes_read_what_is_kept_and_the_rest_is_made_here(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    def watched(n: int) -> AbstractContextManager[Executor]:
+        started.append(n)
+        return worker_processes(n)
+
+    monkeypatch.setattr(stored, "worker_processes", watched)
+    monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
+    profiled(lake)
+    assert started == []
+    for text, a_slot, n_read in (("all", 1, 3), ("all", 2, 3), ("2025-11-20T00:52/10m", 1, 1)):
+        samples = [found(lake, text)]
+        alone = gathered(samples, SETTINGS, RunNames(), a_slot=a_slot).profile()
+        kept(lake)[2].unlink()
+        tally = ProfileTally()
+        shared = gathered(samples, SETTINGS, RunNames(), tally=tally, a_slot=a_slot, workers=2).profile()
+        assert shared == alone
+        assert tally.read == n_read, text
+        assert started.pop() == 2
 
 
 def test_beside_a_history_slots_are_as_long_as_its_blocks_at_most(tmp_path: Path) -> None:

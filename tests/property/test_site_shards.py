@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import fields, replace
 
 import numpy as np
@@ -15,11 +16,18 @@ from analyze.methods.robust.affected_requests import affected_by_statistics
 from analyze.methods.robust.confounders.load import _factors
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites, site_views, whole_view
+from analyze.methods.robust.sites_seen import (
+    SitesSeen,
+    seen_at_shard,
+    seen_at_sites,
+    seen_part,
+    whole_view,
+)
 from analyze.methods.robust.testing import judged_sites
 from analyze.methods.robust.view import View
 from analyze.profile.encoding import stored_of
 from analyze.profile.profile import SCHEMAS, Profile, Slot
+from analyze.profile.shards import site_shards
 from analyze.profile.votes import SlotVotes, Votes
 from analyze.stats.estimate import Estimate
 
@@ -121,10 +129,10 @@ def test_shards_of_sites_are_all_sites(
     cut = in_runs(profile, np.random.default_rng(seed))
     assert cut.runs is not None
     most = -(-cut.runs.n_rows // shards)
-    plain = seen_at_sites([whole_view(View(profile, roles, SETTINGS))], profile.names, SETTINGS)
-    parts = list(site_views(cut, roles, SETTINGS, most))
+    plain = seen_at_sites([seen_part(whole_view(View(profile, roles, SETTINGS)))], profile.names, SETTINGS)
+    parts = [pickle.loads(pickle.dumps(part)) for part in site_shards(cut, cut.runs, most)]
     assert len(parts) == shards
-    sharded = seen_at_sites(parts, cut.names, SETTINGS)
+    sharded = seen_at_sites([seen_at_shard(roles, SETTINGS, part) for part in parts], cut.names, SETTINGS)
     same_sites(sharded, plain)
     first, second = judged_sites(plain), judged_sites(sharded)
     assert second.sites == first.sites
@@ -138,7 +146,7 @@ def test_shards_of_sites_are_all_sites(
         assert affected_by_statistics(cut, roles, [mine]) == affected_by_statistics(profile, roles, [theirs])
     predicted, seen = (np.ones(len(profile.names.sites)) for _ in range(2))
     for part in parts:
-        predicted[part.site], seen[part.site] = _factors(part.view.profile, roles, 1.4)
+        predicted[part.site], seen[part.site] = _factors(part.profile(), roles, 1.4)
     same((predicted, seen), _factors(profile, roles, 1.4))
 
 

@@ -16,7 +16,7 @@ from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.sites_seen import SitesSeen, seen_at_sites
+from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.testing import Tested, judged_sites
 from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request
@@ -80,15 +80,15 @@ class Observing:
         """Profile the samples and observe every measure."""
         samples = samples_of(compared)
         profiled, roles, threshold_ns = _profiled(samples, history, settings)
-        plain = Comparison(samples.population, profiled, roles, settings, samples.traffic)
+        plain = Comparison(
+            samples.population, profiled, roles, settings, samples.traffic, workers=samples.workers
+        )
         return Observing._adjusted(plain, threshold_ns)
 
     @staticmethod
     def _adjusted(plain: Comparison, threshold_ns: float) -> Observing:
         comparison = adjusted(plain)
-        names = comparison.profiled.profile.names
-        seen = seen_at_sites(comparison.views(), names, plain.settings)
-        return Observing(plain, comparison, seen, threshold_ns)
+        return Observing(plain, comparison, comparison.seen(), threshold_ns)
 
     def anew(self, without: Collection[str]) -> Observing:
         """Observe again without some confounders."""

@@ -13,7 +13,8 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context, resource_tracker
@@ -28,6 +29,7 @@ from schemas.errors import LakeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 _SPAWN: Final = get_context("spawn")
 _ORPHANED: Final = 1
 """Exit code of a process whose starter is gone."""
@@ -58,6 +60,17 @@ def worker_processes(n: int) -> Iterator[Executor]:
             workers.shutdown()
     finally:
         workers.shutdown(cancel_futures=True)
+
+
+def in_turn(pool: Executor, do: Callable[[A], T], about: Iterable[A], most: int) -> Iterator[T]:
+    """Do a task about each, in any order: results in turn. No more than `most` are under way or wait."""
+    under_way: deque[Future[T]] = deque()
+    for one in about:
+        under_way.append(pool.submit(do, one))
+        if len(under_way) >= most:
+            yield under_way.popleft().result()
+    while under_way:
+        yield under_way.popleft().result()
 
 
 class _Workers(Executor):

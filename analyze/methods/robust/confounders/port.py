@@ -15,7 +15,15 @@ from analyze.methods.robust.changes import Change
 from analyze.methods.robust.instances import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.sites_seen import SiteView, site_views, whole_view
+from analyze.methods.robust.sites_seen import (
+    SitesSeen,
+    SiteView,
+    seen_at_sites,
+    seen_by_shards,
+    seen_part,
+    site_views,
+    whole_view,
+)
 from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled
@@ -35,6 +43,8 @@ class Comparison:
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
+    workers: int = 1
+    """Processes that may share the work."""
     noticed: Mapping[str, object] = field(default_factory=dict)
     """What confounders saw when they adjusted the profile, by name."""
 
@@ -53,6 +63,16 @@ class Comparison:
         if self.profiled.profile.runs is None:
             return iter([whole_view(self.view)])
         return site_views(self.profiled.profile, self.roles, self.settings)
+
+    def seen(self) -> SitesSeen:
+        """Observe every measure at every call site."""
+        profile = self.profiled.profile
+        parts = (
+            (seen_part(whole_view(self.view)),)
+            if profile.runs is None
+            else seen_by_shards(profile, profile.runs, self.roles, self.settings, self.workers)
+        )
+        return seen_at_sites(parts, profile.names, self.settings)
 
 
 @dataclass(frozen=True, slots=True)
