@@ -130,7 +130,7 @@ def find_samples(
         return Samples(compared, (), notes)
     usual = cut_history(past, [parts for _, parts in compared], lakes)
     if usual.left_out:
-        notes += (f"Not in the history, as compared: {ranges_text(usual.left_out)}.",)
+        notes += (f"Left out of the history, as they are compared: {ranges_text(usual.left_out)}.",)
     return Samples(compared, usual.samples, notes)
 
 

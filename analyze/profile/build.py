@@ -218,12 +218,13 @@ class _Maker:
     def _shapes(self, sites: GraphSites, places: Grouped, critical: F8, runs: SlotRuns, response: F8) -> None:
         shaped = Grouped(sites.shape_site << 32 | sites.shape_of)
         part = (shaped.sizes / places.sizes[np.searchsorted(places.codes, shaped.codes >> 32)])[:, None]
-        values = np.empty((4, len(shaped.codes), len(runs.slots)))
+        values = np.empty((5, len(shaped.codes), len(runs.slots)))
         values[0] = runs.n
         values[1] = part * runs.w
         values[2] = shaped.sizes[:, None] * runs.w
         # Records do not nest: what a path takes is what its requests take.
         values[3] = shaped.sums(_inclusive(critical, sites)) if sites.are_calls else part * response
+        values[4] = np.outer([sites.enters[members].any() for members in shaped.members], runs.n)
         rows = self.rows["shapes"]
         found = rows.places(shaped.codes >> 32, shaped.codes & 0xFFFFFFFF)
         rows.add(found[:, None], runs.slots, 0, values)

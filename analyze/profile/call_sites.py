@@ -13,7 +13,7 @@ import numpy as np
 
 from analyze.population import Graph, GraphNode, LeftBehind, Nesting
 from analyze.profile.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
-from schemas.arrays import F8, I4, I8
+from schemas.arrays import B1, F8, I4, I8
 from schemas.events import EventKind
 from stitch.graph.placed import END, START
 
@@ -40,6 +40,9 @@ class GraphSites:
     """[shaped] sites of the places that have a local shape: units of spans, points of records."""
     shape_of: I8
     """[shaped] their shapes."""
+    enters: B1
+    """[shaped] whether something that follows a point of records there occurs for the first time: so it is
+    known where loops are entered. Of calls nowhere."""
     unit_at: I8
     """[nodes] unit that begins at a position, or whose end it is; -1 for none."""
 
@@ -133,6 +136,7 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         owner=np.array(owners, dtype=np.int64),
         shape_site=np.array(site, dtype=np.int64),
         shape_of=np.array(shape, dtype=np.int64),
+        enters=np.zeros(len(shape), dtype=np.bool_),
         unit_at=np.array(unit_at, dtype=np.int64),
         are_calls=True,
     )
@@ -172,10 +176,13 @@ def _steps(graph: Graph, book: NameBook) -> GraphSites:
     site: list[int] = []
     path: list[int] = []
     following: list[list[tuple[int, bool]]] = [[] for _ in graph.nodes]
+    first = {name: at for at, name in reversed([*enumerate(operation)])}
+    enters = np.zeros(graph.n_nodes, dtype=np.bool_)
     for src, dst in graph.edges.tolist():
         site.append(book.site(operation[src], operation[dst], SiteKind.STEP))
         path.append(book.path(root, site[-1]))
         following[src].append((operation[dst], True))
+        enters[src] |= first[operation[dst]] == dst
     n_units = len(graph.edges)
     return GraphSites(
         start=graph.edges[:, 0].astype(np.int64),
@@ -187,6 +194,7 @@ def _steps(graph: Graph, book: NameBook) -> GraphSites:
         owner=np.arange(n_units, dtype=np.int64),
         shape_site=np.array([book.site(NO_CALLER, name, SiteKind.POINT) for name in operation], np.int64),
         shape_of=np.array([book.shape(after) for after in following], dtype=np.int64),
+        enters=enters,
         unit_at=np.full(graph.n_nodes, -1, dtype=np.int64),
         are_calls=False,
     )

@@ -25,7 +25,7 @@ from schemas.arrays import B1, F8
 if TYPE_CHECKING:
     from analyze.profile.votes import SlotVotes
 
-PROFILE_VERSION: Final = 6
+PROFILE_VERSION: Final = 7
 """Of the meaning of a stored profile; another one is made anew."""
 
 OWN_TIME, OVERLAP, CALLS, STRETCH = 0, 1, 2, 3
@@ -56,8 +56,8 @@ TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("n", "w", "w2", "calls", "critical_ns", "response_ns", "failing", "failing_n"),
     ),
     # Requests with a call of the shape; sums of weight times share of the site's calls, calls, inclusive
-    # critical ns (with everything below).
-    "shapes": (("site", "shape", "slot"), ("n", "votes", "calls", "inclusive_ns")),
+    # critical ns (with everything below); of records requests in which what follows occurs the first time.
+    "shapes": (("site", "shape", "slot"), ("n", "votes", "calls", "inclusive_ns", "entering_n")),
     # Exact account: sums of weight times calls on the critical path, and critical ns; of requests over the
     # profile's threshold of the response time, weight times the part of it that is critical here.
     "account": (("root", "path", "shape", "slot"), ("calls", "critical_ns", "over")),

@@ -52,7 +52,7 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
     for flag, counts in sorted(population.excluded.items()):
         if any(counts):
             words = [
-                f"{wording.counted(left, 'flow') if place == 0 else wording.count(left)} of the {sample.name}"
+                f"{wording.count(left) if place else wording.counted(left, 'request')} of the {sample.name}"
                 for place, (left, sample) in enumerate(zip(counts, samples, strict=True))
             ]
             # A sample that has no name of its own is called a period.

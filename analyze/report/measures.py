@@ -29,9 +29,11 @@ def value(unit: Unit, number: float) -> str:
 
 
 def moved(unit: Unit, before: float, after: float) -> str:
-    """`12.1 ms → 264 ms`; with as many digits as tell durations apart."""
+    """`12.1 ms → 264 ms`; with as many digits as tell durations and shares apart."""
     if unit == "us":
         return wording.moved_duration(before, after)
+    if unit == "share":
+        return " → ".join(wording.percents(before, after))
     if unit == "calls":
         return f"{wording.significant(before)} → {value(unit, after)}"
     return f"{value(unit, before)} → {value(unit, after)}"

@@ -37,6 +37,8 @@ from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
 """Width that a name needs to differ from others; where there is less, columns of numbers are left out."""
+_LEAST_BEHIND: Final = 12
+"""Columns from which on a part of what stands behind a name is worth showing."""
 _INDENT: Final = 3
 _WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {
@@ -231,6 +233,14 @@ def _table(table: Grid, width: int) -> RichTable:
 
 
 def _clipped(text: RichText, width: int) -> RichText:
+    """A name in at most `width` columns: of it the middle is left out, but first of what stands dim behind it
+    (who calls)."""
     if len(text) <= width:
         return text
-    return RichText(wording.clip(text.plain, width), style=text.style)
+    behind = min((span.start for span in text.spans if span.style == _STYLE["dim"] and span.start), default=0)
+    room = width - behind
+    if not behind or room < 0:
+        name = text.plain[:behind].rstrip() if behind else text.plain
+        return RichText(wording.clip(name, width), style=text.style)
+    rest = wording.clip(text.plain[behind:], room) if room >= _LEAST_BEHIND else ""
+    return text[:behind].append(rest, style=_STYLE["dim"])

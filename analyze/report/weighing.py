@@ -66,8 +66,15 @@ def weigh(
             weighed.append(Weighed(ERRORS, None, better=ChangeKind.ERRORS not in _kinds(finding)))
     if verdict.outcome == "cannot-tell" or silent:
         weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
-    if verdict.outcome == "not-explained":
-        weighed += _unexplained([a for a in accounts if a.changed], reference_requests)
+    # A finding without effect, of another kind or direction, accounts for no change of a measure.
+    known = {(found.kind, found.better) for found in weighed if found.sure}
+    open_ = [
+        a
+        for a in accounts
+        if a.changed and known.isdisjoint((k, a.after < a.before) for k in _OPEN[a.measure])
+    ]
+    if open_ or verdict.outcome == "not-explained":
+        weighed += _unexplained(open_, reference_requests)
     return weighed
 
 

@@ -95,6 +95,16 @@ def percent(share: float | None, *, sign: bool = False) -> str:
     return f"{mark}{digits}{NBSP}%"
 
 
+def percents(before: float, after: float) -> tuple[str, str]:
+    """Both as `percent` words them, with as many digits as tell them apart: `99.93 %`, `99.98 %`."""
+    texts = percent(before), percent(after)
+    for digits in range(1, MOST_DIGITS):
+        if texts[0] != texts[1] or before == after:
+            return texts
+        texts = f"{100 * before:.{digits}f}{NBSP}%", f"{100 * after:.{digits}f}{NBSP}%"
+    return percent(before), percent(after)
+
+
 def factor(ratio: float | None) -> str:
     """`×1.3`, `×3e7`."""
     return "–" if ratio is None else f"×{rough(ratio)}"
@@ -151,7 +161,7 @@ def after(first: str, name: str) -> str:
 
 def count(number: int) -> str:
     """Thousands apart by thin spaces: `209 841`."""
-    return f"{number:,}".replace(",", "\u202f")
+    return f"{number:,}"
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:

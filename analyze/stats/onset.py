@@ -39,22 +39,24 @@ class AffectedRun:
         return self.first_low == 0
 
 
-def segment_of(hit: B1, usual: float) -> AffectedRun | None:
-    """Find the segment in which `hit` [n] has another share than usual; None where there is none.
+def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> AffectedRun | None:
+    """Find the segment in which another share of requests is hit than usual; None where there is none.
 
-    O(n). usual: the share of before, by which what lies outside of the segment goes.
+    hits, requests [n]: those of a slot of time; None: one request each. usual: the share of before, by which
+    what lies outside of the segment goes. O(n).
     """
-    n = len(hit)
-    if not n:
+    n = len(hits)
+    requests = np.ones(n) if requests is None else requests
+    if not requests.any():
         return None
-    x = hit.astype(np.float64)
-    least = 0.5 / (n + 1)
+    least = 0.5 / (float(requests.sum()) + 1)
     before = min(max(usual, least), 1 - least)
     first, past = 0, n
     gain = np.zeros(n)
     for _ in range(_ROUNDS):
-        share = min(max(float(x[first:past].mean()), least), 1 - least)
-        gain = x * np.log(share / before) + (1 - x) * np.log((1 - share) / (1 - before))
+        inside = float(requests[first:past].sum())
+        share = min(max(float(hits[first:past].sum()) / max(inside, 1e-300), least), 1 - least)
+        gain = hits * np.log(share / before) + (requests - hits) * np.log((1 - share) / (1 - before))
         first, past = _best(gain)
         if past <= first:
             return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import Final
 
 import numpy as np
 
@@ -241,9 +241,10 @@ def fit(
         sd = np.maximum(_spread(left, mine), _TINY)
         error = errors(here[:, known], mine)
         level = level_of(left, pool, sd, error, settings)
-        white = innovations(left, pool, error, level)
         floors = np.array([FLOORS[kind] for kind in mine])
         own = _own_spread(hours, hourly[:, rows], mine, season, settings.least_events)
+        allow = np.maximum(settings.allowance * own, settings.floor_share * floors)
+        white = innovations(left, pool, error, level, allow)[0]
         groups.append(
             Pooled(
                 k=k,
@@ -254,7 +255,7 @@ def fit(
                 sd=sd,
                 level=level,
                 spread=_spread(white, mine),
-                allow=np.maximum(settings.allowance * own, settings.floor_share * floors),
+                allow=allow,
                 n=n,
                 past=np.sort(white, axis=1),
                 both=np.isin(mine, list(BOTH_WAYS)),
@@ -289,24 +290,17 @@ def _autocorrelation(z: F8, pool: I8, lag: int, assumed: float) -> F8:
     return found
 
 
-@overload
-def innovations(left: F8, pool: I8, error: F8, level: Level) -> F8: ...
-@overload
-def innovations(left: F8, pool: I8, error: F8, level: Level, allow: F8) -> tuple[F8, F8, F8]: ...
-def innovations(
-    left: F8, pool: I8, error: F8, level: Level, allow: F8 | None = None
-) -> F8 | tuple[F8, F8, F8]:
+def innovations(left: F8, pool: I8, error: F8, level: Level, allow: F8) -> tuple[F8, F8, F8]:
     """Give [series, pools] what each value has that those before it did not foretell (Kalman filter), in
     units of what is expected of it; over a gap nothing is foretold. NaN where no value is.
 
     error: standard errors of values by sampling; what is more than usual is more noise. allow: [series] a
-    shift for good; with it come the units, and what of the shift is left in each innovation, in these units.
+    shift for good. Beside the innovations: the units, and what of the shift is left in each, in these.
     """
     moves = level.share * level.variance
     more = np.maximum(np.nan_to_num(error) ** 2 - level.sampled[:, None], 0.0)
     noise = (level.variance - moves)[:, None] + more
     found, units, allowed = np.full_like(left, np.nan), np.ones_like(left), np.zeros_like(left)
-    shift = np.zeros(len(left)) if allow is None else allow
     start = np.zeros((2, len(left)))
     foretold, doubt = start, moves
     for at in range(left.shape[1]):
@@ -315,12 +309,12 @@ def innovations(
         unit = np.sqrt(np.maximum(doubt + noise[:, at], _TINY**2))
         off = left[:, at] - foretold[0]
         there = np.isfinite(off)
-        found[:, at], units[:, at], allowed[:, at] = off / unit, unit, (shift - foretold[1]) / unit
+        found[:, at], units[:, at], allowed[:, at] = off / unit, unit, (allow - foretold[1]) / unit
         gain = np.where(there, doubt / (unit * unit), 0.0)
-        seen = np.stack([np.where(there, off, 0.0), shift - foretold[1]])
+        seen = np.stack([np.where(there, off, 0.0), allow - foretold[1]])
         foretold = level.phi * (foretold + gain * seen)
         doubt = level.phi**2 * doubt * (1 - gain) + moves * (1 - level.phi**2)
-    return found if allow is None else (found, units, allowed)
+    return found, units, allowed
 
 
 def _spread(off: F8, kinds: list[str]) -> F8:

@@ -10,10 +10,10 @@ of half an octave.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +108,9 @@ class WindowTicks:
     """[ticks]"""
 
 
+MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
+
+
 def tick_length(window_ns: int, slot_ns: int) -> int:
     """Length of a tick: a slot where it divides the window, else the window."""
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
@@ -118,16 +121,14 @@ def window_ticks(here: LakePeriod, refine: RefineSettings, slot_ns: int) -> Wind
     (window,) = here.windows
     tick_ns = tick_length(window.length_ns, slot_ns)
     key = StatsKey(window, key_of(here, window, refine).source, _settings(refine, tick_ns))
-    found = _kept(here.store, key)
-    if found is not None:
-        return found
-    profile = _profile(here, refine, tick_ns)
-    if profile is None:
-        return None
-    made = ticks_of(profile, window.start_ns, tick_ns, window.length_ns // tick_ns)
-    with suppress(OSError):  # a lake that may only be read is watched all the same
-        put_stats(here.store, key, _encode(made))
-    return made
+
+    def make() -> WindowTicks | None:
+        profile = _profile(here, refine, tick_ns)
+        if profile is None:
+            return None
+        return ticks_of(profile, window.start_ns, tick_ns, window.length_ns // tick_ns)
+
+    return _kept_or_made(here.store, key, make)
 
 
 def day_hours(
@@ -142,26 +143,30 @@ def day_hours(
         _settings(refine, tick_ns),
         "day",
     )
-    found = _kept(day.store, key)
-    if found is not None:
-        return found
-    ring = Ring(tick_ns)
-    for here in windows:
-        ticks = window_ticks(here, refine, slot_ns)
-        if ticks is not None:
-            ring.add(ticks)
-    made = ring.by_hour(day.period.start_ns)
-    with suppress(OSError):
-        put_stats(day.store, key, _encode(made))
-    return made
+
+    def make() -> WindowTicks:
+        ring = Ring(tick_ns)
+        for here in windows:
+            ticks = window_ticks(here, refine, slot_ns)
+            if ticks is not None:
+                ring.add_hours(ticks)
+        return ring.by_hour(day.period.start_ns)
+
+    return _kept_or_made(day.store, key, make)
 
 
-def _kept(store: Store, key: StatsKey) -> WindowTicks | None:
-    try:
+def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -> WindowTicks | MaybeTicks:
+    """Give what is kept, else what is made, which is kept then. Raises what `make` does."""
+    with suppress(OSError):  # a cache that may not be read is none
         kept = read_stats(store, key)
-    except OSError:  # a cache that may not be read is none
-        return None
-    return None if kept is None else _decode(kept)
+        found = None if kept is None else _decode(kept)
+        if found is not None:
+            return found
+    made = make()
+    if made is not None:
+        with suppress(OSError):  # a lake that may only be read is watched all the same
+            put_stats(store, key, _encode(made))
+    return made
 
 
 def _settings(refine: RefineSettings, tick_ns: int) -> str:
@@ -396,13 +401,8 @@ class Ring:
     slow: list[tuple[I8, I8, I8, F8]] = field(default_factory=list)
     """A window: series, tick number since the epoch, coarse bin, requests."""
 
-    def add(self, window: WindowTicks) -> None:
-        """Take a window in, its ticks that have a request."""
-        self.add_ticks(window)
-        self.add_hours(window)
-
     def add_ticks(self, window: WindowTicks) -> None:
-        """Take in the ticks of a window and not its hours."""
+        """Take in the ticks of a window that have a request, and not its hours."""
         codes = np.array([self._code(name) for name in window.names], dtype=np.int64)
         there = np.flatnonzero(window.requests > 0)
         first, n_old = window.start_ns // self.tick_ns, len(self.at)

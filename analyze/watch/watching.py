@@ -42,7 +42,7 @@ from analyze.watch.slow_lane import (
 from analyze.watch.watcher import USUAL_TICKS, Decided, State, Watcher
 from schemas.errors import NotFoundError, PeriodError
 from schemas.incidents import Incident, Notify
-from schemas.periods import Period
+from schemas.periods import Period, format_instant
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.place import LakePlace, open_place
@@ -139,7 +139,11 @@ class LakeWatch:
             raise PeriodError(f"The lake '{self.lake}' has no sealed window.")
         first = [start for start in self._starts if start >= period.start_ns]
         if not first:
-            raise PeriodError(f"No sealed window of '{self.lake}' lies in {period.text}.")
+            known = f"{format_instant(self._starts[0])}/{format_instant(self._starts[-1] + self._length)}"
+            raise PeriodError(
+                f"No sealed window of '{self.lake}' lies in {period.text}: its windows lie in {known}.",
+                remedy="Name a part of that, or 'all'.",
+            )
         self._last = None
         self._watcher = self._watching(self._begun(first[0]))
         for window in self._after(first[0]):
@@ -168,11 +172,6 @@ class LakeWatch:
             bisect_left(self._starts, start_ns),
             bisect_left(self._starts, end_ns - self._length + 1),
         )
-        return [(start, start + self._length) for start in self._starts[first:past]]
-
-    def _windows(self, start_ns: int, end_ns: int) -> list[Range]:
-        """List sealed windows that begin in a range."""
-        first, past = bisect_left(self._starts, start_ns), bisect_left(self._starts, end_ns)
         return [(start, start + self._length) for start in self._starts[first:past]]
 
     def _here(self, window: Window) -> LakePeriod:
@@ -210,7 +209,7 @@ class LakeWatch:
         return watcher
 
     def _learn(self, watcher: Watcher, start_ns: int, end_ns: int) -> None:
-        for start, _ in self._windows(start_ns, end_ns):
+        for start, _ in self._ranges(start_ns, end_ns):
             ticks = self._ticks(watcher, start)
             if ticks is not None:
                 watcher.learn(ticks)
@@ -218,7 +217,7 @@ class LakeWatch:
     def _learn_day(self, watcher: Watcher, start_ns: int, sample: Sample) -> None:
         """Learn a day of which not all ticks are needed: its hours are one file."""
         assert self._lakes is not None
-        windows = [Window(start, self._length) for start, _ in self._windows(start_ns, start_ns + DAY)]
+        windows = [Window(start, self._length) for start, _ in self._ranges(start_ns, start_ns + DAY)]
         if not windows:
             return
         day = self._lakes.listed(Period(None, start_ns, start_ns + DAY), windows)

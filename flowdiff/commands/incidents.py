@@ -63,17 +63,20 @@ def command(
         typer.echo(json.dumps([incident.model_dump(mode="json") for incident in found], indent=1))
         return
     for incident in found:
-        typer.echo(visible(_line(incident)))
+        for text in _lines(incident):
+            typer.echo(visible(text))
     if action == "show":
         for text in _details(found[0], lake):
             typer.echo(visible(text))
 
 
-def _line(incident: Incident) -> str:
+def _lines(incident: Incident) -> list[str]:
+    """Say which one it is, and below that what it is: both fit 80 columns mostly."""
     from schemas.periods import format_instant
 
     since = format_instant(incident.began_to_ns)
-    return f"{incident.id}  {incident.state:<10} {incident.severity:<8} since {since}  {incident.headline}"
+    known = f"{incident.id}  {incident.state:<8} {incident.severity:<8} since {since}"
+    return [known, f"          {incident.headline}"]
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
@@ -84,7 +87,8 @@ def _details(incident: Incident, lake: str) -> list[str]:
     lines += [f"root      {incident.root}"] if incident.root else []
     lines += [f"version   {incident.version}"] if incident.version else []
     opened = format_instant(incident.opened_ns)
-    lines += [f"opened    {opened} by the {incident.lane} lane, {incident.looks} comparisons"]
+    looks = f"{incident.looks} comparison{'s' if incident.looks != 1 else ''}"
+    lines += [f"opened    {opened} by the {incident.lane} lane, {looks}"]
     if incident.resolved_ns is not None:
         lines.append(f"over      {format_instant(incident.resolved_ns)}")
     lines.append(f"recent    {incident.recent} in the 28 days before its last event")

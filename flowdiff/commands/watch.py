@@ -131,7 +131,7 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
             held.enter_context(_Turn(watch).held(waits=True))
             held.enter_context(notifier.running())
         watch.resume()
-        for decided in watch.poll():
+        for decided in _polled(watch):
             _print(decided.events, as_json=as_json)
             told.add(decided)
     state = watch.state
@@ -292,7 +292,7 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
     watch.resume()
     while not stop.is_set():
         try:
-            for decided in watch.poll():
+            for decided in _polled(watch):
                 _print(decided.events, as_json=as_json)
                 shown.decided(watch, decided)
                 turn.check()
@@ -306,6 +306,17 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
         watch.notify(())
         stop.wait(POLL_S)
         turn.check()
+
+
+def _polled(watch: LakeWatch) -> Iterator[Decided]:
+    """Decide what was sealed since; the first time say from when on that is."""
+    from schemas.periods import format_instant
+
+    is_new = watch.state is None
+    yield from watch.poll()
+    if is_new and watch.state is not None:
+        through = format_instant(watch.state.through_ns)
+        say(f"The lake's windows until {through} say what is usual; later ones are decided as they seal.")
 
 
 class _Told:

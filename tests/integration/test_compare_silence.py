@@ -83,7 +83,7 @@ def test_an_outage_is_no_pass(outage: str, use: str, capsys: pytest.CaptureFixtu
     assert (first["kind"], first["severe"]) == ("load", True)
     assert first["text"] == (
         "No request was recorded from 2026-01-05T01:02Z to 2026-01-05T01:05Z of the problem period; about "
-        "1\u202f800 requests were expected."
+        "1,800 requests were expected."
     )
     assert report["headline"]["change"]["load_ratio"] == pytest.approx(0.4, abs=0.01)
     assert "No request was recorded from" in " ".join(capsys.readouterr().out.split())

@@ -18,7 +18,7 @@ from schemas.ranges import parse_ranges
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
 
-DIGESTS = {"6.4": "8ba96713420df110"}
+DIGESTS = {"7.4": "1162c689e86678b1"}
 """By version. Where this test fails, kept statistics would be read as something that they are not: raise
 PROFILE_VERSION, and put the new digest here."""
 

@@ -339,6 +339,13 @@ def test_the_command_ends_with_what_it_found(begun: Path, tmp_path: Path) -> Non
     assert f"reports/{incident['report']}/report.html" in shown.out
     assert command("incidents", "accept", "0000", "--lake", str(lake)).code == 2
     assert run("watch", str(lake), "--once", "--false-alarms", "often").returncode == 2
+    old = run("watch", str(lake), "--replay", "last 1h")
+    assert old.returncode == 2
+    assert "its windows lie in 2025-11-20T01:00Z/" in old.stderr
+    shutil.rmtree(lake / "watch")
+    anew = run("watch", str(lake), "--once", "--versions", "")
+    assert anew.returncode == 0
+    assert "say what is usual; later ones are decided" in anew.stderr
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -777,7 +777,8 @@ def robust_outcome() -> Outcome:
             preparation=None,
             samples=(reference, problem),
             notes=(
-                "Left out of every test as INCOMPLETE: 12 flows of the reference, 31 of the problem period.",
+                "Left out of every test as INCOMPLETE: 12 requests of the reference, "
+                "31 of the problem period.",
             ),
             headline=Headline(
                 sentence=f"{wording.mean_sentence(mean.before, mean.after)}.",

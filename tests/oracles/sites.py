@@ -61,6 +61,8 @@ class Request:
     """(site, local shape) of every call, or of every trace point."""
     failing: list[tuple[SiteText, str]] = field(default_factory=list)
     """(site, error) of every failing node, by position."""
+    entering: set[tuple[SiteText, ShapeText]] = field(default_factory=set)
+    """Trace points, with their shape, right after which something occurs for the first time."""
     is_spans: bool = True
 
 
@@ -76,8 +78,11 @@ def _request(population: Population, category: Category, row: int, path: set[int
     graph = category.graph
     times = category.node_ns[:, row].tolist()
     of_position: dict[int, int] = {}
+    entering: set[tuple[SiteText, ShapeText]] = set()
     if graph.nesting is None:
         units, shaped, places = _steps(category, times)
+        first = {places[at]: at for at in reversed(range(graph.n_nodes))}
+        entering = {shaped[src] for src, dst in graph.edges.tolist() if first[places[dst]] == dst}
     else:
         units, places, of_position = _calls(category, row, times)
         shaped = [(unit.site, unit.shape) for unit in units]
@@ -110,6 +115,7 @@ def _request(population: Population, category: Category, row: int, path: set[int
         units=units,
         shaped=shaped,
         failing=failing,
+        entering=entering,
         is_spans=graph.nesting is not None,
     )
 
@@ -283,7 +289,8 @@ def _count(request: Request, slot: int, threshold_ns: float, add: Any) -> None:
                 if unit.site == site and unit.shape == shape
             )
             inclusive = below if request.is_spans else part * response
-            add("shapes", (site, shape, slot), 1, w * part, w * mine.count(shape), w * inclusive)
+            enters = (site, shape) in request.entering
+            add("shapes", (site, shape, slot), 1, w * part, w * mine.count(shape), w * inclusive, enters)
         if not units:
             continue
         shape = vote_shape([unit.shape for unit in units])

@@ -136,7 +136,7 @@ def test_a_stored_pair_is_two_described_fields() -> None:
 @pytest.mark.parametrize(
     ("column", "text"),
     [
-        (COLUMNS[1], "29 → 3\u202f174"),
+        (COLUMNS[1], "29 → 3,174"),
         (COLUMNS[2], "– → 1.5\u00a0ms"),
         (COLUMNS[3], "0.031"),
         (Column("n1", "", "key", lambda _row: "a" * 32), "a" * 10),
@@ -165,7 +165,7 @@ def test_what_all_names_begin_with_stands_in_the_heading_once() -> None:
 
 @pytest.mark.parametrize("width", range(12, 40))
 def test_a_number_and_its_unit_stay_on_one_line(width: int) -> None:
-    told = "from 4.07\u00a0s to 12.3\u00a0ms and 9\u202f138\u00a0requests"
+    told = "from 4.07\u00a0s to 12.3\u00a0ms and 9,138\u00a0requests"
     out = StringIO()
     console = Console(file=out, width=width, color_system=None)
     print_blocks((Text(told), Items([told]), Facts([Fact("a", told)])), console)

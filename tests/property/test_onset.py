@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyze.report.when import when_slots
 from analyze.stats.onset import segment_of
 from schemas.arrays import B1
 
@@ -62,3 +63,21 @@ def test_what_was_so_all_the_time_did_not_begin(share: float) -> None:
 def test_nothing_is_no_segment() -> None:
     assert segment_of(np.zeros(0, np.bool_), 0.1) is None
     assert segment_of(np.zeros(100, np.bool_), 0.0) is None
+
+
+@pytest.mark.parametrize("first", [95, 120, 187])
+def test_of_slots_the_interval_holds_the_begin_too(first: int) -> None:
+    """Thirty windows of ten requests each, and a begin that may lie inside of one."""
+    rng = np.random.default_rng(5)
+    held, rounds = 0, 200
+    for _ in range(rounds):
+        hit = rng.random(300) < np.where(np.arange(300) >= first, 0.6, 0.05)
+        times = np.arange(30)
+        found = when_slots(
+            times, times + 1, hit.reshape(30, 10).sum(axis=1).astype(float), np.full(30, 10.0), 0.05
+        )
+        assert found is not None
+        assert found.ended is None
+        assert found.began is not None
+        held += found.began.low_ns <= first / 10 <= found.began.high_ns
+    assert held >= 0.95 * rounds

@@ -266,7 +266,7 @@ def test_notes_tell_what_was_left_out_and_that_load_differs():
     p = population(constant_chain(CALM, 40, 90, 1000, 1000), excluded={"CYCLE": (2, 1)}, notes=("Clocks!",))
     found = run(p)
     assert found.reference.excluded == {"CYCLE": 2}
-    assert "2 flows of the reference, 1 of the problem" in found.report.notes[0]
+    assert "2 requests of the reference, 1 of the problem" in found.report.notes[0]
     assert "×2.25 as many requests" in found.report.notes[1]
     assert found.report.notes[2] == "Clocks!"
 
@@ -275,9 +275,9 @@ def test_a_period_that_is_alone_is_named_once():
     p = population(constant_chain(CALM, 40, 40, 1000, 1000), excluded={"CYCLE": (1,)})
     alone = run(population(constant_chain(CALM, 40, 40, 1000, 1000))).report.samples[:1]
     named = (alone[0].model_copy(update={"name": "period"}),)
-    assert excluded_notes(named, p) == ("Left out of every test as CYCLE: 1 flow of the period.",)
+    assert excluded_notes(named, p) == ("Left out of every test as CYCLE: 1 request of the period.",)
     other = (alone[0].model_copy(update={"name": "monday"}),)
-    assert excluded_notes(other, p) == ("Left out of every test as CYCLE: 1 flow of the monday period.",)
+    assert excluded_notes(other, p) == ("Left out of every test as CYCLE: 1 request of the monday period.",)
 
 
 def load_ratio(p: Population) -> float | None:

@@ -127,7 +127,9 @@ def test_a_sample_of_several_ranges_counts_nothing_twice(lake: str) -> None:
     assert problem.length_ns == 5 * NS_PER_MINUTE
     assert loaded.history is not None
     assert sum(c.n_requests for c in loaded.history.categories) == 2 * (268 - 1)
-    assert found.notes == ("Not in the history, as compared: 2026-11-02T12:00Z/2026-11-02T12:05Z.",)
+    assert found.notes == (
+        "Left out of the history, as they are compared: 2026-11-02T12:00Z/2026-11-02T12:05Z.",
+    )
 
 
 def test_one_lake_by_two_names_is_one_lake(lake: str) -> None:

@@ -298,7 +298,7 @@ def test_replaced_steps_are_told_apart_from_kept_ones() -> None:
 def test_run_of_the_model_says_how_many_steps_it_stands_for() -> None:
     run = StepRow(before=None, after=None, before_us=3, after_us=4, steps=1234)
     lines = steps_view(account([step("a", 1, 1), run, step("b", 2, 2)])).lines
-    assert lines[1].text == "1\u202f234 steps with small parts"
+    assert lines[1].text == "1,234 steps with small parts"
     assert lines[1].fate is Fate.FOLD
 
 

@@ -148,7 +148,7 @@ def test_a_card_says_what_where_how_much_how_sure_and_whom(page: str):
         "+11 to +13\u00a0points",
         "10 to 16\u00a0%",
         "q < 1e-12",
-        "3\u202f174",
+        "3,174",
         "OLJCESPC7Z",
         "a3ce929d0e0e47364bf92f3577b34da6",
         "retries",
@@ -254,7 +254,7 @@ def test_every_outcome_is_told(outcome: Outcome, result: str):
     page = render_html(report, outcome.views)
     assert verdict_words.OUTCOME[result] in " ".join(Reader(page).text)
     text = " ".join(told(outcome, report).split())
-    assert "About 4 200 more requests" in text
+    assert "About 4,200 more requests" in text
     assert ("Smallest visible change" in text) == (result in ("unchanged", "cannot-tell", "not-explained"))
 
 
@@ -418,6 +418,22 @@ def test_what_cannot_be_told_leaves_every_kind_open():
     weighed = weigh((), verdict, (), 1.0)
     assert {w.kind for w in weighed} == {*FINDING_KINDS}
     assert not any(w.sure for w in weighed)
+
+
+def test_a_significant_measure_is_open_where_no_finding_weighs_as_it_does():
+    """Findings without effect are not weighed, and one for the better does not account for a slower mean."""
+    changed = verdict_section().model_copy(update={"outcome": "changed"})
+    mean, _tail, errors = account_section().accounts
+    slower = mean.model_copy(update={"changed": True, "before": 100.0, "after": 120.0})
+    assert {w.kind for w in weigh((), changed, (slower,), 1.0)} == {"response-time", "structural", "workload"}
+    finding = findings_section().findings[0].model_copy(update={"evidence": ()})
+    faster = finding.model_copy(update={"kind": ChangeKind.FASTER, "contribution_us": -1.0})
+    assert faster.is_better
+    assert [w for w in weigh([faster], changed, (slower,), 1.0) if not (w.sure or w.better)]
+    worse = finding.model_copy(update={"kind": ChangeKind.SLOWER, "contribution_us": 1.0})
+    assert all(w.sure for w in weigh([worse], changed, (slower,), 1.0))
+    failing = errors.model_copy(update={"changed": True, "before": 0.0, "after": 0.1})
+    assert {w.kind for w in weigh([worse], changed, (slower, failing), 1.0) if not w.sure} == {"errors"}
 
 
 def test_a_change_without_a_cause_is_open_for_what_it_may_come_from():

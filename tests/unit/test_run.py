@@ -89,13 +89,13 @@ def chosen(*methods: AnyMethod) -> list[Chosen[Config]]:
         (
             2,
             "Mean response time 1 ms → 2 ms (+100 %).",
-            ["0 flows of the s0, 1 of the s1 period."],
+            ["0 requests of the s0, 1 of the s1 period."],
             "1 ms → 2 ms",
         ),
         (
             3,
             "6 requests in 3 samples.",
-            ["0 flows of the s0, 1 of the s1, 2 of the s2 period."],
+            ["0 requests of the s0, 1 of the s1, 2 of the s2 period."],
             "1 ms · 2 ms · 3 ms",
         ),
     ],

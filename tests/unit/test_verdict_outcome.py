@@ -75,6 +75,15 @@ def test_nothing_found_and_nothing_possible_is_unchanged() -> None:
     assert found.reasons[-1].startswith("At most this went unseen: the mean by 30")
 
 
+def test_what_was_there_before_is_said_beside_what_began() -> None:
+    said = "The reference is not normal: it was there before the problem period."
+    assert decide(there_before=said).reasons[0] == said
+    for more in ({"findings": 1}, {"measures": (CHANGED, *QUIET[1:])}):
+        reasons = decide(there_before=said, **more).reasons
+        assert reasons[-1] == said
+        assert len(reasons) > 1
+
+
 def test_a_mean_that_changed_never_passes() -> None:
     for more in (
         {},
@@ -155,7 +164,7 @@ def test_what_matters_may_be_possible() -> None:
     (why,) = (reason for reason in found.reasons if "may have changed" in reason)
     assert "mean response time" in why
     assert "share of a path" in why
-    assert "1 200 more problem requests would tell" in why.replace("\u202f", " ").replace(wording.NBSP, " ")
+    assert "1,200 more problem requests would tell" in why.replace(wording.NBSP, " ")
     assert decide(measures=()).outcome == "cannot-tell"
     assert decide(RobustSettings(matters_time=0.39)).outcome == "cannot-tell"
     assert decide(RobustSettings(matters_share=0.04)).outcome == "cannot-tell"

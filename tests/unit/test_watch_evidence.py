@@ -71,7 +71,7 @@ def test_a_level_seen_through_noise_is_taken_out() -> None:
     error = np.full_like(left, EVENT_SD / np.sqrt(EVENTS / 20))
     at = np.arange(n)
     level = level_of(left, at, left.std(axis=1), error, SETTINGS)
-    white = innovations(left, at, error, level)
+    white = innovations(left, at, error, level, np.zeros(30))[0]
     assert white.std() == pytest.approx(1.0, abs=0.1)
 
     def correlation(values: np.ndarray) -> float:
@@ -90,7 +90,7 @@ def test_a_level_is_learned_of_runs_of_two_values_too(k: int) -> None:
     known = Sample(40_320, 40_320, 4096).takes(pool * k)
     exact = np.full(left.shape, 1e-6)
     level = level_of(left[:, known], pool[known], np.ones(100), exact[:, known], WatchSettings())
-    white = innovations(left, pool, exact, level)
+    white = innovations(left, pool, exact, level, np.zeros(100))[0]
     assert (white[:, 1:] * white[:, :-1]).mean() / white.var() < 0.35  # 0.9 where nothing is taken out
 
 
@@ -126,6 +126,32 @@ def test_what_a_day_has_had_is_no_load() -> None:
             suspended.append(number)
     assert known < peaks[0]
     assert suspended == peaks[:1]
+
+
+@pytest.mark.parametrize(("load", "asks"), [(1.0, True), (5.0, False)])
+def test_what_rose_while_load_was_beyond_the_known_asks_for_nothing_afterwards(
+    load: float, asks: bool
+) -> None:
+    """Times rise with the load and fall with it; with usual load the same rise is a candidate."""
+    begin, end = 420, 424
+    logs = levels(np.random.default_rng(8), 5, 440, rho=0.3, season=0.0)
+    logs[:3, begin:end] += 0.6
+    asked: list[int] = []
+
+    def decide(_reference: object, problem: list[tuple[int, int]], _history: object, **_: object) -> Decision:
+        asked.append((problem[0][0] - MONDAY) // WINDOW_NS)
+        return NEVER
+
+    watcher = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), SETTINGS, decide)
+    suspended = []
+    for number, window in enumerate(windows(logs)):
+        busy = replace(window, requests=window.requests * (load if begin <= number < end else 1.0))
+        if number < 400:
+            watcher.learn(busy)
+        elif (decided := watcher.decide(busy).run) is not None and decided.suspended:
+            suspended.append(number)
+    assert suspended == ([] if asks else [*range(begin, end)])
+    assert any(begin - 1 <= at < end for at in asked) == asks
 
 
 def test_a_series_that_is_gone_ends_no_restart() -> None:

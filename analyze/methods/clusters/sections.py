@@ -183,14 +183,24 @@ def _overlays(s: ClustersSection) -> Iterator[b.Block]:
         "no request took."
     )
     yield b.Only("page", (b.Text(text, "dim"),))
+    alike = []
     for place, overlay in enumerate(s.overlays, 1):
-        yield _overlay(overlay, place)
+        drawn = _overlay(overlay, place)
+        if overlay.first is None and overlay.kind != "alone":
+            alike.append(overlay_title(overlay).removeprefix("Cluster ").removesuffix(", both samples"))
+            drawn = b.Only("page", (drawn,))
+        yield drawn
+    if alike:
+        none = (
+            f"\nNo difference beyond chance in {wording.counted(len(alike), 'cluster')}: {', '.join(alike)}."
+        )
+        yield b.Only("terminal", (b.Text(none, "dim"),))
     if len(s.overlays) < s.overlays_total:
         shown = f"{len(s.overlays)} of {s.overlays_total} overlays"
         yield b.Text(f"{shown}; the table clusters_trees has every tree.", "dim")
 
 
-def _overlay(row: TreeOverlayRow, place: int) -> b.Part:
+def _overlay(row: TreeOverlayRow, place: int) -> b.Block:
     sides = [("B" if row.kind != "alone" else "", row.b, row.requests_b, row.mean_b_us)]
     if row.kind != "alone":
         sides.insert(0, ("A", row.a, row.requests_a, row.mean_a_us))

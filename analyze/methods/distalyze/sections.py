@@ -239,6 +239,8 @@ def moved(variable: NetworkVariable | DivergentVariable) -> str:
     """`12.3 ms → 1.01 s`."""
     if variable.quantity == "us":
         return wording.moved_duration(variable.before, variable.after)
+    if variable.quantity == "share" and variable.before is not None and variable.after is not None:
+        return " → ".join(wording.percents(variable.before, variable.after))
     return f"{value(variable.quantity, variable.before)} → {value(variable.quantity, variable.after)}"
 
 

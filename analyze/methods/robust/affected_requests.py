@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from analyze.methods.robust.causes.requests import failing_rows, has, on_instance
 from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
@@ -18,9 +19,12 @@ from analyze.profile.build import Pattern
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.profile.times import own_time_ns
+from analyze.report.when import when_slots
 from analyze.stats.histograms import bin_of, value_of
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I4, I8
 from schemas.report.columns import arrow_columns, arrow_table
+from schemas.report.findings import When
 from schemas.report.report_tables import REQUESTS
 
 MOST_LISTED: Final = 50_000
@@ -83,8 +87,7 @@ def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, va
     if change.kind in ERROR_KINDS:
         return np.isin(rows, failing_rows(population, pattern, change.site))
     if change.kind in TIME_KINDS and change.unit == "us":
-        between = np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3))
-        return np.asarray(value > between if change.ups else value < between)
+        return np.asarray(value > change.middle if change.ups else value < change.middle)
     if change.kind in TIME_KINDS:
         return np.asarray(value >= change.threshold_us)
     return np.ones(len(rows), dtype=np.bool_)
@@ -125,7 +128,27 @@ def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Cha
     return max((_affected(profile, roles, change) for change in changes), key=sum, default=(0, 0))
 
 
+def when_by_statistics(profile: Profile, roles: Roles, change: Change) -> When | None:
+    """Find when within the problem a change is so, slot by slot; of a site that no request of the reference
+    touches among all requests."""
+    hits = _hits_by_slot(profile, change)
+    requests = _by_slot(profile, profile.visits.filter(pc.equal(profile.visits["site"], change.site)), "n")
+    usual = hits[roles.reference].sum() / max(requests[roles.reference].sum(), 1.0)
+    if not requests[roles.reference].any():
+        requests = _by_slot(profile, profile.responses, "n")
+    starts, ends = np.array([(slot.start_ns, slot.end_ns) for slot in profile.slots], dtype=np.int64).T
+    slots = np.flatnonzero(roles.problem & (requests > 0))
+    slots = slots[np.argsort(starts[slots], kind="stable")]
+    hit = np.minimum(hits, requests)[slots]
+    return when_slots(starts[slots], ends[slots], hit, requests[slots], float(usual))
+
+
 def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:
+    hits = _hits_by_slot(profile, change)
+    return round(float(hits[roles.reference].sum())), round(float(hits[roles.problem].sum()))
+
+
+def _hits_by_slot(profile: Profile, change: Change) -> F8:
     if change.kind in PATH_KINDS:
         table, column = profile.shapes, "n"
         mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
@@ -135,8 +158,11 @@ def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]
     else:
         table, column = profile.visits, "failing_n" if change.kind in ERROR_KINDS else "n"
         mine = _equal(table["site"], change.site)
-    slot, n = table["slot"].to_numpy()[mine], table[column].to_numpy()[mine]
-    return round(float(n[roles.reference[slot]].sum())), round(float(n[roles.problem[slot]].sum()))
+    return _by_slot(profile, table.filter(pa.array(mine)), column)
+
+
+def _by_slot(profile: Profile, table: pa.Table, column: str) -> F8:
+    return totals(table["slot"].to_numpy(), table[column].to_numpy(), len(profile.slots))
 
 
 def _bins_beyond(table: pa.Table, change: Change) -> B1:
@@ -144,7 +170,7 @@ def _bins_beyond(table: pa.Table, change: Change) -> B1:
     if change.unit != "us":
         # A bin's lower end against the same: equal but for rounding.
         return np.asarray(value_of(bins) > change.threshold_us * 1e3 * (1 - 1e-9))
-    middle = bin_of(np.array([np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3)) * 1e3]))[0]
+    middle = bin_of(np.array([change.middle * 1e3]))[0]
     return np.asarray(bins > middle if change.ups else bins < middle)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import sqrt
+from typing import Final, NamedTuple
 
 from schemas.report.findings import ChangeKind, Unit
 
 NO_SHAPE = -1
+_LEAST: Final = 1e-3
+"""µs: what is less is none."""
 
 TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
 PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
@@ -63,6 +66,11 @@ class Change:
     """It differs from the history, and not from the reference alone."""
     instance: Instance | None = None
     """It is there alone; None: wherever the site is."""
+
+    @property
+    def middle(self) -> float:
+        """Value of a request between those of before and after, on a log scale."""
+        return sqrt(max(self.before, _LEAST) * max(self.after, _LEAST))
 
     @property
     def ups(self) -> bool:

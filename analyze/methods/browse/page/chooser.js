@@ -35,7 +35,7 @@
     const value = share * 100;
     return (value >= 9.95 ? fixed(value, 0) : value < 0.05 ? significant(value, 1) : fixed(value, 1)) + NBSP + "%";
   };
-  const count = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const count = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
   const lift = (inside, outside) => (outside > 0 ? "×" + significant(inside / outside) : "only here");
   const c2 = (value) => (value === null ? "–" : significant(value, 2));
   const over = (part, whole) => (whole > 0 ? part / whole : 0);
@@ -207,7 +207,7 @@
   const UNITS = { s: 1e6, ms: 1e3, "µs": 1, ns: 1e-3 };
   const valueOf = (td) => {
     if (td.dataset.v !== undefined) return Number(td.dataset.v);
-    const text = td.textContent.replaceAll("\u202f", "").replace("−", "-");
+    const text = td.textContent.replaceAll(",", "").replace("−", "-");
     const found = text.match(/^[+±×]?(-?[\d.]+)\u00a0?(\S*)/);
     if (found) return Number(found[1]) * (UNITS[found[2]] ?? 1);
     return text === "only here" ? Infinity : text === "–" ? -Infinity : text;

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyze.methods.robust.affected_requests import affected_by_statistics
 from analyze.methods.robust.causes.failures import Failures
 from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
-from analyze.methods.robust.causes.order import Order
+from analyze.methods.robust.causes.order import Entries, Order
 from analyze.methods.robust.causes.patterns import cut_after, last_callees, load_moved
 from analyze.methods.robust.causes.requests import Requests
 from analyze.methods.robust.causes.settings import CausesSettings
@@ -28,7 +27,7 @@ from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, TIME_KINDS, Cha
 from analyze.methods.robust.roles import Roles
 from analyze.population import Population
 from analyze.profile.build import Profiled
-from analyze.profile.names import Names, SiteKind
+from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from schemas.report.findings import ChangeKind
 
@@ -86,7 +85,7 @@ def context_of(
     profile, patterns = profiled
     names = profile.names
     asked = {names.sites[change.site].operation for change in changes}
-    order = Order.of(names, patterns, asked, None if patterns else _nexts(profile))
+    order = Order.of(names, patterns, asked, None if patterns else Entries.of(profile))
     named = hosts_in(category.graph for category in population.categories) if patterns else hosts_named(names)
     hosts = Hosts(names, named)
     requests = Requests.of(population, patterns, roles.reference, roles.problem)
@@ -127,17 +126,6 @@ def context_of(
         if not one.timed
     }
     return Context(names, order, hosts, settings, tuple(symptoms), moved, mean_ns)
-
-
-def _nexts(profile: Profile) -> dict[int, set[int]]:
-    """Map the operation of a record to what comes next in some request."""
-    names, table = profile.names, profile.shapes
-    pairs = {*zip(table["site"].to_pylist(), table["shape"].to_pylist(), strict=True)}
-    found: dict[int, set[int]] = defaultdict(set)
-    for site, shape in pairs:
-        if names.sites[site].kind is SiteKind.POINT:
-            found[names.sites[site].operation].update(child.operation for child in names.shapes[shape])
-    return found
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:

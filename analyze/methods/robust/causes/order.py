@@ -4,11 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from analyze.profile.build import Pattern
-from analyze.profile.names import NO_CALLER, Names, SiteKind, reached
+from analyze.profile.names import NO_CALLER, Names, SiteKind
+from analyze.profile.profile import Profile
+from analyze.stats.sums import totals
+from schemas.arrays import F8, I8
+
+_MOST_BACK: Final = 1 - 1e-9
+_REQUESTS: Final = 0.5
+"""By which two counts of requests differ at least, where they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """From where the operations of records are first entered: what statistics keep of their order in time."""
+
+    place: Mapping[int, int]
+    """Operation of a record -> its place in the arrays."""
+    requests: F8
+    """[operations] that pass it."""
+    later: I8
+    """[ways] operation, another that comes right before its first occurrence, and in how many requests."""
+    earlier: I8
+    n: F8
+
+    @staticmethod
+    def of(profile: Profile) -> Entries:
+        """Those of the points of records. O(rows)."""
+        names, table = profile.names, profile.shapes
+        points = {
+            site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
+        }
+        operations = [*dict.fromkeys(points.values())]
+        place = {operation: at for at, operation in enumerate(operations)}
+        rows: list[tuple[int, int, float]] = []
+        columns = (table[name].to_pylist() for name in ("site", "shape", "entering_n"))
+        for site, shape, n in zip(*columns, strict=True):
+            if n and site in points:
+                children = {child.operation for child in names.shapes[shape]}
+                rows += [(place[child], place[points[site]], n) for child in children]
+        later, earlier, n = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        passed = profile.at_operations("visits", "n", np.ones(len(profile.slots), dtype=np.bool_))
+        # A record that several come before is entered from each.
+        requests = np.maximum(passed[operations], totals(later.astype(np.int64), n, len(place)))
+        return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
+
+    def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
+        """Operation -> operations that come before it in more requests than after it.
+
+        By the way on which each is first reached, step by step back to where the request began, as if a step
+        did not depend on the one after it: a Markov chain, whose expected visits are solved for.
+        """
+        if not asked:
+            return {}
+        from scipy.sparse import coo_array, eye_array
+        from scipy.sparse.linalg import splu
+
+        places = [self.place[operation] for operation in asked]
+        ends = np.zeros((len(self.place), len(asked)))
+        ends[places, range(len(asked))] = 1
+        # A little less than all come from elsewhere, so that each way has an end.
+        part = _MOST_BACK * self.n / np.maximum(self.requests[self.later], 1)
+        step = coo_array((part, (self.later, self.earlier)), (len(self.place),) * 2)
+        ways = splu((eye_array(len(self.place)) - step).tocsc()).solve(ends) - ends
+        before = self.requests[places, None] * np.minimum(ways[places], 1)
+        return {
+            later: {asked[at] for at in np.flatnonzero(before[row] > before[:, row] + _REQUESTS).tolist()}
+            for row, later in enumerate(asked)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +94,10 @@ class Order:
         names: Names,
         patterns: Sequence[Pattern] = (),
         asked: Collection[int] = (),
-        nexts: Mapping[int, Collection[int]] | None = None,
+        entries: Entries | None = None,
     ) -> Order:
-        """Order from the paths of a profile, and for records from the patterns, or of statistics from `nexts`
-        (operation -> what comes next): the order of the operations `asked` for. O(paths · depth + patterns ·
-        asked²).
+        """Order by the paths of a profile; records by the patterns, or of statistics by `entries`:
+        those `asked` for. O(paths · depth + patterns · asked²).
         """
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
@@ -49,9 +115,7 @@ class Order:
             site.operation for site in names.sites if site.kind in (SiteKind.STEP, SiteKind.POINT)
         )
         mine = sorted(records & set(asked))
-        in_time = (
-            _order_in_time(names, patterns, mine) if patterns or nexts is None else _reached(nexts, mine)
-        )
+        in_time = _order_in_time(names, patterns, mine) if entries is None else entries.order(mine)
         for later, earlier in in_time.items():
             above[later] = earlier
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
@@ -66,15 +130,6 @@ class Order:
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
-
-
-def _reached(nexts: Mapping[int, Collection[int]], asked: list[int]) -> dict[int, set[int]]:
-    """Map an operation to those from which a way leads there and none back: of loops the order is not
-    known."""
-    after = {operation: reached(nexts, [operation]) for operation in asked}
-    return {
-        later: {one for one in asked if later in after[one] and one not in after[later]} for later in asked
-    }
 
 
 def _order_in_time(names: Names, patterns: Sequence[Pattern], asked: list[int]) -> dict[int, set[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,7 @@ from analyze.methods.robust.causes.contributions import Contributions, contribut
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.sections.finding_rows import site_of
+from analyze.methods.robust.sections.findings import whence
 from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
 from analyze.profile.names import NO_CALLER, Names
 from analyze.profile.profile import Profile
@@ -262,7 +264,9 @@ def breakdown_blocks(section: AccountSection) -> b.Blocks:
 def _measure(account: Account, first: bool) -> b.Part:
     label = b.tag(verdict(account), "worse" if account.changed else "")
     head = (f"{title(account)}: {moved(account)} ", label)
-    note = f"{interval(account)}. {parts(account)}" if first else interval(account)
+    note = f"{interval(account)}. {parts(account)}" if first else ""
+    if not (first or account.low is None or account.high is None):
+        note = interval(account)
     return b.Part(head, (b.Only("page", (_waterfall(account, PLACES),)),), note=note, open=first)
 
 
@@ -298,8 +302,9 @@ def _waterfall(account: Account, most: int) -> b.Grid:
         return b.Bar(ends.get(id(line)) or (bars[id(line)],), f"{text}: {worded(line, line.total)}")
 
     several = len({line.row.root for line in found if line.row is not None}) > 1
+    named = Counter(line.row.site.text for line in found if line.row is not None)
     columns = (
-        b.Column("", "Call site", "text", _place),
+        b.Column("", "Call site", "text", lambda line: _place(line, named)),
         b.Column(
             "", "" if fall.start <= 0 else f"from {measures.value(account.unit, fall.start)} on", "bar", bar
         ),
@@ -319,11 +324,13 @@ def _waterfall(account: Account, most: int) -> b.Grid:
     )
 
 
-def _place(line: WaterfallRow) -> b.Words:
+def _place(line: WaterfallRow, named: Counter[str]) -> b.Words:
+    """A call site; who calls where several have its name."""
     if line.row is None:
         return line.text
     site = line.row.site
-    return (b.strong(site.component), "/", wording.clip(site.operation, 110))
+    caller = b.dim(wording.clip(whence(site), 96)) if named[site.text] > 1 else ""
+    return (b.strong(site.component), "/", wording.clip(site.operation, 110), caller)
 
 
 def _root(line: WaterfallRow) -> b.Words:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from analyze.methods.robust.affected_requests import (
     requests_at,
     selected,
     values_of,
+    when_by_statistics,
 )
 from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
@@ -31,9 +32,9 @@ from analyze.profile.names import Names
 from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.drawing.train_schedule import hosts_of, train_schedule
 from analyze.report.limits import ReportLimits
+from analyze.report.when import when_requests
 from analyze.stats.histograms import log_histogram
-from analyze.stats.onset import segment_of
-from schemas.arrays import I8
+from schemas.arrays import B1, I8
 from schemas.report.accounts import ACCOUNT, Account, AccountedRow
 from schemas.report.columns import arrow_table
 from schemas.report.explanations import Explanation
@@ -46,7 +47,6 @@ from schemas.report.findings import (
     Example,
     Factor,
     Finding,
-    Instant,
     Interval,
     Member,
     Site,
@@ -181,7 +181,9 @@ def _finding(
         explanation=explanation_of(run, at, lead, settings) if explained else None,
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
-        when=when_of(run.population, at),
+        when=when_of(run.population, at)
+        if run.patterns.patterns
+        else when_by_statistics(run.profile, run.roles, lead),
     )
 
 
@@ -396,33 +398,32 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
 
 
 def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
-    """Find begin and end from the times of the requests that show it; None: throughout, or not known."""
+    """Find begin and end from the times of the requests at a site, and which of them show the change; of a
+    site that no request of the reference touches, of all requests of their root types."""
     hits = [found.hit[(found.sample == REFERENCE) & found.inside] for found in at]
     parts = [
         (population.categories[found.category].start_ns[found.rows[mine]], found.hit[mine])
         for found in at
         for mine in [(found.sample == PROBLEM) & found.inside]
     ]
-    if not parts or not sum(len(mine) for mine in hits):
+    if not parts:
         return None
+    usual = np.concatenate(hits)
+    if not len(usual):
+        parts += _others(population, at)
     start_ns, hit = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(start_ns, kind="stable")
-    start_ns, hit = start_ns[order], hit[order]
-    found = segment_of(hit, float(np.concatenate(hits).mean()))
-    if found is None:
-        return None
-    goes_on = found.past_high == len(hit)
-    if found.from_start and goes_on:
-        return None
-    began = _instant(start_ns, found.first, found.first_low, found.first_high)
-    ended = _instant(start_ns, *(min(k, len(hit) - 1) for k in (found.past, found.past_low, found.past_high)))
-    return When(began=None if found.from_start else began, ended=None if goes_on else ended)
+    return when_requests(start_ns, hit, float(usual.mean()) if len(usual) else 0.0)
 
 
-def _instant(start_ns: I8, at: int, low: int, high: int) -> Instant:
-    """Between two requests the change lies anywhere: the interval begins at the earlier one."""
-    first, best, last = (int(start_ns[place]) for place in (max(low - 1, 0), at, high))
-    return Instant(at_ns=best, low_ns=first, high_ns=last)
+def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
+    """Times of the problem's requests of the same root types that do not touch the site; none is hit."""
+    touching = {found.category: found.rows for found in at}
+    roots = {population.categories[number].graph.root for number in touching}
+    for number, category in enumerate(population.categories):
+        if category.graph.root in roots:
+            own = np.arange(category.n_requests)[category.rows(PROBLEM)]
+            rows = np.setdiff1d(own, touching.get(number, np.zeros(0, np.int64)))
+            yield category.start_ns[rows], np.zeros(len(rows), dtype=np.bool_)
 
 
 def finding_tables(findings: Sequence[Finding], accounts: Iterable[Account]) -> dict[str, pa.Table]:

@@ -13,6 +13,7 @@ from analyze.report.drawing.charts import histogram
 from analyze.report.drawing.schedule import schedule_blocks
 from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
+from analyze.report.when import when_words
 from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
 from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
 from schemas.report.findings import (
@@ -25,9 +26,7 @@ from schemas.report.findings import (
     Finding,
     FindingsSection,
     FurtherView,
-    Instant,
     Site,
-    When,
 )
 
 INDEXED: Final = 3
@@ -215,17 +214,6 @@ def _facts(finding: Finding) -> Iterator[b.Fact]:
         yield b.Fact("look first at", b.joined(look))
 
 
-def when_words(when: When) -> str:
-    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until …`."""
-    began = "from the start" if when.began is None else f"from {_instant(when.began)}"
-    return f"{began}, " + ("still so at the end" if when.ended is None else f"until {_instant(when.ended)}")
-
-
-def _instant(of: Instant) -> str:
-    at, low, high = (datetime.fromtimestamp(ns / 1e9, UTC) for ns in (of.at_ns, of.low_ns, of.high_ns))
-    return f"{at:%Y-%m-%d %H:%M:%S}Z ({low:%H:%M:%S} to {high:%H:%M:%S})"
-
-
 def _more_facts(finding: Finding) -> Iterator[b.Fact]:
     """What the page has room for."""
     f = finding
@@ -394,7 +382,7 @@ def differs(explanation: Explanation) -> str:
         "unstable": f"nothing stable ({', '.join(explanation.competing[:2])} compete)."
         if explanation.competing
         else "nothing stable.",
-    }.get(explanation.reason, "no parameter that was recorded.")
+    }.get(explanation.reason, "no recorded parameter sets the affected requests apart.")
 
 
 def further(views: Sequence[FurtherView]) -> str:

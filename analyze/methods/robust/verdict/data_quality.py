@@ -244,11 +244,12 @@ def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) 
         yield QualityRow(kind="load", severe=True, text=f"{text}.")
 
 
-def silence_reason(found: Sequence[Silence], sample: Sample) -> str:
-    """Say why a problem period with a silence is not unchanged; empty for none."""
+def silence_reason(found: Sequence[Silence], sample: Sample, watched_ns: float) -> str:
+    """Say why a problem period with a silence is not unchanged; empty for none. watched_ns: how long requests
+    came, which may be far less than what was asked for."""
     if not found:
         return ""
-    share = sum(one.end_ns - one.start_ns for one in found) / max(sample.length_ns, 1)
+    share = sum(one.end_ns - one.start_ns for one in found) / max(watched_ns, 1)
     return (
         f"In {percent(min(share, 1.0))} of the problem period {_nothing(sample, '')}, and requests were "
         "expected: the service, its clients or the way between them stood still."

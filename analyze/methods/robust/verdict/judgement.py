@@ -37,6 +37,7 @@ from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
+from schemas.windows import NS_PER_SECOND
 
 
 class ChangedShare(NamedTuple):
@@ -173,7 +174,9 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history),
             tuple(silence_rows(silent, run.population.samples)),
         ),
-        silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
+        silent=silence_reason(
+            silent[PROBLEM], run.population.samples[PROBLEM], run.traffic.seconds(PROBLEM) * NS_PER_SECOND
+        ),
         n1=float(after.whole().effective[0]),
         has_noise=not roles.noise_assumed,
         there_before=run.confounded.text("abnormal-reference")

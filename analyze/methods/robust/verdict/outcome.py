@@ -108,7 +108,9 @@ class VerdictBasis:
 def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     """Decide the outcome."""
     found = _decided(evidence, settings)
-    first = evidence.there_before if found.outcome in ("unchanged", "cannot-tell") else ""
+    first, last = evidence.there_before, ""
+    if found.outcome not in ("unchanged", "cannot-tell"):  # what began comes first
+        first, last = last, first
     helps = ""
     if found.outcome == "cannot-tell":
         more = "" if evidence.has_noise else ", and ordinary times as --history"
@@ -117,7 +119,9 @@ def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     return VerdictReached(
         found.outcome,
         tuple(
-            filter(None, (first, *found.reasons, *_insignificant(evidence.measures, settings), size, helps))
+            filter(
+                None, (first, *found.reasons, *_insignificant(evidence.measures, settings), size, helps, last)
+            )
         ),
         found.external,
         found.missing_requests,

@@ -1,0 +1,66 @@
+"""When within a period something is so: from the times of what shows it, and in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+
+from analyze.stats.onset import segment_of
+from schemas.arrays import B1, F8, I8
+from schemas.report.findings import Instant, When
+from schemas.windows import NS_PER_SECOND
+
+_FINE_NS: Final = 10 * NS_PER_SECOND
+"""An instant that is known better than this is written with milliseconds."""
+
+
+def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
+    """Find begin and end from requests: when each began, and whether it shows it. None: throughout, or not
+    known. usual: share of those that show it where nothing happened."""
+    order = np.argsort(start_ns, kind="stable")
+    at = start_ns[order]
+    # Between two requests the change lies anywhere: the interval begins at the earlier one.
+    return _when(hit[order], None, usual, at, at)
+
+
+def when_slots(start_ns: I8, end_ns: I8, hits: F8, requests: F8, usual: float) -> When | None:
+    """Find the same from counts of requests by slot of time, in their order."""
+    return _when(hits, requests, usual, start_ns, end_ns)
+
+
+def _when(hits: F8 | B1, requests: F8 | None, usual: float, start_ns: I8, end_ns: I8) -> When | None:
+    found = segment_of(hits, usual, requests)
+    if found is None:
+        return None
+    n = len(hits)
+    goes_on = found.past_high == n
+    if found.from_start and goes_on:
+        return None
+
+    def instant(at: int, low: int, high: int) -> Instant:
+        first, best, last = (min(place, n - 1) for place in (max(low - 1, 0), at, high))
+        return Instant(at_ns=int(start_ns[best]), low_ns=int(start_ns[first]), high_ns=int(end_ns[last]))
+
+    began = instant(found.first, found.first_low, found.first_high)
+    ended = instant(found.past, found.past_low, found.past_high)
+    return When(began=None if found.from_start else began, ended=None if goes_on else ended)
+
+
+def when_words(when: When) -> str:
+    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until …`."""
+    began = "from the start" if when.began is None else f"from {_instant(when.began)}"
+    return f"{began}, " + ("still so at the end" if when.ended is None else f"until {_instant(when.ended)}")
+
+
+def _instant(of: Instant) -> str:
+    fine = of.high_ns - of.low_ns < _FINE_NS
+    at, low, high = (_clock(ns, fine=fine) for ns in (of.at_ns, of.low_ns, of.high_ns))
+    return f"{datetime.fromtimestamp(of.at_ns / 1e9, UTC):%Y-%m-%d} {at}Z ({low} to {high})"
+
+
+def _clock(ns: int, *, fine: bool) -> str:
+    seconds, rest = divmod(ns, NS_PER_SECOND)
+    milliseconds = f".{rest // 10**6:03}" if fine else ""
+    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S}{milliseconds}"
