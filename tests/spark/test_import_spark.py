@@ -46,6 +46,7 @@ for name in filter(None, sys.argv[1].split(",")):
 main(["import", "--json", *sys.argv[2:]])
 """
 TASKS = ("deal_file", "stitch_group", "write_window_files")
+TROUBLES = {f"{task} {how}" for task in TASKS for how in ("killed", "raised")}
 
 
 def command(lake: Path | str, files: list[Path], *options: str, patches: str = "") -> list[str]:
@@ -101,9 +102,7 @@ def test_executors_that_die_tasks_that_raise_and_tasks_done_twice(
     noted = tmp_path / "noted"
     noted.mkdir()
     put(tmp_path / "lake", files, *SPARK, patches=",".join(TASKS), TROUBLE=str(noted))
-    assert {path.name for path in noted.iterdir()} == {
-        f"{t} {how}" for t in TASKS for how in ("killed", "raised")
-    }
+    assert {path.name for path in noted.iterdir()} == TROUBLES
     is_like(tmp_path / "lake", here)
 
 
@@ -172,7 +171,8 @@ def test_a_lake_in_a_bucket(
     noted.mkdir()
     for name, value in {**bucket_server.environ, "FLOWDIFF_CACHE": str(tmp_path / "cache")}.items():
         monkeypatch.setenv(name, value)
-    put(lake, files, *SPARK, patches="deal_file,stitch_group", TROUBLE=str(noted))
+    put(lake, files, *SPARK, patches=",".join(TASKS), TROUBLE=str(noted))
+    assert {path.name for path in noted.iterdir()} == TROUBLES
     store = open_store(lake)
     assert check(store) == []
     assert not store.names("stage/lane=0")
