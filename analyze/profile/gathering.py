@@ -94,7 +94,9 @@ class Gathering:
 
     def gathered(self) -> Gathered:
         """What was read, slots of a sample in the order of time."""
-        order = sorted(range(len(self.slots)), key=lambda at: (self.slots[at].sample, self.slots[at].start_ns))
+        order = sorted(
+            range(len(self.slots)), key=lambda at: (self.slots[at].sample, self.slots[at].start_ns)
+        )
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.arange(len(order))
         return Gathered(
