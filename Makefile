@@ -157,8 +157,8 @@ evaluate-methods: $(VENV)/dev.stamp ## Score variance and distalyze on simulated
 	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.more_variable $(REAL))
 
 lock: ## Resolve the lock files anew (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra all --extra build -o requirements.lock pyproject.toml
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra all --extra build --extra dev -o requirements-dev.lock pyproject.toml
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra all --extra build --constraint requirements-dev.lock -o requirements.lock pyproject.toml
 
 clean: ## Remove what was built here
 	@test ! -d .cache/kafka-trial || deploy/kafka/kafka.sh kill .cache/kafka-trial

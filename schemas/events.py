@@ -31,6 +31,9 @@ class EventKind(IntEnum):
 
 
 SPAN_KIND_BASE = 16
+SMALLEST_RATE = 2.0**-56
+"""Of sampling: the smallest that OpenTelemetry has (its thresholds have 56 bits). Sums of weights, and of
+weights times nanoseconds, stay finite from it on."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 _id = pa.binary()
@@ -90,7 +93,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("peer", _word, True, "spans: name of the called service, where the source says"),
     ("shared", pa.bool_(), False, "Zipkin: a server span that shares its client's id"),
     ("status", _word, False, "`ok` or an error class"),
-    ("sample_rate", pa.float64(), True, "probability with which the request was kept, (0, 1]; null: unknown"),
+    (
+        "sample_rate",
+        pa.float64(),
+        True,
+        "probability with which the request was kept, 2^-56 to 1; null: unknown",
+    ),
     ("marks", list_of(24, MARK_TYPE), True, "allow-listed span events, in time order"),
     ("params", list_of(27, PARAM_TYPE), True, "low-level parameters, sorted by key"),
 )

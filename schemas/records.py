@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from schemas.events import SMALLEST_RATE
 from schemas.rejects import Reason
 
 
@@ -51,7 +52,7 @@ class ActivityRecord(BaseModel):
     params: dict[str, Any] | None = None
     status: str | None = None
     """None: ok."""
-    sample_rate: float | None = Field(default=None, gt=0, le=1)
+    sample_rate: float | None = Field(default=None, ge=SMALLEST_RATE, le=1)
 
 
 FIELDS = tuple(ActivityRecord.model_fields)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, F8, I4, I8
+from schemas.events import SMALLEST_RATE
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.runs import ranges, sorted_words, whole
@@ -146,7 +147,8 @@ def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
 def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
     """[flows] weight, whether it is known, and whether events of the flow disagree on the rate.
 
-    The weight is 1 / the smallest rate any event of the flow says; 1 where none does. O(nodes).
+    The weight is 1 / the smallest rate any event of the flow says; 1 where none does. Events that were kept
+    open by a version that took smaller rates count as SMALLEST_RATE. O(nodes).
     """
     n = placed.n_flows
     rates = whole(events["sample_rate"])
@@ -160,7 +162,7 @@ def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
     low = np.fmin.reduceat(of_node, first)
     high = np.fmax.reduceat(of_node, first)
     known = ~np.isnan(low)
-    return np.where(known, 1.0 / np.where(known, low, 1.0), 1.0), known, known & (low != high)
+    return 1.0 / np.where(known, np.maximum(low, SMALLEST_RATE), 1.0), known, known & (low != high)
 
 
 def _event_status(events: pa.Table) -> tuple[I8, list[str]]:

@@ -93,6 +93,20 @@ def lines(boutique: Path) -> list[bytes]:
     return gzip.decompress(boutique.read_bytes()).splitlines(keepends=True)[:60]
 
 
+@pytest.mark.parametrize("rates", [[1e-310], [1e-308, 1e-308], [1e-300], [2.0**-57]])
+def test_a_sampling_rate_that_nobody_samples_at_is_a_dead_letter(tmp_path: Path, rates: list[float]) -> None:
+    """Sums of such weights are infinite, or those of weights times nanoseconds."""
+    source, told = tmp_path / "a.ndjson", {"ts": 1_700_000_000 * 10**9, "component": "c", "kind": "end"}
+    lines = [
+        json.dumps({**told, "breadcrumb": f"b{n}", "request_id": f"r{n}", "point": "p", "sample_rate": rate})
+        for n, rate in enumerate([*rates, 2.0**-56, 2.0**-56])
+    ]
+    source.write_text("\n".join(lines))
+    counters = put(tmp_path / "lake", source).counters
+    assert counters.rejects == {"bad-value": len(rates)}
+    assert counters.flows == 2
+
+
 def test_a_real_minute_is_imported_whole(boutique: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     summary = put(lake, boutique)

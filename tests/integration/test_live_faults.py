@@ -13,6 +13,7 @@ from oracles.memory_disk import MemoryDisk
 
 from ingest.source import StreamId
 from schemas.commits import CommitRecord
+from schemas.events import SMALLEST_RATE
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_files
 from stitch.drivers.import_settings import ImportSettings
@@ -110,6 +111,23 @@ def test_a_full_disk_stops_reading_keeps_membership_and_resumes_by_itself() -> N
     run.stop()
     assert waited
     whole(world)
+
+
+def test_sampling_rates_however_small_end_no_process() -> None:
+    """The smallest that there is weighs its requests, and any below is a dead letter."""
+    rates = [SMALLEST_RATE, SMALLEST_RATE, SMALLEST_RATE / 2, 1e-300, 1e-308, 1e-308, 1e-310]
+    sampled = [
+        Sent(at, n % 2, record(f"s{n}", at, kind="end", sample_rate=rate))
+        for n, rate in enumerate(rates)
+        for at in [START_NS + n * NS_PER_SECOND]
+    ]
+    world = World(sorted([*SENT, *sampled], key=lambda message: message.at_ns))
+    run_to_end(world)
+    whole(world)
+    assert {"s0", "s1"} == {name for name in world.published() if name.startswith("s")}
+    assert [letter["reason"] for letter in letters(world)] == ["bad-value"] * 5
+    counted = [item.counts for commit in commits(world) for item in commit.publish if item.counts is not None]
+    assert sum(counts.weight for counts in counted) == 2 / SMALLEST_RATE + len(world.published()) - 2
 
 
 def test_a_disk_that_keeps_failing_halts_the_lane_with_its_reason() -> None:

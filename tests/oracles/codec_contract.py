@@ -20,7 +20,7 @@ from oracles.counted_items import is_read_otherwise, least_items
 from ingest.codecs.dead_letters import MAX_KEPT_BYTES
 from ingest.codecs.port import Codec, Decoded
 from schemas.config import MAX_KEPT, DecodeConfig
-from schemas.events import EVENT_SCHEMA, concat_events, with_text_ids
+from schemas.events import EVENT_SCHEMA, SMALLEST_RATE, concat_events, with_text_ids
 from schemas.rejects import Reason, Reject
 
 CONFIG = DecodeConfig(event_points=("mark",))
@@ -80,7 +80,7 @@ def check_contract(events: pa.Table) -> None:
         for chunk in events[name].chunks:
             assert len(chunk.dictionary) == len(chunk.dictionary.unique()), name
     rate = events["sample_rate"].drop_null()
-    assert pc.all(pc.and_(pc.greater(rate, 0), pc.less_equal(rate, 1))).as_py() is not False
+    assert pc.all(pc.and_(pc.greater_equal(rate, SMALLEST_RATE), pc.less_equal(rate, 1))).as_py() is not False
     for chunk in events["params"].chunks:
         _check_params(chunk)
     shown = with_text_ids(events)

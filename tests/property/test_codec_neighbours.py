@@ -72,7 +72,7 @@ FORMS = {
 
 
 EXAMPLES = {
-    "native": [(b'"point":', b'"host":"a","host":"b","sample_rate":1e-320,"point":')],
+    "native": [(b'"point":', b'"host":"a","host":"b","sample_rate":5e-000001,"point":')],
     "otlp-json": [
         (b'"name":', b'"name":"a","name":"b","x":'),
         (b'"name":', b'"traceState":"ot=th:8","trace_state":"ot=th:c","name":'),

@@ -96,6 +96,15 @@ def test_tags_have_their_types() -> None:
     assert params(row) == expected | {"sampler.type": "probabilistic", "sampler.param": 0.125}
 
 
+@pytest.mark.parametrize(
+    ("told", "rate"), [("5e-17", 5e-17), (2.0**-56, 2.0**-56), ("1e-17", None), ("1e-310", None)]
+)
+def test_a_rate_that_nobody_samples_at_is_unknown(told: object, rate: float | None) -> None:
+    tags = [tag("sampler.type", "string", "probabilistic"), tag("sampler.param", "float64", told)]
+    (row,) = decode(span(tags=tags))
+    assert row["sample_rate"] == rate
+
+
 def test_references_become_parent_follows_and_links() -> None:
     references = [
         {"refType": "FOLLOWS_FROM", "traceID": TRACE, "spanID": "1"},

@@ -146,6 +146,7 @@ def test_numbers_as_ids_and_text_as_numbers_are_taken() -> None:
         (record(sample_rate=0), Reason.BAD_VALUE),
         (record(sample_rate=1.5), Reason.BAD_VALUE),
         (record(sample_rate="often"), Reason.BAD_TYPE),
+        *((record(sample_rate=rate), Reason.BAD_VALUE) for rate in (2.0**-57, 1e-300, 1e-310)),
     ],
 )
 def test_a_wrong_line_is_refused_and_its_neighbours_are_not(wrong: bytes, reason: Reason) -> None:
@@ -187,7 +188,7 @@ TWICE = [
 
 
 @pytest.mark.parametrize(("named", "column"), TWICE)
-@pytest.mark.parametrize("more", [b"", b',"host":"false"', b',"sample_rate":1e-320'])
+@pytest.mark.parametrize("more", [b"", b',"host":"false"', b',"sample_rate":5e-000001'])
 def test_of_two_values_under_one_name_the_first_counts(
     named: bytes, column: tuple[str, object], more: bytes
 ) -> None:

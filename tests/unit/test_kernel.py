@@ -99,6 +99,7 @@ def test_an_id_that_ends_like_a_mark_is_an_id() -> None:
         ([0.25, 0.25], 4.0, True, Quality(0)),
         ([0.5, None], 2.0, True, Quality(0)),
         ([0.5, 0.1], 10.0, True, Quality.MIXED_RATE),
+        ([1e-310, 1e-310], 2.0**56, True, Quality(0)),
     ],
 )
 def test_weights(rates: list[float | None], weight: float, known: bool, flag: Quality) -> None:

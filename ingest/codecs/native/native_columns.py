@@ -18,7 +18,7 @@ from ingest.codecs.values.names import clean_words, constant_words, words
 from ingest.codecs.values.params import params_column
 from schemas.arrays import B1
 from schemas.config import DecodeConfig
-from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind
+from schemas.events import EVENT_SCHEMA, MARK_TYPE, SMALLEST_RATE, EventKind
 from schemas.records import ActivityRecord
 from schemas.rejects import Reason
 
@@ -193,7 +193,7 @@ def _is_number(text: pa.StringScalar, type_: pa.DataType) -> bool:
 
 def _rates(column: pa.Array, bad: B1) -> pa.Array:
     rates = _numbers(column, pa.float64(), bad)
-    legal = pc.and_(pc.greater(rates, 0.0), pc.less_equal(rates, 1.0))
+    legal = pc.and_(pc.greater_equal(rates, SMALLEST_RATE), pc.less_equal(rates, 1.0))
     bad |= _mask(pc.invert(legal))
     return rates
 

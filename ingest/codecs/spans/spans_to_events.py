@@ -19,7 +19,14 @@ from ingest.codecs.values.names import NUL_MARK, clean_words, constant_words, cu
 from ingest.codecs.values.params import params_column
 from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
-from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind, concat_events, empty_events
+from schemas.events import (
+    EVENT_SCHEMA,
+    MARK_TYPE,
+    SMALLEST_RATE,
+    EventKind,
+    concat_events,
+    empty_events,
+)
 
 EARLIEST_NS = 631_152_000 * 10**9
 """1990-01-01 UTC. Earlier is a clock that was never set."""
@@ -284,7 +291,7 @@ def probability_of_tracestate(state: str) -> float | None:
 
 
 def sample_rates(trace_state: pa.Array | None, attributes: AttributeTable, n_spans: int) -> pa.Array:
-    """[n_spans] float64 in (0, 1], null where unknown: tracestate first, then Jaeger's sampler tags."""
+    """[n_spans] float64, SMALLEST_RATE to 1, null where unknown: tracestate, then Jaeger's sampler tags."""
     rates = pa.nulls(n_spans, pa.float64())
     if trace_state is not None and len(trace_state) != trace_state.null_count:
         states = trace_state.dictionary_encode()
@@ -306,7 +313,7 @@ def _rate(text: str) -> float | None:
         rate = float(text)
     except ValueError:
         return None
-    return rate if 0 < rate <= 1 else None
+    return rate if SMALLEST_RATE <= rate <= 1 else None
 
 
 def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.Array:
