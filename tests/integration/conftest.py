@@ -11,7 +11,7 @@ import pytest
 from fixtures.chromium_pages import browser_path
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, own, shared
-from oracles.bucket_server import BucketServer, moto_server, versitygw_server
+from oracles.bucket_server import BucketServer, chosen_server
 from oracles.encoded_once import encoded_once
 
 # The client tells at length what tests do to it.
@@ -50,11 +50,8 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBench]:
 
 @pytest.fixture(scope="session")
 def bucket_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
-    """moto's server; with FLOWDIFF_TEST_VERSITYGW=<program> (see `make buckets`) that gateway instead."""
-    folder = tmp_path_factory.mktemp("bucket-server")
-    program = os.environ.get("FLOWDIFF_TEST_VERSITYGW")
-    start = moto_server(folder / "log") if program is None else versitygw_server(Path(program), folder)
-    with start as server:
+    """See `chosen_server`."""
+    with chosen_server(tmp_path_factory.mktemp("bucket-server")) as server:
         yield server
 
 

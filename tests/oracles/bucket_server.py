@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +79,12 @@ class BucketServer:
         connection.request("POST", "/moto-api/reset-auth", after_requests)
         assert connection.getresponse().status == 200
         connection.close()
+
+
+def chosen_server(folder: Path) -> AbstractContextManager[BucketServer]:
+    """moto's server; with FLOWDIFF_TEST_VERSITYGW=<program> (see `make buckets`) that gateway instead."""
+    program = os.environ.get("FLOWDIFF_TEST_VERSITYGW")
+    return moto_server(folder / "log") if program is None else versitygw_server(Path(program), folder)
 
 
 @contextmanager
