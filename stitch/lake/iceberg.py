@@ -3,8 +3,10 @@
 A follower of the commits. What a snapshot of an Iceberg table shows is what the lake had at a commit of every
 lane, and the snapshot says which: its cursor. The next run adds the files of the commits since; where upkeep
 has committed, which takes files away, it compares the table with the lake, and removes and adds in one
-snapshot. Cursor and files are one commit of the catalog, made only if nobody else committed meanwhile: so a
-run that was killed at any step is done again, and every row is there once.
+snapshot. Where the lake does not have the commits of the cursor, a backup was put back or another lake made
+in its place, and files of the same names are others: it replaces all. Cursor and files are one commit of the
+catalog, made only if nobody else committed meanwhile: so a run that was killed at any step is done again,
+and every row is there once.
 
 Nobody but the lake may delete its files: the tables forbid it (`gc.enabled`).
 """
@@ -12,6 +14,7 @@ Nobody but the lake may delete its files: the tables forbid it (`gc.enabled`).
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import to_bytes
-from pyiceberg.exceptions import CommitFailedException, RESTError, ValidationException
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NotInstalledError,
+    RESTError,
+    ValidationException,
+)
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -39,9 +48,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from schemas.errors import ConfigError, LakeError
 from schemas.lake import WINDOW_START
 from schemas.windows import NS_PER_DAY, NS_PER_US
+from stitch.lake.chain import read_record
 from stitch.lake.encoding import SCHEMAS
-from stitch.lake.layout import SideTable, WindowTable
+from stitch.lake.layout import SideTable, WindowTable, commit_name
 from stitch.lake.manifest import Manifest
+from stitch.lake.store import Store, abreast
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 PUBLISHED: Final[tuple[WindowTable | SideTable, ...]] = (
@@ -50,8 +61,8 @@ PUBLISHED: Final[tuple[WindowTable | SideTable, ...]] = (
 )
 """Tables in the order in which they are published: what flows refer to is there before them."""
 
-CURSOR: Final = "flowdiff.commits"
-"""Property of a snapshot: the last commit of every lane that it shows, JSON."""
+CURSOR: Final = "flowdiff.heads"
+"""Property of a snapshot: the last commit of every lane that it shows, and that commit's own hash, JSON."""
 LAKE: Final = "flowdiff.lake"
 """Property of a table: where the lake is that it shows."""
 _PROPERTIES: Final = {
@@ -61,6 +72,17 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
 }
 _FIRST_PARTITION_FIELD: Final = 1000
+_CLIENT_ERRORS: Final = (
+    ("botocore.exceptions", "BotoCoreError"),
+    ("botocore.exceptions", "ClientError"),
+    ("thrift.Thrift", "TException"),
+    ("google.api_core.exceptions", "GoogleAPIError"),
+    ("google.auth.exceptions", "GoogleAuthError"),
+)
+_OF_A_FILE: Final = ("name", "window_ns", "rows", "size")
+
+Heads = Mapping[int, tuple[int, str]]
+"""Lane -> its last commit, and the own hash of that."""
 
 
 class CatalogError(ConfigError):
@@ -84,11 +106,8 @@ class PublishedTable:
 
 def open_catalog(name: str) -> Catalog:
     """The catalog of a name in pyiceberg's own configuration. Raises CatalogError."""
-    try:
-        with _failures_of(name):
-            return load_catalog(name)
-    except ValueError as error:  # pyiceberg's word for a name it does not know, or a setting that is missing
-        raise _failed(name, error) from error
+    with _failures_of(name):
+        return load_catalog(name)
 
 
 def publish(
@@ -97,16 +116,23 @@ def publish(
     """Bring the tables of a catalog to where the lake is, one after the other.
 
     location: of the lake, as engines address it: `file:///…` or `s3://…`. forget_before: snapshots of an
-    earlier time can be gone back to no more. Raises CatalogError; LakeError where another run committed
-    meanwhile. O(files of new commits); after upkeep, O(files).
+    earlier time can be gone back to no more. Raises CatalogError; ConfigError for a location that no engine
+    could read; LakeError where another run committed meanwhile. O(files of new commits); after upkeep, and
+    where the chains are others, O(files).
     """
+    if "#" in location or "?" in location:
+        raise ConfigError(
+            f"A path with '#' or '?' cannot be read from Iceberg, which addresses files by URL: {location}.",
+            remedy="Move the lake.",
+        )
+    heads = _heads(manifest)
     with _failures_of(catalog.name):
         catalog.create_namespace_if_not_exists(namespace)
         for name in PUBLISHED:
             table = _table(catalog, f"{namespace}.{name}", name, location)
-            change = _change(table, manifest, name, location)
+            change = _change(table, manifest, heads, name, location)
             if change.added or change.removed:
-                _commit(table, change, manifest, forget_before)
+                _commit(table, change, heads, forget_before)
             snapshot = table.current_snapshot()
             rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
             yield PublishedTable(name, len(change.added), len(change.removed), int(rows or 0))
@@ -119,18 +145,33 @@ def _failures_of(catalog: str) -> Iterator[None]:
         yield
     except (CommitFailedException, ValidationException) as error:
         raise LakeError(
-            f"The catalog '{catalog}' was changed by another process meanwhile: {_first_line(error)}",
+            f"The catalog '{catalog}' was changed by another process meanwhile: {_first_line(error)}.",
             remedy="Nothing is lost: run the same command again.",
         ) from error
-    except (OSError, RESTError, SQLAlchemyError) as error:
-        raise _failed(catalog, error) from error
+    except CommitStateUnknownException as error:
+        raise CatalogError(
+            f"The catalog '{catalog}' did not say whether it took a commit: {_first_line(error)}.",
+            remedy="Run the same command again: it goes on from what the catalog has.",
+        ) from error
+    except NotInstalledError as error:
+        raise CatalogError(
+            f"The catalog '{catalog}' needs a package: {_first_line(error)}.",
+            remedy="Install it where flowdiff is, and run the same command again.",
+        ) from error
+    except _errors_of_clients() as error:
+        raise CatalogError(
+            f"The catalog '{catalog}' failed: {_first_line(error)}.",
+            remedy="Set it in ~/.pyiceberg.yaml, or in PYICEBERG_CATALOG__NAME__URI and __WAREHOUSE.",
+        ) from error
 
 
-def _failed(catalog: str, error: Exception) -> CatalogError:
-    return CatalogError(
-        f"The catalog '{catalog}' failed: {_first_line(error)}.",
-        remedy="Set it in ~/.pyiceberg.yaml, or in PYICEBERG_CATALOG__NAME__URI and __WAREHOUSE.",
-    )
+def _errors_of_clients() -> tuple[type[Exception], ...]:
+    """Give what clients of catalogs raise; of Glue, DynamoDB, Hive and BigQuery what pyiceberg loaded.
+
+    ValueError is pyiceberg's own word for a setting that is missing or wrong.
+    """
+    loaded = (getattr(sys.modules[module], name) for module, name in _CLIENT_ERRORS if module in sys.modules)
+    return (OSError, RESTError, SQLAlchemyError, ValueError, *loaded)
 
 
 def _first_line(error: Exception) -> str:
@@ -191,27 +232,55 @@ class _Change:
     removed: list[DataFile]
 
 
-def _change(table: Table, manifest: Manifest, name: str, location: str) -> _Change:
+def _heads(manifest: Manifest) -> Heads:
+    """Where every lane of a snapshot of the lake is."""
+    made = [head for head in manifest.heads if head[1]]
+    links = abreast(manifest.store, lambda head: read_record(manifest.store, *head), made)
+    return {link.record.lane: (link.record.seq, link.sha256) for link in links}
+
+
+def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location: str) -> _Change:
     """What the lake has more and less than the table."""
     snapshot = table.current_snapshot()
     listed = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), name))
     seen = _seen(snapshot)
-    if seen is not None and seen.get(UPKEEP_LANE) == dict(manifest.heads).get(UPKEEP_LANE):
-        last = np.array([seen.get(lane, 0) for lane in listed["lane"].to_pylist()], dtype=np.int64)
+    known = seen is not None and _goes_on_from(seen, heads, manifest.store)
+    if seen is not None and known and seen.get(UPKEEP_LANE) == heads.get(UPKEEP_LANE):
+        seqs = {lane: seq for lane, (seq, _) in seen.items()}
+        last = np.array([seqs.get(lane, 0) for lane in listed["lane"].to_pylist()], dtype=np.int64)
         new = listed.filter(pa.array(listed["seq"].to_numpy() > last))
         return _Change(_data_files(table, manifest, new, location), [])
     there = _files_of(table, snapshot)
     visible = {file.file_path: file for file in _data_files(table, manifest, listed, location)}
+    if not known:
+        return _Change([*visible.values()], [*there.values()])
     return _Change(
         [file for path, file in visible.items() if path not in there],
         [file for path, file in there.items() if path not in visible],
     )
 
 
-def _seen(snapshot: Snapshot | None) -> dict[int, int] | None:
-    """Lane -> commit that a snapshot shows; None where none says: another tool made it, or there is none."""
+def _seen(snapshot: Snapshot | None) -> Heads | None:
+    """What a snapshot says that it shows; None where it does not: another tool made it, or there is none."""
     said = None if snapshot is None or snapshot.summary is None else snapshot.summary[CURSOR]
-    return None if said is None else {int(lane): int(seq) for lane, seq in json.loads(said).items()}
+    return (
+        None
+        if said is None
+        else {int(lane): (seq, sha256) for lane, (seq, sha256) in json.loads(said).items()}
+    )
+
+
+def _goes_on_from(seen: Heads, heads: Heads, store: Store) -> bool:
+    """Whether the lake's chains have the very commits that were seen: then a name is the file it was then."""
+
+    def has(lane: int) -> bool:
+        if heads.get(lane) == seen[lane]:
+            return True
+        seq, sha256 = seen[lane]
+        there = store.size(commit_name(lane, seq)) is not None
+        return there and read_record(store, lane, seq).sha256 == sha256
+
+    return all(abreast(store, has, seen))
 
 
 def _files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
@@ -231,7 +300,7 @@ def _data_files(table: Table, manifest: Manifest, listed: pa.Table, location: st
     schema, spec = table.schema(), table.spec()
     return [
         _data_file(schema, spec, f"{location}/{row['name']}", row)
-        for row in manifest.listed.whole(listed).to_pylist()
+        for row in manifest.listed.whole(listed, _OF_A_FILE).to_pylist()
     ]
 
 
@@ -263,10 +332,10 @@ def _data_file(schema: Schema, spec: PartitionSpec, path: str, row: Mapping[str,
     )
 
 
-def _commit(table: Table, change: _Change, manifest: Manifest, forget_before: datetime) -> None:
+def _commit(table: Table, change: _Change, heads: Heads, forget_before: datetime) -> None:
     """One snapshot: what goes, what comes, and up to which commits. Raises CommitFailedException where the
     table is not as it was read."""
-    said = {CURSOR: json.dumps({str(lane): seq for lane, seq in manifest.heads})}
+    said = {CURSOR: json.dumps(heads)}
     with table.transaction() as transaction:
         update = transaction.update_snapshot(snapshot_properties=said)
         with update.overwrite() if change.removed else update.merge_append() as snapshot:

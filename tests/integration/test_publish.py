@@ -22,6 +22,7 @@ from oracles.bucket_server import KEYS, BucketServer
 from oracles.lake_script import Acknowledged, Import, flows_table, make, open_lane, run, structures_table
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
@@ -29,7 +30,7 @@ from flowdiff.__main__ import main
 from ingest.formats import codec_for
 from schemas.commits import CommitBody, Counters
 from schemas.config import DecodeConfig
-from schemas.errors import LakeError
+from schemas.errors import ConfigError, LakeError
 from schemas.events import with_text_ids
 from schemas.lake import PARAMS_SCHEMA
 from schemas.windows import Window
@@ -301,7 +302,55 @@ def test_of_two_runs_at_once_one_is_told_to_begin_again(tmp_path: Path) -> None:
     assert {change[:2] for change in published(lake, catalog_at(home)).values()} == {(0, 0)}
 
 
-def test_a_snapshot_of_another_tool_costs_a_comparison_and_no_row(tmp_path: Path) -> None:
+def test_a_backup_that_is_put_back_replaces_what_came_after_it(tmp_path: Path) -> None:
+    """The next import commits under the number of one that is gone, and its files have the same names."""
+    lake, backup, catalog = tmp_path / "lake", tmp_path / "backup", catalog_at(tmp_path / "catalog")
+    filled(lake)
+    shutil.copytree(lake, backup)
+    make(open_lane(LocalStore.at(lake)), Import("three", {"f": 3, "g": 1}))
+    published(lake, catalog)
+    shutil.rmtree(lake)
+    shutil.copytree(backup, lake)
+    assert published(lake, catalog)["flows"][2] == 5
+    agrees(lake, catalog)
+    make(open_lane(LocalStore.at(lake)), Import("three", {"f": 3, "g": 1}))
+    published(lake, catalog)
+    shutil.rmtree(lake)
+    shutil.copytree(backup, lake)
+    make(open_lane(LocalStore.at(lake)), Import("four", {"h": 3, "i": 1, "j": 22}))
+    make(open_lane(LocalStore.at(lake)), Import("five", {"k": 3}))
+    assert published(lake, catalog)["flows"][2] == 9
+    agrees(lake, catalog)
+    assert {change[:2] for change in published(lake, catalog).values()} == {(0, 0)}
+
+
+def test_a_lake_made_anew_at_the_same_place_replaces_the_old(tmp_path: Path) -> None:
+    """Also where it is only as far as the old one was, and names, sizes and rows are the same."""
+    lake, catalog = tmp_path / "lake", catalog_at(tmp_path / "catalog")
+    for first, second in (("a", "b"), ("c", "d")):
+        shutil.rmtree(lake, ignore_errors=True)
+        lake.mkdir()
+        make(open_lane(LocalStore.at(lake)), Import("one", {first: 1, second: 7}))
+        published(lake, catalog)
+        agrees(lake, catalog)
+    shutil.rmtree(lake)
+    filled(lake)
+    compact(upkeep(lake), least_files=2, dry_run=False)
+    published(lake, catalog)
+    agrees(lake, catalog)
+
+
+@pytest.mark.parametrize("name", ["la#ke", "la?ke"])
+def test_a_path_that_is_no_url_is_refused(tmp_path: Path, name: str) -> None:
+    lake, catalog = tmp_path / name, catalog_at(tmp_path / "catalog")
+    lake.mkdir()
+    run(LocalStore.at(lake), Acknowledged(), FIRST)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        published(lake, catalog)
+    assert catalog.list_namespaces() == []
+
+
+def test_a_snapshot_of_another_tool_is_replaced_and_costs_no_row(tmp_path: Path) -> None:
     lake, catalog = tmp_path / "lake", catalog_at(tmp_path / "catalog")
     filled(lake)
     published(lake, catalog)
@@ -311,7 +360,7 @@ def test_a_snapshot_of_another_tool_costs_a_comparison_and_no_row(tmp_path: Path
         pass
     assert CURSOR not in catalog.load_table("flowdiff.flows").current_snapshot().summary.additional_properties
     after_an_import(lake)
-    assert published(lake, catalog)["flows"] == (1, 0, 6)
+    assert published(lake, catalog)["flows"] == (6, 5, 6)
     agrees(lake, catalog)
 
 
@@ -362,6 +411,49 @@ def test_the_command_takes_a_catalog_of_pyiceberg_by_name(tmp_path: Path) -> Non
     assert unknown.returncode == 2
     assert "The catalog 'nowhere' failed: URI missing" in unknown.stderr
     assert unknown.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"URI": "sqlite:///:memory:"}, "failed: No default path is set"),
+        ({"TYPE": "hive", "URI": "thrift://127.0.0.1:9"}, ""),
+        ({"TYPE": "glue", "WAREHOUSE": "s3://nowhere"}, ""),
+        ({"TYPE": "abacus"}, "failed: 'abacus' is not a valid CatalogType"),
+        ({"URI": "http://127.0.0.1:9"}, "failed: "),
+    ],
+)
+def test_mistakes_with_catalogs_are_one_line(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+    """Clients of Hive and Glue are asked only where they are installed; their absence is a line too."""
+    lake = tmp_path / "lake"
+    filled(lake)
+    mistaken = {f"PYICEBERG_CATALOG__SHOP__{key}": text for key, text in settings.items()}
+    asked = [sys.executable, "-m", "flowdiff", "publish", str(lake), "--iceberg", "shop"]
+    nothing = {key: text for key, text in os.environ.items() if not key.startswith("AWS_")}
+    env = {**nothing, "HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true", **mistaken}
+    ended = subprocess.run(asked, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert f"The catalog 'shop' {told}" in ended.stderr
+    assert "[catalog]" in ended.stderr
+
+
+class Silent(SqlCatalog):
+    """Takes a commit, and does not say so."""
+
+    def commit_table(self, *given: Any, **named: Any) -> Any:
+        super().commit_table(*given, **named)
+        raise CommitStateUnknownException("gateway timeout")
+
+
+def test_a_commit_without_an_answer_is_looked_at_by_the_next_run(tmp_path: Path) -> None:
+    lake, home = tmp_path / "lake", tmp_path / "catalog"
+    filled(lake)
+    with pytest.raises(CatalogError, match="did not say") as refused:
+        published(lake, catalog_at(home, Silent))
+    assert refused.value.remedy.startswith("Run the same command again")
+    assert published(lake, catalog_at(home))["structures"] == (0, 0, 5)
+    agrees(lake, catalog_at(home))
 
 
 def test_a_lake_in_a_bucket_is_read_where_it_is(
