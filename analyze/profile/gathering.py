@@ -62,46 +62,47 @@ class Gathering:
     """Slots as they are read."""
 
     run: RunNames
-    slots: list[tuple[int, Slot]] = field(default_factory=list)
-    """(part of its sample, slot)"""
+    slots: list[Slot] = field(default_factory=list)
     votes: list[Votes] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
     """As windows were folded, each by itself."""
 
-    def add(self, stored: Stored, part: int, sample: int) -> None:
+    def add(self, stored: Stored, sample: int) -> None:
         """Take a slot in."""
         codes = self.run.taken_in(stored.names)
         self.folded.update(stored.folded)
         (slot,) = stored.slots
-        self.slots.append((part, replace(slot, sample=sample)))
+        self.slots.append(replace(slot, sample=sample))
         self.votes.append(stored.votes.renumbered(codes.site, codes.shape).at(len(self.votes)).compact())
         for name in stored.tables:
             self.tables[name].append(_renumbered(stored, name, codes))
 
-    def add_silent(self, part: int, slot: Slot) -> None:
+    def add_silent(self, slot: Slot) -> None:
         """Take in a stretch without a request: with windows that were added up, or a slot of its own."""
         mine = [
             at
-            for at, (of, other) in enumerate(self.slots)
-            if of == part and other.watched and other.start_ns <= slot.start_ns
+            for at, other in enumerate(self.slots)
+            if other.sample == slot.sample and other.watched and other.start_ns <= slot.start_ns
         ]
         if not mine:
-            self.slots.append((part, slot))
+            self.slots.append(slot)
             return
-        other = self.slots[mine[-1]][1]
-        watched = (*other.watched, Watched(slot.start_ns, slot.end_ns))
-        self.slots[mine[-1]] = part, replace(other, watched=watched)
+        last = max(mine, key=lambda at: self.slots[at].start_ns)
+        watched = (*self.slots[last].watched, Watched(slot.start_ns, slot.end_ns))
+        self.slots[last] = replace(self.slots[last], watched=watched)
 
     def gathered(self) -> Gathered:
-        """What was read, slots of a part in the order of time."""
-        order = sorted(range(len(self.slots)), key=lambda at: (self.slots[at][0], self.slots[at][1].start_ns))
+        """What was read, slots of a sample in the order of time."""
+        order = sorted(
+            range(len(self.slots)), key=lambda at: (self.slots[at].sample, self.slots[at].start_ns)
+        )
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.arange(len(order))
         return Gathered(
             self.run,
             self.run.names(),
-            tuple(self.slots[at][1] for at in order),
+            tuple(self.slots[at] for at in order),
             SlotVotes(tuple(votes.at(int(slot)) for votes, slot in zip(self.votes, number, strict=False))),
             {
                 name: pa.concat_tables(

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import SCHEMAS, Profile, Slot, summed
 from analyze.profile.votes import SlotVotes, Votes, joined_votes
 from schemas.arrays import I8
@@ -47,9 +47,7 @@ class SiteShard(NamedTuple):
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
     """Give a profile shard by shard; votes: those of the profile, in runs."""
     names = name_columns(profile.names)
-    n = n_shards(votes, most_votes)
-    if (names.kind == SiteKind.STEP).any():
-        n = 1
+    n = n_shards(profile.names, votes, most_votes)
     shard = (names.operation % n).astype(np.int16)
     parts = [
         (part, *_by_shard(shard[part.site], n), np.cumsum(part.n_rows, dtype=np.int64))
@@ -71,8 +69,10 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
         yield _shard(names, profile.slots, site, mine, of | {"responses": responses})
 
 
-def n_shards(votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
-    """Count the shards of so many votes."""
+def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
+    """Count the shards of so many votes; records are one."""
+    if any(site.kind is SiteKind.STEP for site in names.sites):
+        return 1
     return -(-votes.n_rows // most_votes)
 
 

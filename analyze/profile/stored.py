@@ -68,7 +68,6 @@ class _Block(NamedTuple):
     """Neighbouring windows of a sample, or what its period has of them, that are added up."""
 
     sample: int
-    part: int
     pieces: tuple[LakePeriod, ...]
 
 
@@ -102,7 +101,7 @@ def gathered(
     """
     tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
-    found: list[list[Slot]] = [[] for _ in parts]
+    found: list[list[Slot]] = [[] for _ in samples]
     gathering = Gathering(run)
     for block, stored in _read_blocks(
         [*_blocks(parts, a_slot)], settings, tally, a_slot is not None, workers
@@ -110,30 +109,30 @@ def gathered(
         if stored is None:
             continue
         (slot,) = stored.slots
-        found[block.part] += [Slot(0, one.start_ns, one.end_ns) for one in slot.watched or (slot,)]
-        gathering.add(stored, block.part, block.sample)
+        found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in slot.watched or (slot,)]
+        gathering.add(stored, block.sample)
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
-    for at, (sample, part) in enumerate(parts) if with_silent else ():
-        for slot in _silent(part, found[at]):
-            gathering.add_silent(at, replace(slot, sample=sample))
+    for sample, part in parts if with_silent else ():
+        own = [slot for slot in found[sample] if part.period.start_ns <= slot.start_ns < part.period.end_ns]
+        for slot in _silent(part, own):
+            gathering.add_silent(replace(slot, sample=sample))
     return gathering.gathered()
 
 
 def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iterator[_Block]:
     """Windows by slot; parts: (sample, part of it)."""
-    wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
-    many, seen = Counter(parts[at][0] for at, _ in wanted), Counter[int]()
+    wanted = [(sample, _piece(part, window)) for sample, part in parts for window in part.windows]
+    many, seen = Counter(sample for sample, _ in wanted), Counter[int]()
 
     def block_of(piece: tuple[int, LakePeriod]) -> tuple[int, int]:
-        sample = parts[piece[0]][0]
+        sample, _ = piece
         n = 1 if a_slot is None else min(-(-many[sample] // a_slot), MOST_SLOTS)
         seen[sample] += 1
         return sample, (seen[sample] - 1) * n // many[sample]
 
     for (sample, _), block in groupby(wanted, block_of):
-        pieces = [*block]
-        yield _Block(sample, pieces[-1][0], tuple(here for _, here in pieces))
+        yield _Block(sample, tuple(here for _, here in block))
 
 
 def _read_blocks(

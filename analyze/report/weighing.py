@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from analyze.report.outcome import Weighed
-from schemas.report.accounts import Account, Measure, VerdictSection
+from schemas.report.accounts import Measure, VerdictSection
 from schemas.report.findings import ChangeKind, Finding
 
 RESPONSE_TIME: Final = "response-time"
@@ -41,12 +41,32 @@ _OPEN: Final[dict[Measure, tuple[str, ...]]] = {
 """What a change of a measure may have come from."""
 
 
+class ChangedMeasure(Protocol):
+    """A measure of the whole period that changed by test; of the mean in µs."""
+
+    @property
+    def measure(self) -> Measure:
+        """Which one it is."""
+        ...
+
+    @property
+    def before(self) -> float:
+        """Its value in the reference."""
+        ...
+
+    @property
+    def after(self) -> float:
+        """Its value in the problem period."""
+        ...
+
+
 def weigh(
     findings: Iterable[Finding],
     verdict: VerdictSection,
-    accounts: Iterable[Account],
+    changed: Iterable[ChangedMeasure],
     reference_requests: float,
     *,
+    mix_changed: bool = False,
     silent: bool = False,
 ) -> list[Weighed]:
     """All findings, uncut, and what the verdict leaves open.
@@ -68,12 +88,8 @@ def weigh(
         weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
     # A finding without effect, of another kind or direction, accounts for no change of a measure.
     known = {(found.kind, found.better) for found in weighed if found.sure}
-    open_ = [
-        a
-        for a in accounts
-        if a.changed and known.isdisjoint((k, a.after < a.before) for k in _OPEN[a.measure])
-    ]
-    if open_ or verdict.outcome == "not-explained":
+    open_ = [a for a in changed if known.isdisjoint((k, a.after < a.before) for k in _OPEN[a.measure])]
+    if open_ or verdict.outcome == "not-explained" or (mix_changed and not known):
         weighed += _unexplained(open_, reference_requests)
     return weighed
 
@@ -87,7 +103,7 @@ def _timed(kind: str, us: float) -> float | None:
     return us if kind in (RESPONSE_TIME, STRUCTURAL) else None
 
 
-def _unexplained(changed: Iterable[Account], requests: float) -> list[Weighed]:
+def _unexplained(changed: Iterable[ChangedMeasure], requests: float) -> list[Weighed]:
     """Changes by test that no finding accounts for; of the mix alone where no measure changed."""
     open_ = [
         Weighed(

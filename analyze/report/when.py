@@ -49,18 +49,23 @@ def _when(hits: F8 | B1, requests: F8 | None, usual: float, start_ns: I8, end_ns
 
 
 def when_words(when: When) -> str:
-    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until …`."""
+    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until …`;
+    a bound on another day has its date."""
     began = "from the start" if when.began is None else f"from {_instant(when.began)}"
     return f"{began}, " + ("still so at the end" if when.ended is None else f"until {_instant(when.ended)}")
 
 
 def _instant(of: Instant) -> str:
     fine = of.high_ns - of.low_ns < _FINE_NS
-    at, low, high = (_clock(ns, fine=fine) for ns in (of.at_ns, of.low_ns, of.high_ns))
-    return f"{datetime.fromtimestamp(of.at_ns / 1e9, UTC):%Y-%m-%d} {at}Z ({low} to {high})"
+    day, at = _clock(of.at_ns, fine=fine)
+    bounds = [_clock(ns, fine=fine) for ns in (of.low_ns, of.high_ns)]
+    low, high = (clock if on == day else f"{on} {clock}" for on, clock in bounds)
+    return f"{day} {at}Z ({low} to {high})"
 
 
-def _clock(ns: int, *, fine: bool) -> str:
+def _clock(ns: int, *, fine: bool) -> tuple[str, str]:
+    """(date, time of that day)"""
     seconds, rest = divmod(ns, NS_PER_SECOND)
     milliseconds = f".{rest // 10**6:03}" if fine else ""
-    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S}{milliseconds}"
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"{at:%Y-%m-%d}", f"{at:%H:%M:%S}{milliseconds}"

@@ -96,13 +96,15 @@ def percent(share: float | None, *, sign: bool = False) -> str:
 
 
 def percents(before: float, after: float) -> tuple[str, str]:
-    """Both as `percent` words them, with as many digits as tell them apart: `99.93 %`, `99.98 %`."""
-    texts = percent(before), percent(after)
+    """Both as `percent` words them, with as many digits as tell them apart: `99.91 %`, `99.94 %`."""
+    plain = percent(before), percent(after)
+    if plain[0] != plain[1] or before == after:
+        return plain
     for digits in range(1, MOST_DIGITS):
-        if texts[0] != texts[1] or before == after:
-            return texts
         texts = f"{100 * before:.{digits}f}{NBSP}%", f"{100 * after:.{digits}f}{NBSP}%"
-    return percent(before), percent(after)
+        if texts[0] != texts[1]:
+            return texts
+    return plain
 
 
 def factor(ratio: float | None) -> str:
@@ -160,7 +162,7 @@ def after(first: str, name: str) -> str:
 
 
 def count(number: int) -> str:
-    """Thousands apart by thin spaces: `209 841`."""
+    """Thousands apart by commas: `209,841`."""
     return f"{number:,}"
 
 

@@ -17,7 +17,6 @@ from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_opt
 from flowdiff.cli.options import (
     ComparedPeriods,
     UnsealedOption,
-    WorkersOption,
     provisional_folder,
     warn_of_pending,
 )
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from analyze.profile.history import StatisticsUse
 
 DEFAULT_METHODS: Final = ("robust",)
+WORKER_BYTES: Final = 700 << 20
+"""What a process takes that reads and tests: 0.5 GB at most, and 0.2 GB of libraries."""
 
 
 class OnlyWorse(StrEnum):
@@ -92,7 +93,14 @@ def command(
             metavar="KEY", help="A parameter that explanations leave out: `key`, or `component/point key`."
         ),
     ] = None,
-    workers: WorkersOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that share what large fleets make long; other comparisons take one. Default: the "
+            "cores, or fewer where half of the memory holds no more.",
+        ),
+    ] = None,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option()] = False,
 ) -> None:
@@ -106,7 +114,7 @@ def command(
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
     from flowdiff.samples import asked_samples, find_samples
-    from stitch.drivers.sharded.processes import cores
+    from stitch.drivers.sharded.processes import cores, room_for
     from stitch.lake.place import open_place
 
     del help_all  # it ends the command before
@@ -130,7 +138,7 @@ def command(
     # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
     use = _use(statistics)
     use = "history" if unsealed and use != "never" else use
-    outcome = analysed(found, chosen, refine, use, workers or cores())
+    outcome = analysed(found, chosen, refine, use, workers or min(cores(), room_for(WORKER_BYTES)))
     # Kept where the problem lies; --lake may be another one, of periods that name none.
     place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.

@@ -74,7 +74,7 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     assert len(seen) > 5
     assert started == []
     monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
-    monkeypatch.setattr(sites_seen, "n_shards", lambda _: len(seen))
+    monkeypatch.setattr(sites_seen, "n_shards", lambda *_: len(seen))
     monkeypatch.setattr(sites_seen, "SHARDS_A_WORKER", 1)
     shared = report(lake, tmp_path / "shared.json", workers=2)
     assert started == [2, 2, 2]  # for what is compared, the history, the shards

@@ -49,11 +49,11 @@ class Quiet:
     def stitched(self, flows: int) -> None: ...
 
 
-def bring(lake: Path, file: Path) -> None:
+def bring(lake: Path, file: Path, window_ns: int = FIRST.length_ns) -> None:
     import_into(
         lake,
         [str(file)],
-        ImportSettings(window_length_ns=FIRST.length_ns),
+        ImportSettings(window_length_ns=window_ns),
         owner="test",
         created_by="test",
         stdin=BytesIO(),
@@ -206,6 +206,22 @@ def test_neighbouring_windows_may_share_a_slot(lake: Path) -> None:
     ]
     n = [np.bincount(of.visits["slot"], of.visits["calls"]) for of in (each, pairs)]
     assert n[1].tolist() == np.add.reduceat(n[0], starts).tolist()
+
+
+def test_a_slot_that_two_ranges_share_is_watched_for_its_windows_once(tmp_path: Path) -> None:
+    write_native(tmp_path / "in.ndjson", 120, seconds=720)
+    bring(tmp_path / "lake", tmp_path / "in.ndjson", NS_PER_MINUTE)
+    first = START_NS // NS_PER_MINUTE * NS_PER_MINUTE
+    starts = [first + minute * NS_PER_MINUTE for minute in (1, 2, 3, 6, 7, 8)]
+    ranges = [f"{format_instant(start)}/3m" for start in (starts[0], starts[3])]
+    sample = Lakes(str(tmp_path / "lake")).ranges(parse_ranges(ranges, now_ns=0))
+    assert len(sample) == 2
+    for with_silent in (False, True):
+        read = gathered([sample], SETTINGS, RunNames(), with_silent=with_silent, a_slot=2)
+        assert [[one.start_ns for one in slot.watched] for slot in read.slots] == [
+            starts[at : at + 2] for at in range(0, 6, 2)
+        ]
+        assert [slot.seconds for slot in read.slots] == [120, 120, 120]
 
 
 def test_processes_read_what_is_kept_and_the_rest_is_made_here(

@@ -22,7 +22,7 @@ from analyze.profile import stored
 from flowdiff.__main__ import main
 from schemas.errors import InputError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.drivers.sharded.processes import cores, worker_processes
+from stitch.drivers.sharded.processes import cores, room_for, worker_processes
 
 PATIENCE_S = 120.0
 STARTER = """
@@ -105,6 +105,14 @@ def test_a_containers_quota_bounds_the_cores(tmp_path: Path, quota: str, least: 
     file.write_text(quota)
     assert least <= cores(file) <= most
     assert cores(file) <= cores(tmp_path / "missing")
+
+
+def test_a_containers_limit_bounds_the_processes_that_memory_holds(tmp_path: Path) -> None:
+    file, gigabyte = tmp_path / "memory.max", 1 << 30
+    file.write_text(f"{gigabyte}\n")
+    assert [room_for(gigabyte // part, file) for part in (1, 4, 8)] == [1, 2, 4]
+    file.write_text("max\n")
+    assert room_for(1 << 20, file) == room_for(1 << 20, tmp_path / "missing") > 1
 
 
 class Quiet:

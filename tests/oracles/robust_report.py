@@ -814,5 +814,5 @@ def robust_outcome() -> Outcome:
             for name, table in finding_tables(found, account_section().accounts).items()
         },
         views_by_tag((VERDICT, BREAKDOWN, FINDINGS)),
-        weigh(found, verdict_section(), account_section().accounts, N0),
+        weigh(found, verdict_section(), (one for one in account_section().accounts if one.changed), N0),
     )

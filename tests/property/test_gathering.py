@@ -76,7 +76,7 @@ def test_windows_added_up_are_their_sum(
     kept = [stored_tables(encode(profile)) for profile in windows]
     for block in np.unique(of_block).tolist():
         mine = [one for one, of in zip(kept, of_block, strict=True) if of == block and one is not None]
-        gathering.add(pickle.loads(pickle.dumps(added_up(mine))), 0, 0)
+        gathering.add(pickle.loads(pickle.dumps(added_up(mine))), 0)
     found = gathering.gathered().profile()
     slots = np.unique(of_block, return_inverse=True)[1]
     whole = joined(windows)

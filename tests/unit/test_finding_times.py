@@ -11,11 +11,15 @@ from oracles.span_events import T0
 
 from analyze.compare import compare
 from analyze.methods.port import Chosen
+from analyze.methods.robust.affected_requests import AtSite
 from analyze.methods.robust.method import METHOD
+from analyze.methods.robust.roles import PROBLEM
+from analyze.methods.robust.sections.finding_rows import when_of
 from analyze.methods.robust.sections.findings import when_words
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
-from schemas.report.findings import Finding, FindingsSection
+from schemas.arrays import I8
+from schemas.report.findings import Finding, FindingsSection, Instant, When
 
 N, SECOND_NS, HOUR_NS = 300, 10**9, 3_600 * 10**9
 
@@ -68,3 +72,28 @@ def test_times_in_words() -> None:
     assert when_words(when.model_copy(update={"ended": when.began, "began": None})).startswith(
         "from the start, until 20"
     )
+
+
+def test_a_bound_on_another_day_is_written_with_it() -> None:
+    day, midnight = 86_400 * SECOND_NS, 1_763_596_800 * SECOND_NS
+    began = Instant(at_ns=midnight, low_ns=midnight - day, high_ns=midnight + day)
+    assert when_words(When(began=began, ended=None)) == (
+        "from 2025-11-20 00:00:00Z (2025-11-19 00:00:00 to 2025-11-21 00:00:00), still so at the end"
+    )
+    near = began.model_copy(update={"low_ns": midnight + SECOND_NS, "high_ns": midnight + 60 * SECOND_NS})
+    assert "(00:00:01 to 00:01:00)" in when_words(When(began=near, ended=None))
+
+
+def test_requests_at_a_site_count_once_whatever_their_patterns() -> None:
+    """From the middle on all of the problem's requests come to a site that was never there."""
+    compared = population(requests(0, 0), requests(0, 0))
+    (category,) = compared.categories
+    rows = np.arange(category.n_requests)[category.rows(PROBLEM)][N // 2 :]
+
+    def at(mine: I8) -> AtSite:
+        n, hit = len(mine), np.ones(len(mine), dtype=np.bool_)
+        return AtSite(0, mine, np.full(n, PROBLEM, np.uint8), np.zeros(n), hit, hit)
+
+    of_one = when_of(compared, [at(rows)])
+    assert of_one is not None
+    assert when_of(compared, [at(rows[::2]), at(rows[1::2])]) == of_one

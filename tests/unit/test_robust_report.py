@@ -318,7 +318,8 @@ def test_the_share_of_a_finding_is_what_was_estimated():
 
 
 def test_findings_weigh_by_kind_and_by_time():
-    weighed = weigh(findings_section().findings, verdict_section(), account_section().accounts, N0)
+    changed = [account for account in account_section().accounts if account.changed]
+    weighed = weigh(findings_section().findings, verdict_section(), changed, N0)
     assert [(w.kind, w.us, w.sure) for w in weighed] == [
         ("response-time", 99_200.0 * N0, True),
         ("errors", None, True),
@@ -424,7 +425,7 @@ def test_a_significant_measure_is_open_where_no_finding_weighs_as_it_does():
     """Findings without effect are not weighed, and one for the better does not account for a slower mean."""
     changed = verdict_section().model_copy(update={"outcome": "changed"})
     mean, _tail, errors = account_section().accounts
-    slower = mean.model_copy(update={"changed": True, "before": 100.0, "after": 120.0})
+    slower = mean.model_copy(update={"before": 100.0, "after": 120.0})
     assert {w.kind for w in weigh((), changed, (slower,), 1.0)} == {"response-time", "structural", "workload"}
     finding = findings_section().findings[0].model_copy(update={"evidence": ()})
     faster = finding.model_copy(update={"kind": ChangeKind.FASTER, "contribution_us": -1.0})
@@ -432,8 +433,16 @@ def test_a_significant_measure_is_open_where_no_finding_weighs_as_it_does():
     assert [w for w in weigh([faster], changed, (slower,), 1.0) if not (w.sure or w.better)]
     worse = finding.model_copy(update={"kind": ChangeKind.SLOWER, "contribution_us": 1.0})
     assert all(w.sure for w in weigh([worse], changed, (slower,), 1.0))
-    failing = errors.model_copy(update={"changed": True, "before": 0.0, "after": 0.1})
+    failing = errors.model_copy(update={"before": 0.0, "after": 0.1})
     assert {w.kind for w in weigh([worse], changed, (slower, failing), 1.0) if not w.sure} == {"errors"}
+
+
+def test_another_mix_is_open_where_nothing_else_weighs():
+    changed = verdict_section().model_copy(update={"outcome": "changed"})
+    assert [(w.kind, w.sure) for w in weigh((), changed, (), 1.0, mix_changed=True)] == [("workload", False)]
+    found = findings_section().findings
+    assert all(w.sure for w in weigh(found, changed, (), 1.0, mix_changed=True))
+    assert weigh((), changed, (), 1.0) == []
 
 
 def test_a_change_without_a_cause_is_open_for_what_it_may_come_from():

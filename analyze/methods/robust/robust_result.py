@@ -82,8 +82,9 @@ def robust_result(
         weighed=weigh(
             _with_effect(run, findings, parts.of_causes, settings),
             verdict,
-            accounts,
+            [*(account for account in accounts[:1] if account.changed), *looked.changed_shares()],
             run.profile.responded("w", run.roles.reference),
+            mix_changed=looked.mix.changed,
             silent=bool(looked.silent),
         ),
     )

@@ -85,7 +85,7 @@ def seen_by_shards(
     """Observe shard by shard, by so many processes where there are enough shards."""
     observe = partial(seen_at_shard, roles, settings)
     shards = site_shards(profile, votes)
-    workers = min(workers, n_shards(votes) // SHARDS_A_WORKER)
+    workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
     if workers > 1:
         with worker_processes(workers) as pool:
             yield from in_turn(pool, observe, shards, workers + 1)

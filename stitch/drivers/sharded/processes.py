@@ -45,6 +45,17 @@ def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     return n if allowed == "max" else max(1, min(n, -(-int(allowed) // int(period))))
 
 
+def room_for(process_bytes: int, limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Count the processes of so many bytes that half of the memory holds, within a container's `limit` of it;
+    one at least. The other half is for the starter, and for what else runs."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        allowed = limit.read_text().strip()
+    except OSError:  # no such limit on this system
+        allowed = "max"
+    return max(1, (memory if allowed == "max" else min(memory, int(allowed))) // 2 // process_bytes)
+
+
 @contextmanager
 def worker_processes(n: int) -> Iterator[Executor]:
     """Give tasks to up to `n` processes, started as tasks come.
@@ -103,7 +114,7 @@ class _Workers(Executor):
         except (EOFError, OSError) as ended:
             raise LakeError(
                 "A worker process ended before its work was done: killed, or out of memory.",
-                remedy="Nothing was committed; run it again, with fewer --workers if memory is short.",
+                remedy="Run it again, with fewer --workers if memory is short.",
             ) from ended
         if error is not None:
             raise error

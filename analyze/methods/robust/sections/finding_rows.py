@@ -417,12 +417,14 @@ def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
 
 def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
     """Times of the problem's requests of the same root types that do not touch the site; none is hit."""
-    touching = {found.category: found.rows for found in at}
+    touching: dict[int, list[I8]] = {}
+    for found in at:  # a category may have several patterns
+        touching.setdefault(found.category, []).append(found.rows)
     roots = {population.categories[number].graph.root for number in touching}
     for number, category in enumerate(population.categories):
         if category.graph.root in roots:
             own = np.arange(category.n_requests)[category.rows(PROBLEM)]
-            rows = np.setdiff1d(own, touching.get(number, np.zeros(0, np.int64)))
+            rows = np.setdiff1d(own, np.concatenate(touching.get(number, [own[:0]])))
             yield category.start_ns[rows], np.zeros(len(rows), dtype=np.bool_)
 
 

@@ -251,8 +251,8 @@ def silence_reason(found: Sequence[Silence], sample: Sample, watched_ns: float) 
         return ""
     share = sum(one.end_ns - one.start_ns for one in found) / max(watched_ns, 1)
     return (
-        f"In {percent(min(share, 1.0))} of the problem period {_nothing(sample, '')}, and requests were "
-        "expected: the service, its clients or the way between them stood still."
+        f"In {percent(min(share, 1.0))} of the time recorded in the problem period {_nothing(sample, '')}, "
+        "and requests were expected: the service, its clients or the way between them stood still."
     )
 
 
