@@ -41,7 +41,10 @@ class Lake:
     name: str
 
     def windows(self, period: Period = "all") -> Table:
-        """A row a window: requests, categories, mean response time, errors. Raises PeriodError."""
+        """A row a window: requests, categories, mean response time, errors.
+
+        Windows that the period touches are listed whole. Raises PeriodError.
+        """
         from analyze.scope import Lakes
 
         asked = parse_period(_one(period), now_ns=time.time_ns())

@@ -26,7 +26,12 @@ LISTED: Final = 288
 def command(
     lake: LakeOption,
     period: Annotated[
-        str | None, typer.Option("--period", help=PERIOD_HELP, show_default=f"the last {LISTED} windows")
+        str | None,
+        typer.Option(
+            "--period",
+            help=f"{PERIOD_HELP} Windows that it touches are listed whole.",
+            show_default=f"the last {LISTED} windows",
+        ),
     ] = None,
     unsealed: UnsealedOption = False,
     as_json: JsonOption = False,
