@@ -20,6 +20,19 @@ START_SECONDS = 30
 BUCKET = "lakes"
 KEYS = {"AWS_ACCESS_KEY_ID": "test-key-id", "AWS_SECRET_ACCESS_KEY": "test-secret-of-bucket"}
 
+MOTO = """
+import threading
+from moto.s3.responses import S3Response
+from moto.server import main
+put, one_at_a_time = S3Response._key_response_put, threading.RLock()
+def locked(*words):
+    with one_at_a_time:
+        return put(*words)
+S3Response._key_response_put = locked
+main()
+"""
+"""moto looks whether an object is there and puts it later: of two puts of `If-None-Match: *` both win."""
+
 
 @dataclass(frozen=True)
 class BucketServer:
@@ -90,7 +103,7 @@ def chosen_server(folder: Path) -> AbstractContextManager[BucketServer]:
 @contextmanager
 def moto_server(log: Path) -> Iterator[BucketServer]:
     """moto's own server process. Fails where it does not start."""
-    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", "0"]
+    command = [sys.executable, "-c", MOTO, "-H", "127.0.0.1", "-p", "0"]
     with running(command, log) as process:
         pattern = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
         yield BucketServer(said(process, log, pattern), lets_all_in=True).make_bucket()
