@@ -23,8 +23,8 @@ _ARENA_MAX: Final = -8
 """Parameter of mallopt(3)."""
 EVERY_S: Final = 1.0
 """Between times at which memory goes back to the system."""
-BUFFERS: Final = 144 * 2**20
-"""What work takes however little lanes hold, beside the process that has read nothing yet: 103 to 138 MB were
+BUFFERS: Final = 160 * 2**20
+"""What work takes however little lanes hold, beside the process that has read nothing yet: 103 to 155 MB were
 seen. Fetches and decodes on their way, a segment, code that is loaded then, what is free and not returned."""
 HELD_SHARE: Final = 0.5
 """Lanes hold so much of the rest: for each byte that they hold, stitching, encoding and what is remembered of

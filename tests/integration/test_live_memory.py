@@ -153,7 +153,7 @@ def test_memory_bounds_the_process_at_a_million(
 
 @pytest.mark.bench
 @pytest.mark.parametrize(
-    ("as_format", "limit_mb"), [("otlp-proto", 336), ("otlp-proto", 512), ("native", 400), ("native", 512)]
+    ("as_format", "limit_mb"), [("otlp-proto", 352), ("otlp-proto", 512), ("native", 416), ("native", 512)]
 )
 def test_memory_bounds_the_process_beside_a_bucket(
     kafka: KafkaBench,

@@ -14,13 +14,13 @@ PROGRAM_BYTES = 120 * 2**20
 def test_what_settings_take_for_enough_is_enough() -> None:
     least = LiveSettings(memory_bytes=LEAST_MEMORY_BYTES)
     assert LEAST_HELD <= lanes_share(least.memory_bytes, PROGRAM_BYTES) < LEAST_MEMORY_BYTES - BUFFERS
-    with pytest.raises(ConfigError, match=r"live\.memory is 336MB, and the process takes 150 MB") as refused:
+    with pytest.raises(ConfigError, match=r"live\.memory is 352MB, and the process takes 150 MB") as refused:
         lanes_share(LEAST_MEMORY_BYTES, 150 * 2**20)
-    assert str(refused.value.remedy) == "Set live.memory to 384MB or more."
-    assert lanes_share(384 * 2**20, 150 * 2**20) >= LEAST_HELD
+    assert str(refused.value.remedy) == "Set live.memory to 400MB or more."
+    assert lanes_share(400 * 2**20, 150 * 2**20) >= LEAST_HELD
 
 
-@pytest.mark.parametrize("megabytes", [0, 128, 335])
+@pytest.mark.parametrize("megabytes", [0, 128, 351])
 def test_less_is_refused_by_the_settings(megabytes: int) -> None:
-    with pytest.raises(ValueError, match="336MB is the least that is enough"):
+    with pytest.raises(ValueError, match="352MB is the least that is enough"):
         LiveSettings(memory_bytes=megabytes * 2**20)

@@ -85,7 +85,7 @@ def test_variables_that_kubernetes_sets_for_services_are_left_alone() -> None:
         ("live.window_length = '7m'", "live.window_length ({file}): Window '7m' does not divide a day"),
         (
             "live.memory = '256MB'",
-            "live.memory ({file}) cannot be '256MB': 336MB is the least that is enough",
+            "live.memory ({file}) cannot be '256MB': 352MB is the least that is enough",
         ),
         ("live.memory = 'all'", "live.memory ({file}): 'all' is not a size."),
         ("kafka.start_at = 'now'", "kafka.start_at ({file}) cannot be 'now': input should be 'earliest'"),

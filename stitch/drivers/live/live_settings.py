@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 from schemas.config import Config, DecodeConfig, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
-LEAST_MEMORY_BYTES: Final = 336 * 2**20
-"""The loaded process takes 120 MB, what it works with 144, and lanes that hold 32 MB twice that. A process
+LEAST_MEMORY_BYTES: Final = 352 * 2**20
+"""The loaded process takes 120 MB, what it works with 160, and lanes that hold 32 MB twice that. A process
 that reads more formats takes more, and says so at its start."""
 
 
@@ -30,7 +30,7 @@ class LiveSettings(Config):
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
     memory_bytes: int = 2**30
-    """What the process may take, 336 MB at least. The driver is given what is
+    """What the process may take, 352 MB at least. The driver is given what is
     left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
     pause until windows are published or open requests are closed: first those that have all that they name,
     then the oldest, INCOMPLETE."""
