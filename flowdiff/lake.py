@@ -43,7 +43,8 @@ class Lake:
     def windows(self, period: Period = "all") -> Table:
         """A row a window: requests, categories, mean response time, errors.
 
-        Windows that the period touches are listed whole. Raises PeriodError.
+        Windows that the period touches are listed whole. From 64 on the number of categories is an estimate
+        (`categories_estimated`), as in `flowdiff windows`. Raises PeriodError.
         """
         from analyze.scope import Lakes
 

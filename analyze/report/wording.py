@@ -166,6 +166,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def about(number: int) -> str:
+    """An estimated number, in two digits: `~2,100`."""
+    return f"~{count(int(float(f'{number:.2g}')))}"
+
+
 def counted(number: int, singular: str, plural: str | None = None) -> str:
     """`1 mutation`, `3 mutations`."""
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"

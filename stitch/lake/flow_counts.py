@@ -1,7 +1,8 @@
 """Count the flows of a file when it is written, and add counts up by window: a listing reads no file.
 
 Of different structures each file keeps the smallest hashes (k minimum values, Bar-Yossef et al. 2002), from
-which their number in any union of files follows: exactly below K, within about 1 / sqrt(K) from there on.
+which their number in any union of files follows: exactly below K, from there on as an estimate whose standard
+error is about 1 / sqrt(K).
 """
 
 from __future__ import annotations
@@ -56,13 +57,14 @@ WINDOW_COUNTS_SCHEMA: Final = pa.schema(
         pa.field("window_start", pa.timestamp("us")),
         pa.field("requests", pa.int64()),
         pa.field("categories", pa.int64()),
+        pa.field("categories_estimated", pa.bool_()),
         pa.field("mean_us", pa.float64()),
         pa.field("errors", pa.int64()),
         pa.field("error_rate", pa.float64()),
         pa.field("flagged", pa.int64()),
     ]
 )
-"""One row a window, in order of time; columns as those of the view `windows`."""
+"""One row a window, in order of time; columns as those of the view `windows`, which counts all categories."""
 
 
 def count_flows(flows: pa.Table) -> FlowCounts:
@@ -93,11 +95,13 @@ def by_window(files: pa.Table) -> pa.Table:
         return np.bincount(codes, values.to_numpy(), len(starts)).astype(np.float64)
 
     weight = total(counts.field("weight"))
+    categories = _distinct(codes, counts.field("categories"), len(starts))
     return pa.table(
         {
             "window_start": pa.array(starts // 1000, pa.timestamp("us")),
             "requests": total(files["rows"]).astype(np.int64),
-            "categories": _distinct(codes, counts.field("categories"), len(starts)),
+            "categories": categories,
+            "categories_estimated": categories >= K,
             "mean_us": total(counts.field("weighted_ns")) / weight / 1e3,
             "errors": total(counts.field("errors")).astype(np.int64),
             "error_rate": total(counts.field("failed_weight")) / weight,
@@ -126,12 +130,13 @@ def by_flag(files: pa.Table) -> dict[Quality, int]:
 
 
 def _distinct(codes: I8, categories: pa.ListArray, n: int) -> I8:
-    """[n windows] different structures of the files of each, by their hashes."""
+    """[n windows] different structures of the files of each, by their hashes; K or more is an estimate."""
     lengths = categories.value_lengths().to_numpy()
     hashes = categories.flatten().to_numpy()
     of_window, hashes = np.divmod(np.unique(np.repeat(codes, lengths) * _HASHES + hashes), _HASHES)
     begins = np.searchsorted(of_window, np.arange(n))
     found = np.diff(begins, append=len(of_window))
     kth = hashes[np.minimum(begins + K - 1, len(hashes) - 1)]
-    many: I8 = np.where(found < K, found, np.round((K - 1) * _HASHES / np.maximum(kth, 1)).astype(np.int64))
+    estimate = np.round((K - 1) * _HASHES / np.maximum(kth, 1)).astype(np.int64)
+    many: I8 = np.where(found < K, found, np.maximum(estimate, K))
     return many

@@ -47,6 +47,7 @@ def as_rows(lake: Path) -> list[dict[str, object]]:
 def agree(lake: Path) -> list[dict[str, object]]:
     rows = as_rows(lake)
     listed = flowdiff.open(str(lake)).windows().arrow().to_pylist()
+    assert [row.pop("categories_estimated") for row in listed] == [False] * len(rows)
     assert listed == [
         {**row, "mean_us": pytest.approx(row["mean_us"]), "error_rate": pytest.approx(row["error_rate"])}
         for row in rows
@@ -67,6 +68,24 @@ def test_the_listing_is_what_the_rows_say_whatever_their_files(lake: Path, tmp_p
     ]
     assert run("windows", "--lake", str(compact)) == flags
     assert check(LocalStore.at(compact)) == []
+
+
+def test_an_estimate_of_categories_looks_like_one(tmp_path: Path) -> None:
+    """From 64 on a number in two digits, and marked."""
+    line = {"ts": 1_700_000_000 * 10**9, "component": "c", "kind": "end"}
+    lines = [
+        json.dumps({**line, "breadcrumb": f"b{n}", "request_id": f"r{n}", "point": f"p{n}"})
+        for n in range(640)
+    ]
+    for name, some in (("few", lines[:63]), ("many", lines)):
+        (tmp_path / name).write_text("\n".join(some))
+        run("import", str(tmp_path / name), "--lake", str(tmp_path / f"{name}.lake"))
+    (shown,) = (word for word in run("windows", "--lake", str(tmp_path / "many.lake")).split() if "~" in word)
+    (row,) = json.loads(run("windows", "--lake", str(tmp_path / "many.lake"), "--json"))
+    assert row["categories_estimated"]
+    assert shown == f"~{round(row['categories'], -1)}"
+    assert abs(row["categories"] / 640 - 1) < 3 / 8
+    assert "~" not in run("windows", "--lake", str(tmp_path / "few.lake"))
 
 
 def test_the_listing_reads_no_data_file(lake: Path, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def plainly(start_ns: int, parts: list[pa.Table]) -> dict[str, object]:
         "window_start": np.datetime64(start_ns, "ns").astype("datetime64[us]").item(),
         "requests": len(rows),
         "categories": len({row["category"] for row in rows}),
+        "categories_estimated": False,
         "mean_us": pytest.approx(sum(row["weight"] * row["response_ns"] for row in rows) / weight / 1e3),
         "errors": len(failed),
         "error_rate": pytest.approx(sum(row["weight"] for row in failed) / weight),
@@ -92,6 +93,20 @@ def test_structures_of_many_files_are_counted_once(n: int) -> None:
     )
     assert whole == cut
     assert whole == n if n < K else abs(whole / n - 1) < 3 / np.sqrt(K)
+
+
+@pytest.mark.parametrize(("n", "estimated"), [(K - 1, False), (K, True), (K + 1, True)])
+def test_an_estimate_is_marked_and_never_less_than_what_was_seen(n: int, estimated: bool) -> None:
+    """Of windows of different structures, about half would be under-estimated."""
+    parts = []
+    for window in range(20):
+        flows = flows_table([str(place) for place in range(n)], [0] * n)
+        place = flows.schema.get_field_index("category")
+        words = pa.array([hashed(n * window + number) for number in range(n)]).dictionary_encode()
+        parts.append((window, flows.set_column(place, flows.schema.field(place), words)))
+    found = by_window(files_of(parts))
+    assert found["categories_estimated"].to_pylist() == [estimated] * 20
+    assert min(found["categories"].to_pylist()) == min(n, K)
 
 
 def test_no_file_is_no_window() -> None:
