@@ -138,5 +138,6 @@ def test_rows_say_from_when_to_when() -> None:
     )
     assert "00:00:02.5Z; about 50 requests" in reference.text
     assert all(row.severe and row.kind == "load" for row in (problem, reference))
-    assert silence_reason((long,), sample, LENGTH).startswith("In 60\xa0% of the problem period")
+    reason = silence_reason((long,), sample, LENGTH)
+    assert reason.startswith("In 60\xa0% of the time recorded in the problem period")
     assert silence_reason((), sample, LENGTH) == ""
