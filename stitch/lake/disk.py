@@ -166,11 +166,12 @@ class LocalDisk:
         path = self.path(name)
         while True:
             try:
-                if not path.is_dir():
+                if path.is_symlink() or not path.is_dir():
                     return path.unlink(missing_ok=True)
                 shutil.rmtree(path)
-            except OSError as error:  # another process removes it, or makes it again
-                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR):
+            # Another process removes it, or makes it again: rmtree takes that for a link, without a number.
+            except OSError as error:
+                if error.errno not in (None, errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR):
                     raise
 
 
