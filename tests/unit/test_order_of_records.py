@@ -24,8 +24,9 @@ class Requests:
     def add(self, n: int, *trail: str) -> None:
         at = [self.operation(word) for word in trail]
         sites = [self.book.site(NO_CALLER, operation, SiteKind.POINT) for operation in at]
-        for operation in {*sites}:
-            self.rows["passed"][(operation,)] += n
+        steps = {self.book.site(*pair, SiteKind.STEP) for pair in zip(at, at[1:], strict=False)}
+        for site in {*sites, *steps}:
+            self.rows["passed"][(site,)] += n
         following = [[(after, True)] for after in at[1:]]
         shapes = [self.book.shape(children) for children in [*following, []]]
         for pair in {*zip(sites, shapes, strict=True)}:
@@ -80,4 +81,18 @@ def test_what_half_of_the_requests_pass_in_either_order_has_none() -> None:
     found.add(50, "root", "metadata", "data", "reply")
     found.add(50, "root", "data", "metadata", "reply")
     assert not found.before("metadata", "data")
+    assert not found.before("data", "metadata")
+
+
+def test_many_records_between_two_take_nothing_from_their_order() -> None:
+    found = Requests()
+    found.add(100, "root", *(f"p{at}" for at in range(12)), "reply")
+    assert found.before("p0", "p11")
+
+
+def test_the_longer_way_of_more_requests_counts_more() -> None:
+    found = Requests()
+    found.add(65, "root", "metadata", "x1", "x2", "x3", "data", "reply")
+    found.add(35, "root", "data", "metadata", "x1", "x2", "x3", "reply")
+    assert found.before("metadata", "data")
     assert not found.before("data", "metadata")

@@ -48,9 +48,12 @@ class Entries:
                 children = {child.operation for child in names.shapes[shape]}
                 rows += [(place[child], place[points[site]], n) for child in children]
         later, earlier, n = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-        passed = profile.at_operations("visits", "n", np.ones(len(profile.slots), dtype=np.bool_))
+        visits = profile.at_sites("visits", "n", np.ones(len(profile.slots), dtype=np.bool_))
+        of_point = np.array([place[operation] for operation in points.values()], dtype=np.int64)
+        # Points only: the steps to a record are visited by the same requests.
+        passed = totals(of_point, visits[np.array([*points], dtype=np.int64)], len(place))
         # A record that several come before is entered from each.
-        requests = np.maximum(passed[operations], totals(later.astype(np.int64), n, len(place)))
+        requests = np.maximum(passed, totals(later.astype(np.int64), n, len(place)))
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
