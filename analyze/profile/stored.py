@@ -29,10 +29,10 @@ from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import Window
-from stitch.drivers.sharded.processes import in_turn, worker_processes
 from stitch.lake.place import open_store
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store, ahead
+from stitch.processes import in_turn, worker_processes
 
 MOST_SLOTS: Final = 120
 """Slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""

@@ -114,8 +114,8 @@ def command(
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
     from flowdiff.samples import asked_samples, find_samples
-    from stitch.drivers.sharded.processes import cores, room_for
     from stitch.lake.place import open_place
+    from stitch.processes import cores, room_for
 
     del help_all  # it ends the command before
     chosen, refine = chosen_settings(

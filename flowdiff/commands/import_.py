@@ -143,7 +143,7 @@ def command(
 def _workers(engine: EngineName, workers: int | None, master: str | None, conf: list[str]) -> int | Cluster:
     """Return how many processes do the work, or the cluster that does. Raises ConfigError."""
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
-    from stitch.drivers.sharded.processes import cores
+    from stitch.processes import cores
 
     if engine is EngineName.LOCAL:
         if master is not None or conf:

@@ -37,8 +37,8 @@ def command(
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
-    from stitch.drivers.sharded.processes import cores
     from stitch.lake.stats_files import sweep
+    from stitch.processes import cores
 
     del help_all  # it ends the command before
     if lake is None:

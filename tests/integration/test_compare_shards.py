@@ -19,7 +19,7 @@ from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, site_shards
 from analyze.profile.votes import SlotVotes
 from flowdiff.__main__ import main
-from stitch.drivers.sharded.processes import worker_processes
+from stitch.processes import worker_processes
 
 FLEET = Fleet(220, requests=30_000)
 SLOWER = FLEET.loaded_sites(2)

@@ -22,16 +22,17 @@ from oracles.traffic import native_lines, write_native, write_otlp
 
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
+from stitch import processes
 from stitch.drivers import batch
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings, ImportSummary
-from stitch.drivers.sharded import engines, processes
+from stitch.drivers.sharded import engines
 from stitch.drivers.sharded.engines import Cluster, Engine, import_engine
-from stitch.drivers.sharded.processes import worker_processes
 from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
+from stitch.processes import worker_processes
 
 PATIENCE_S = 120.0
 TASKS = ("deal_file", "stitch_group", "write_window_files")

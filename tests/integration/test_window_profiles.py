@@ -29,10 +29,10 @@ from schemas.periods import format_instant
 from schemas.ranges import parse_ranges
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.drivers.sharded.processes import worker_processes
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
+from stitch.processes import worker_processes
 
 FIRST = Window.of(START_NS, 5 * NS_PER_MINUTE)
 SETTINGS = RefineSettings()

@@ -22,13 +22,13 @@ from analyze.profile import stored
 from flowdiff.__main__ import main
 from schemas.errors import InputError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.drivers.sharded.processes import cores, room_for, worker_processes
+from stitch.processes import cores, room_for, worker_processes
 
 PATIENCE_S = 120.0
 STARTER = """
 import os, sys, time
 from oracles.stopping_tasks import note_and_wait
-from stitch.drivers.sharded.processes import worker_processes
+from stitch.processes import worker_processes
 
 if __name__ == "__main__":
     with worker_processes(2) as pool:

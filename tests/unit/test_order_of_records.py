@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ class Requests:
     def add(self, n: int, *trail: str) -> None:
         at = [self.operation(word) for word in trail]
         sites = [self.book.site(NO_CALLER, operation, SiteKind.POINT) for operation in at]
-        steps = {self.book.site(*pair, SiteKind.STEP) for pair in zip(at, at[1:], strict=False)}
+        steps = {self.book.site(*pair, SiteKind.STEP) for pair in itertools.pairwise(at)}
         for site in {*sites, *steps}:
             self.rows["passed"][(site,)] += n
         following = [[(after, True)] for after in at[1:]]

@@ -24,7 +24,7 @@ from analyze.profile.shards import SiteShard, n_shards, site_shards
 from analyze.profile.votes import SlotVotes
 from analyze.stats.estimate import joined_estimates
 from schemas.arrays import F8, I8
-from stitch.drivers.sharded.processes import in_turn, worker_processes
+from stitch.processes import in_turn, worker_processes
 
 SHARDS_A_WORKER: Final = 10
 """Fewest that a process of its own is started for: that takes 1.3 s of CPU, a shard 0.2 s."""

@@ -22,7 +22,6 @@ from stitch.drivers.prefetch import prefetch
 from stitch.drivers.sharded.exchange import BucketStage, Exchange, SharedFolder
 from stitch.drivers.sharded.ledger import Ledger
 from stitch.drivers.sharded.left_parts import WindowParts
-from stitch.drivers.sharded.processes import worker_processes
 from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, write_windows
 from stitch.drivers.sharded.tasks import (
     FileDealt,
@@ -36,6 +35,7 @@ from stitch.drivers.spill import EventSpill, Group
 from stitch.lake.manifest import Manifest
 from stitch.lake.place import is_bucket
 from stitch.lake.staging import Staging
+from stitch.processes import worker_processes
 
 _DECODED_AHEAD: Final = 1
 """Batches waiting between the decoders and the collector."""

@@ -112,4 +112,4 @@ def _done(task: bytes) -> bytes:
 def _reason(error: Exception) -> str:
     """Return the last line of what Spark says but for stacks of Java: that of Python, if it has one."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
-    return lines[-1].lstrip(": ")[:_LONGEST_REASON]
+    return lines[-1].lstrip(": ").rstrip(".")[:_LONGEST_REASON]
