@@ -16,7 +16,7 @@ import numpy as np
 from analyze.report.outcome import Outcome
 from analyze.watch.baseline import RECENT, Baseline, Sample, count_slow, fit
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
-from analyze.watch.evidence import RunningEvidence, TickEvidence, evidence_of, log_threshold
+from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold, own_size
 from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
@@ -36,20 +36,6 @@ STRETCH_NS: Final = 60 * 10**9
 USUAL_TICKS: Final = 60
 """Ticks that say how many requests are usual, for that."""
 _HOUR: Final = 60 * NS_PER_MINUTE
-
-
-class Kept(Config):
-    """The sums of one series."""
-
-    name: Name
-    up: float
-    down: float
-    up_from: int
-    down_from: int
-    tried: int = 0
-    """Comparisons that could not tell."""
-    again: int = 0
-    """Tick of the next one."""
 
 
 class State(Config):
@@ -115,6 +101,7 @@ class Watcher:
         self.book = Book(state.lake_id, state.tick_ns, settings, state.tracked)
         self._base: Baseline | None = None
         self._threshold = 0.0
+        self._size = 0.0
         self._anew = dict(state.anew)
         self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
         self._again: dict[Name, int] = {kept.name: kept.again for kept in state.sums if kept.tried}
@@ -272,7 +259,9 @@ class Watcher:
         if self._base is not None and not base.groups:
             return  # nothing quiet is left: what was usual stays
         self._base = base
-        self._threshold = log_threshold(base, self.tick_ns, self.settings) if base.groups else 0.0
+        if base.groups:
+            self._threshold = log_threshold(base, self.tick_ns, self.settings)
+            self._size = own_size(base, self._threshold, self.tick_ns, self.settings)
         update = {"fitted": sample.past, "fitted_span": sample.span, "fitted_tracked": tuple(tracked)}
         self.state = self.state.model_copy(update=update)
         self.evidence.grow(len(self.ring.names))
@@ -282,8 +271,7 @@ class Watcher:
         self._restored = True
         if self.state.fitted is not None and len(self.ring.at):
             self._fit(self.sampled(self.state.fitted, 0), self.state.fitted_tracked)
-        kept = {one.name: (one.up, one.down, one.up_from, one.down_from) for one in self.state.sums}
-        self.evidence.restore(kept, self.ring.codes)
+        self.evidence.restore(self.state.sums, self.ring.codes)
 
     # A tick
 
@@ -306,7 +294,7 @@ class Watcher:
             evidence.reset(at, np.flatnonzero(evidence.since < self._settled(ended.resolved, stretch)))
             if ended.incident.state == "accepted":
                 self._begin_anew(ended)
-        alarms = evidence.most >= threshold
+        alarms = evidence.alarms(threshold, self._size)
         alarms[self._rows(name for one in self.book.open for name in one.series)] = False
         for one in self.book.open:  # what begins with its end may be of its end
             alarms &= evidence.since >= self._settled(one.calm_from, stretch)
@@ -465,16 +453,10 @@ class Watcher:
             update={
                 "through_ns": end,
                 "sums": tuple(
-                    Kept(
-                        name=n,
-                        up=u,
-                        down=d,
-                        up_from=uf,
-                        down_from=df,
-                        tried=self._tried.get(n, 0),
-                        again=self._again.get(n, 0),
+                    one.model_copy(
+                        update={"tried": self._tried.get(one.name, 0), "again": self._again.get(one.name, 0)}
                     )
-                    for n, u, d, uf, df in kept
+                    for one in kept
                 ),
                 "peaks": self._peaks(window),
             }
