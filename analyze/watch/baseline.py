@@ -173,12 +173,6 @@ class Pooled:
     """Past values."""
     past: F8
     """[series, past values] innovations in these units, ascending, NaN last."""
-    pool: I8
-    """Numbers of the values that were learned from."""
-    left: F8
-    """[series, these values] what they are off."""
-    error: F8
-    """[series, these values] their standard errors by sampling."""
     signature: F8
     """[series, values] what a change of the level by one leaves in its innovation and those behind it."""
     both: B1
@@ -266,9 +260,6 @@ def fit(
                 allow=allow,
                 n=n,
                 past=np.sort(white, axis=1),
-                pool=pool,
-                left=left.astype(np.float32),
-                error=error.astype(np.float32),
                 signature=signature_of(level, settings.size_values),
                 both=np.isin(mine, list(BOTH_WAYS)),
             )

@@ -9,8 +9,8 @@ budget: candidates in the time for which one false incident is allowed. The last
 change point.
 
 Ordinary times whose level jumps do depend on each other: until a filter has learned the new level, values are
-off together. So a change must be larger, too, than the baseline's own jumps are as often as that
-(`own_size`).
+off together, and sums pass more often. So each sum knows how large its change is (`size_of`), by which the
+watch tells those that are worth a comparison.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ _STATES: Final = 60
 """Parts of the way to a threshold that a sum can be in; run lengths are right to a twentieth."""
 _LEAST_THRESHOLD, _MOST_THRESHOLD = 1.0, 40.0
 _ROUNDED: Final = 1e-9
-_TAIL: Final = 32
-"""Largest changes of a baseline that say how seldom larger ones are, to a sixth. Of more, most are noise,
-whose sizes fall sooner than those of jumps."""
 UP, DOWN = 0, 1
 
 
@@ -82,45 +79,6 @@ def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> floa
     if excess(_LEAST_THRESHOLD) <= 0:
         return _LEAST_THRESHOLD
     return float(brentq(excess, _LEAST_THRESHOLD, _MOST_THRESHOLD, xtol=1e-3))
-
-
-def own_size(base: Baseline, threshold: float, tick_ns: int, settings: WatchSettings) -> float:
-    """Size that a change must have: ordinary times have such ones as often as the budget has candidates.
-
-    0 where the baseline's own sums pass the threshold no more often. Else by an exponential law of its
-    largest changes (peaks over a threshold).
-    """
-    allowed = settings.candidates * base.n_ticks * tick_ns / settings.ns_a_false_alarm
-    own = [_own_changes(group, threshold, settings) for group in base.groups]
-    size, at, passed = (np.concatenate(column) for column in zip(*own, strict=True))
-    if len(np.unique(at[passed])) <= allowed:  # one comparison answers all that rose at a tick
-        return 0.0
-    largest = np.argsort(-size)
-    _, first = np.unique(at[largest], return_index=True)
-    sizes = size[largest][np.sort(first)][: _TAIL + 1]
-    over = sizes[:-1] - sizes[-1]
-    return float(sizes[-1] + over.mean() * np.log(len(over) / allowed)) if len(over) else float(sizes[-1])
-
-
-def _own_changes(group: Pooled, threshold: float, settings: WatchSettings) -> tuple[F8, I8, B1]:
-    """Sizes of the changes between two restarts of the baseline's own sums, their ticks, and whether the sum
-    passed a threshold.
-
-    Without the values behind gaps, which nothing foretold: there sums begin anew.
-    """
-    cap = cap_of(threshold, group.k, settings)
-    gains, sizes = _weighed(group, group.left, group.pool, group.error, slice(None), cap, settings)
-    mine = np.concatenate([np.ones(len(group.rows), dtype=np.bool_), group.both])  # up, and down
-    gain, size = (np.nan_to_num(np.concatenate([*each])[mine]) for each in (gains, sizes))
-    gain[:, np.concatenate(([True], np.diff(group.pool) != 1))] = -_MOST_THRESHOLD * len(group.pool)
-    walk = np.cumsum(gain, axis=1)
-    sums = (walk - np.minimum.accumulate(walk, axis=1)).ravel()
-    size = np.where(sums > 0, size.ravel(), 0.0)
-    begins = np.flatnonzero(sums <= 0)
-    of = np.cumsum(sums <= 0) - 1
-    largest = np.flatnonzero((size > 0) & (size == np.maximum.reduceat(size, begins)[of]))
-    passed = np.maximum.reduceat(sums, begins) >= threshold
-    return size[largest], group.pool[largest % len(group.pool)] * group.k, passed[of[largest]]
 
 
 def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
@@ -305,10 +263,10 @@ class RunningEvidence:
         found: I8 = np.where(self.sums[UP] >= self.sums[DOWN], self.starts[UP], self.starts[DOWN])
         return found
 
-    def alarms(self, threshold: float, size: float) -> B1:
-        """[series] whether a sum passed a threshold, by a change so large."""
-        passed: B1 = (self.sums >= threshold) & (self.sizes >= size)
-        found: B1 = passed[UP] | passed[DOWN]
+    @property
+    def size(self) -> F8:
+        """[series] how large the change since then is."""
+        found: F8 = np.where(self.sums[UP] >= self.sums[DOWN], self.sizes[UP], self.sizes[DOWN])
         return found
 
     def rising(self, since: int, least: float) -> I8:
