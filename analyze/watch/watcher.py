@@ -320,8 +320,8 @@ class Watcher:
         return self._candidate(np.array(ordered), at, threshold, decided)
 
     def _worth(self, at: int) -> float:
-        """The size from which a change is worth a comparison: as many ordinary ones are so large as the budget
-        has candidates, in the time for which one false incident is allowed. 0 while there are fewer."""
+        """The size from which a change is worth a comparison: in the time that the budget has one false
+        incident for, as many ordinary ones were so large as it has candidates. 0 while there were fewer."""
         since, n = at - self.settings.ns_a_false_alarm / self.tick_ns, int(self.settings.candidates)
         sizes = sorted((size for tick, size in self._ordinary.items() if tick > since), reverse=True)
         return sizes[n - 1] if len(sizes) >= n else 0.0
