@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shlex
 import sys
 import uuid
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from stitch.drivers.sharded.engines import Cluster
+    from stitch.drivers.sharded.work_queue import JobWorker
 
 
 class EngineName(StrEnum):
@@ -40,6 +42,7 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
+JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
 
@@ -108,6 +111,18 @@ def command(
         list[str] | None,
         typer.Option(help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"),
     ] = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            help="Be worker K of N, 0 to N-1, that are started elsewhere and meet in the lake.", metavar="K/N"
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FLOWDIFF_JOB", help="With --worker: name of this run, which no other has.", metavar="NAME"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Import trace files into a lake.
@@ -124,18 +139,25 @@ def command(
     params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
+    settings = settings.model_copy(update={"decode": settings.decode.model_copy(update={"params": params})})
     doing = _workers(engine, workers, master, conf or [])
+    member = None if worker is None else _job_worker(worker, job, lake, settings)
+    if member is not None and member.number:
+        typer.echo(f"tasks done: {member.work():,}")
+        return
     with import_progress() as progress:
         summary = import_into(
             lake,
             expanded(files),
-            settings.model_copy(update={"decode": settings.decode.model_copy(update={"params": params})}),
+            settings,
             owner=f"{os.getpid()}-{uuid.uuid4().hex}",
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
-            workers=doing,
+            workers=member or doing,
         )
+    if member is not None:
+        member.end()
     with reported_afterwards("The import is committed"):
         _print(summary, lake, as_json=as_json)
 
@@ -159,6 +181,21 @@ def _workers(engine: EngineName, workers: int | None, master: str | None, conf: 
     with needed():
         from stitch.drivers.spark.executors import SparkCluster
     return SparkCluster(master, {key: value for key, _, value in settings}, workers)
+
+
+def _job_worker(worker: str, job: str | None, lake: str, settings: ImportSettings) -> JobWorker:
+    """Return the worker of a job that this process is. Raises ConfigError."""
+    from stitch.drivers.sharded.work_queue import JobWorker
+
+    number, _, workers = worker.partition("/")
+    if not (number.isdecimal() and workers.isdecimal() and int(number) < int(workers)):
+        raise ConfigError(f"'--worker {worker}' is no worker.", remedy="Write K/N, with K from 0 to N-1.")
+    if job is None or not JOB_NAME.fullmatch(job):
+        raise ConfigError(
+            "--worker needs the name of its job: letters, digits, `-`, `_` and `.`.",
+            remedy="Name it: --job NAME, another one for every run.",
+        )
+    return JobWorker(lake, job, int(number), int(workers), settings)
 
 
 def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from pydantic import Field
 
+from ingest.formats import format_of
 from schemas.commits import Counters
 from schemas.config import MAX_KEPT, Config, DecodeConfig, StitchConfig
 
@@ -37,6 +38,15 @@ class ImportSettings(Config):
     """Dead letters kept of one input file; more are counted only."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
+
+    def named(self) -> ImportSettings:
+        """Return settings with the format's own name, whichever alias was asked for: commits hold it.
+
+        Raises UnknownFormatError.
+        """
+        return (
+            self if self.format is None else self.model_copy(update={"format": format_of(self.format).name})
+        )
 
     def most_workers(self, workers: int) -> int:
         """Return how many of so many workers the budget is enough for."""
