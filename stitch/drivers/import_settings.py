@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ingest.formats import format_of
 from schemas.commits import Counters
-from schemas.config import MAX_KEPT, Config, DecodeConfig, StitchConfig
+from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchConfig
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
@@ -36,6 +36,8 @@ class ImportSettings(Config):
     """Keep records of any time, also months or years away from the bulk of their file."""
     max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
     """Dead letters kept of one input file; more are counted only."""
+    columns: SpanColumns = SpanColumns()
+    """Columns of tables of spans (Parquet)."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
 
