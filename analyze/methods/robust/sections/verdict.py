@@ -126,15 +126,15 @@ OUTCOME: Final = {
     "cannot-tell": "Cannot tell",
 }
 _MEANS: Final = {
-    "unchanged": "Nothing changed significantly, and a change large enough to matter would have been seen.",
-    "changed": "The findings say what changed.",
+    "unchanged": "A change large enough to matter would have been seen.",
+    "changed": "Each finding is one cause.",
     "partly-explained": "Something changed; the findings do not explain all of it.",
     "not-explained": "Something changed significantly, and no finding says what.",
     "cannot-tell": "Too little was recorded to decide.",
 }
 WORTH: Final = 0.05
 """Share of the time in root types that is worth a sentence."""
-UNSEEN: Final = "went unseen"
+UNSEEN: Final = "changed unseen"
 """Words of the reason that bounds what may have changed."""
 _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
 """Outcomes that raise the question what would have been seen."""

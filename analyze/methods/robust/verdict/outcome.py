@@ -26,7 +26,7 @@ NAMES: Final = {
 }
 
 
-INSIGNIFICANT: Final = "is no significant change"
+INSIGNIFICANT: Final = "is not significant"
 MORE_REQUESTS: Final = "would tell"
 """Words by which `assertions` finds the sentence on it."""
 
@@ -204,7 +204,7 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
         elif test.p < test.alpha:
             why = "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
-        said.append((test.name, f"The {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
+        said.append((test.name, f"The change of the {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
     return _once(said)
 
 
