@@ -58,7 +58,7 @@ class ExplainedShare:
         return min(max(self.found_us / self.change_us, 0.0), 1.0)
 
     def text(self, said: str, one: bool) -> str:
-        """`2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
+        """Say `2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
 
         They may explain more than there is, where something else went the other way: that is said only beyond
         what the change itself may be.
