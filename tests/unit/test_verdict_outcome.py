@@ -354,7 +354,9 @@ def test_unchanged_never_stands_beside_a_significant_row() -> None:
 
 def test_what_the_verdict_says_of_an_interval_and_of_missing_requests_is_asserted() -> None:
     outside = account("tail", 0.01, 0.02, changed=False)
-    said = "The change of the share of slow requests is not significant (5 % → 6 %): under the 5 % that count."
+    said = (
+        "The change of the share of slow requests is not significant (5 % → 6 %): under the 5 % that count."
+    )
     assert not list(contradictions(section("unchanged", said), [outside]))
     assert list(contradictions(section("unchanged"), [outside]))
     assert not list(contradictions(section("cannot-tell", "about 5 would tell", missing=5), []))
