@@ -29,6 +29,7 @@ from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import Window
+from stitch.heap import keep_freed
 from stitch.lake.place import open_store
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store, ahead
@@ -87,17 +88,18 @@ def gathered(
     tally: ProfileTally | None = None,
     with_silent: bool = False,
     a_slot: int | None = 1,
+    n_blocks: int | None = None,
     workers: int = 1,
 ) -> Gathered:
     """Slots of several samples, in time order.
 
     Slot.sample is the sample's place in `samples`. `a_slot`: so many neighbouring windows (or the parts of
     them that a period has) are added up in a slot, and more where there would be over MOST_SLOTS of a sample;
-    None: a sample is one slot, and has no account. Whole windows without a filter come from
-    `stats/`; the others are made of their requests, and not kept. What a filter leaves nothing of has no
-    slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. So many
-    processes (`workers`) read what is kept, where it is worth their start. Raises LakeError where flows
-    cannot be read, PeriodError where no sample has a request.
+    None: a sample is one slot, and has no account. `n_blocks`: see `Gathering.gathered`. Whole windows
+    without a filter come from `stats/`; the others are made of their requests, and not kept. What a filter
+    leaves nothing of has no slot, unless with_silent: then windows that were recorded and hold nothing have
+    empty ones. So many processes (`workers`) read what is kept, where it is worth their start. Raises
+    LakeError where flows cannot be read, PeriodError where no sample has a request.
     """
     tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
@@ -117,7 +119,7 @@ def gathered(
         own = [slot for slot in found[sample] if part.period.start_ns <= slot.start_ns < part.period.end_ns]
         for slot in _silent(part, own):
             gathering.add_silent(replace(slot, sample=sample))
-    return gathering.gathered()
+    return gathering.gathered(n_blocks)
 
 
 def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iterator[_Block]:
@@ -165,6 +167,7 @@ def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey]
 
 def _read_there(block: _KeptBlock) -> Stored | None:
     """Add up what is kept of a block, in a process of its own; None where some of it is not."""
+    keep_freed()
     windows: list[Stored] = []
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
