@@ -45,9 +45,11 @@ def added_up(windows: Sequence[Stored], *, keep_account: bool = True) -> Stored:
             tables[name].append(_renumbered(window, name, codes))
     whole = {name: summed(name, parts) for name, parts in tables.items()}
     watched = tuple(
-        Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"]))
+        one
         for window in windows
         for slot in window.slots
+        for one in slot.watched
+        or (Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"])),)
     )
     return Stored(
         run.columns(),
