@@ -22,7 +22,7 @@ from analyze.profile import stored
 from flowdiff.__main__ import main
 from schemas.errors import InputError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.processes import cores, room_for, worker_processes
+from stitch.processes import cores, room_for, shared_processes, worker_processes
 
 PATIENCE_S = 120.0
 STARTER = """
@@ -167,3 +167,16 @@ def test_statistics_made_by_two_are_those_of_one(
     first.write_bytes(b"damaged")
     assert summarize("2") == "4 windows: 1 worked out, 3 there already\n"
     assert started == [2]
+
+
+def test_blocks_share_their_processes() -> None:
+    started = []
+    with shared_processes(2):
+        for _ in range(2):
+            with worker_processes(2) as pool:
+                started.append(pool.submit(os.getpid).result())
+    assert len({*started, os.getpid()}) == 2
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+    with worker_processes(1) as pool:
+        assert pool.submit(os.getpid).result() != started[0]
