@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -297,13 +297,13 @@ def keep_profiles(
     *,
     tally: ProfileTally,
     watch: Callable[[int, int], None],
-    workers: int = 1,
+    workers: int | Executor = 1,
 ) -> None:
     """See to it that the profile of every window that the periods touch is kept.
 
     Missing ones are made one after the other, or by so many processes (`workers`) where they are worth their
-    start, each with a window at a time in memory. What cannot be written is in `tally.refusals`. Raises
-    LakeError.
+    start, or by whoever takes tasks; each with a window at a time in memory. What cannot be written is in
+    `tally.refusals`. Raises LakeError.
     """
     pieces = _each_window(periods)
     missing = []
@@ -313,10 +313,11 @@ def keep_profiles(
             missing.append(here)
         else:
             _kept_or_made(stored_tables(data), here, settings, tally)
-    workers = min(workers, len(missing) // WINDOWS_A_WORKER)
     with ExitStack() as stack:
-        if workers > 1:
-            pool = stack.enter_context(worker_processes(workers))
+        pool = workers if isinstance(workers, Executor) else None
+        if isinstance(workers, int) and (n := min(workers, len(missing) // WINDOWS_A_WORKER)) > 1:
+            pool = stack.enter_context(worker_processes(n))
+        if pool is not None:
             named = [replace(here.period, lake=here.lake) for here in missing]
             made = pool.map(partial(_named_profile_made, settings), named)
         else:
