@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shlex
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import SecretBytes
+from pydantic import SecretBytes, ValidationError
 
 from flowdiff.cli.listing import Heading, Kind, print_rows
 from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
-from flowdiff.cli.settings_options import Options, takes_settings
+from flowdiff.cli.settings_options import Options, Together, takes_settings
+from flowdiff.cli.spark_options import SparkOptions, key_values
 from flowdiff.cli.version import version
-from flowdiff.extras import needed
 from flowdiff.live.memory import share_one_heap
-from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
+from schemas.config import MIN_HASH_KEY_BYTES, ParamRules, SpanColumns
 from schemas.errors import ConfigError, InputError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from stitch.drivers.sharded.engines import Cluster
+    from stitch.drivers.sharded.work_queue import JobWorker
 
 
-class EngineName(StrEnum):
-    """Who does the work of an import."""
-
-    LOCAL = "local"
-    SPARK = "spark"
-
-
+JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
 
@@ -93,20 +87,28 @@ def command(
     hash_key_file: Annotated[
         Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
     ] = None,
-    workers: WorkersOption = None,
-    engine: Annotated[
-        EngineName,
-        typer.Option(help="Who does the work: processes of this machine, or executors of a Spark cluster."),
-    ] = EngineName.LOCAL,
-    master: Annotated[
-        str | None,
+    column: Annotated[
+        list[str] | None,
         typer.Option(
-            help="With --engine spark: its URL, spark://HOST:7077, k8s://…, yarn, local[2].", metavar="URL"
+            help="Of a Parquet table: a column that is not called as ClickHouse's exporter does, "
+            "`trace_id=tid`; repeated. Fields: docs/formats.md.",
+            metavar="FIELD=NAME",
         ),
     ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"),
+    workers: WorkersOption = None,
+    *,
+    spark: Annotated[SparkOptions, Together()],
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            help="Be worker K of N, 0 to N-1, that are started elsewhere and meet in the lake.", metavar="K/N"
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FLOWDIFF_JOB", help="With --worker: name of this run, which no other has.", metavar="NAME"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -124,41 +126,68 @@ def command(
     params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
-    doing = _workers(engine, workers, master, conf or [])
+    decode = settings.decode.model_copy(update={"params": params})
+    settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
+    doing = spark.cluster(workers) or _processes(workers)
+    member = None if worker is None else _job_worker(worker, job, lake, settings)
+    if member is not None and member.number:
+        typer.echo(f"tasks done: {member.work():,}")
+        return
     with import_progress() as progress:
         summary = import_into(
             lake,
             expanded(files),
-            settings.model_copy(update={"decode": settings.decode.model_copy(update={"params": params})}),
+            settings,
             owner=f"{os.getpid()}-{uuid.uuid4().hex}",
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
-            workers=doing,
+            workers=member or doing,
         )
+    if member is not None:
+        member.end()
     with reported_afterwards("The import is committed"):
         _print(summary, lake, as_json=as_json)
 
 
-def _workers(engine: EngineName, workers: int | None, master: str | None, conf: list[str]) -> int | Cluster:
-    """Return how many processes do the work, or the cluster that does. Raises ConfigError."""
+def _processes(workers: int | None) -> int:
+    """Return how many processes do the work. Threads of one keep two cores as busy as two processes do, which
+    cost a fifth more CPU."""
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
-    if engine is EngineName.LOCAL:
-        if master is not None or conf:
-            raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")
-        # Threads of one process keep two cores as busy as two processes do, which cost a fifth more CPU.
-        return workers or (cores() if cores() > STITCHED_AT_ONCE else 1)
-    if master is None:
-        raise ConfigError("--engine spark needs a cluster.", remedy="Name it: --master URL.")
-    settings = [setting.partition("=") for setting in conf]
-    for key, equals, _ in settings:
-        if not key or not equals:
-            raise ConfigError(f"'--conf {key}' is no setting.", remedy="Write --conf KEY=VALUE.")
-    with needed():
-        from stitch.drivers.spark.executors import SparkCluster
-    return SparkCluster(master, {key: value for key, _, value in settings}, workers)
+    return workers or (cores() if cores() > STITCHED_AT_ONCE else 1)
+
+
+def _columns(given: list[str]) -> SpanColumns:
+    """Return the columns of tables. Raises ConfigError."""
+    pairs = key_values("--column", given)
+    fields = SpanColumns.model_fields
+    if unknown := sorted(pairs.keys() - fields.keys()):
+        raise ConfigError(
+            f"A table has no '{unknown[0]}' (--column).", remedy=f"Fields are {', '.join(fields)}."
+        )
+    try:
+        return SpanColumns.model_validate(pairs)
+    except ValidationError as error:
+        raise ConfigError(
+            f"--column time_unit cannot be '{pairs['time_unit']}'.", remedy="Take s, ms, us or ns."
+        ) from error
+
+
+def _job_worker(worker: str, job: str | None, lake: str, settings: ImportSettings) -> JobWorker:
+    """Return the worker of a job that this process is. Raises ConfigError."""
+    from stitch.drivers.sharded.work_queue import JobWorker
+
+    number, _, workers = worker.partition("/")
+    if not (number.isdecimal() and workers.isdecimal() and int(number) < int(workers)):
+        raise ConfigError(f"'--worker {worker}' is no worker.", remedy="Write K/N, with K from 0 to N-1.")
+    if job is None or not JOB_NAME.fullmatch(job):
+        raise ConfigError(
+            "--worker needs the name of its job: letters, digits, `-`, `_` and `.`.",
+            remedy="Name it: --job NAME, another one for every run.",
+        )
+    return JobWorker(lake, job, int(number), int(workers), settings)
 
 
 def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,9 +12,12 @@ import typer
 from flowdiff.cli.named_settings import REFINE, SetOption, help_all_option, refinement
 from flowdiff.cli.options import LAKE_HELP, JsonOption, WorkersOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
+from flowdiff.cli.settings_options import Together, takes_settings
+from flowdiff.cli.spark_options import SparkOptions
 from schemas.errors import ConfigError, LakeError
 
 
+@takes_settings
 def command(
     lake: Annotated[
         str | None,
@@ -21,7 +26,15 @@ def command(
     period: Annotated[
         list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
     ] = None,
+    sums: Annotated[
+        bool,
+        typer.Option(
+            "--sums", help="Keep the sum of every six hours, too: long histories are read from them."
+        ),
+    ] = False,
     workers: WorkersOption = None,
+    *,
+    spark: Annotated[SparkOptions, Together()],
     as_json: JsonOption = False,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option(REFINE)] = False,
@@ -29,36 +42,51 @@ def command(
     """Work out the statistics of every window ahead, so that histories are read in seconds.
 
     `compare` does it by itself for the windows that it needs, the first time. What is kept under `stats/` can
-    be deleted at any time. Options of the refinement must be those of the comparisons.
+    be deleted at any time. Options of the refinement must be those of the comparisons. What a block of a
+    history has of a quarter of a UTC day is read as one where --sums kept the sum of the same windows.
     """
     import json
 
-    from analyze.profile.stored import ProfileTally, keep_profiles
+    from analyze.profile.stored import ProfileTally, keep_profiles, keep_quarters
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
+    from stitch.lake.place import is_bucket
     from stitch.lake.stats_files import sweep
     from stitch.processes import cores
 
     del help_all  # it ends the command before
     if lake is None:
         raise ConfigError("No lake is named.", remedy="Give --lake, or set FLOWDIFF_LAKE.")
-    lakes = Lakes(lake)
+    cluster = spark.cluster(workers)
+    # Executors have folders of their own to work in.
+    lakes = Lakes(lake if cluster is None or is_bucket(lake) else str(Path(lake).absolute()))
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
-    tally = ProfileTally()
-    with counted_progress("Windows") as watch:
+    tally, of_sums = ProfileTally(), ProfileTally()
+    with ExitStack() as stack:
+        watch = stack.enter_context(counted_progress("Windows"))
         for part in {part.root: part for part in found}.values():
             sweep(part.store)
-        keep_profiles(found, refinement(settings), tally=tally, watch=watch, workers=workers or cores())
+        doing = workers or cores() if cluster is None else stack.enter_context(cluster.executor(""))[0]
+        keep_profiles(found, refinement(settings), tally=tally, watch=watch, workers=doing)
     if tally.refusals:
         raise LakeError(
             f"{tally.made - tally.kept} of {tally.made} window statistics could not be written to "
             f"'{lake}': {'; '.join(tally.refusals)}.",
             remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
         )
+    n_sums = keep_quarters(found, refinement(settings), tally=of_sums) if sums else 0
+    if of_sums.refusals:
+        raise LakeError(
+            f"Sums of windows could not be written to '{lake}': {'; '.join(of_sums.refusals)}.",
+            remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
+        )
     if as_json:
-        typer.echo(json.dumps({"windows": tally.read + tally.made, "made": tally.made, "kept": tally.read}))
+        counts = {"windows": tally.read + tally.made, "made": tally.made, "kept": tally.read, "sums": n_sums}
+        typer.echo(json.dumps(counts))
         return
     total = counted(tally.read + tally.made, "window")
     typer.echo(f"{total}: {tally.made} worked out, {tally.read} there already")
+    if sums:
+        typer.echo(f"{counted(n_sums, 'quarter')} of a day with several windows: the sum of each is kept")

@@ -1,4 +1,4 @@
-"""A change at a call site: one thing that was tested, what came out, and the families of its kinds."""
+"""Define a change at a call site: one thing that was tested, what came out, and the families of its kinds."""
 
 from __future__ import annotations
 
@@ -66,6 +66,8 @@ class Change:
     """It differs from the history, and not from the reference alone."""
     instance: Instance | None = None
     """It is there alone; None: wherever the site is."""
+    of_calls: bool = False
+    """Shares: of the calls that a request makes at the site, each request counting once; else of requests."""
 
     @property
     def middle(self) -> float:
@@ -74,5 +76,5 @@ class Change:
 
     @property
     def ups(self) -> bool:
-        """Whether it became more."""
+        """Tell whether it became more."""
         return self.after > self.before

@@ -62,8 +62,8 @@ class _Row(NamedTuple):
 
     @property
     def began(self) -> B1:
-        """What counts and was not there before. The other rows that count say nothing of the problem period,
-        and silence no measure that does."""
+        """Tell what counts and was not there before. The other rows that count say nothing of the problem
+        period, and silence no measure that does."""
         return self.counts & ~self.there_before
 
 
@@ -196,6 +196,7 @@ def _change(row: _Row, at: int) -> Change:
         q=float(row.q[at]),
         there_before=bool(row.there_before[at]),
         instance=None if seen.instance is None else seen.instance[at],
+        of_calls=seen.of_calls is not None and bool(seen.of_calls[at]),
     )
 
 
