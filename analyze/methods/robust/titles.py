@@ -85,7 +85,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 def _compared(change: Change, before: str) -> str:
     """Say the value before; of one instance the one to expect, had it changed, or been, as its siblings."""
-    return f"was {before}" if change.instance is None else f"{before} going by its siblings"
+    return f"was {before}" if change.instance is None else f"{before} expected from its siblings"
 
 
 def where(cause: Cause) -> str:
