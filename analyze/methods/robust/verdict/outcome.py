@@ -225,7 +225,7 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
         what
         for what, size, most in (
             ("the mean response time", largest.mean, times),
-            ("requests that pass one place", largest.place, times),
+            ("the time at a call site", largest.place, times),
             ("the share of slow requests", largest.slow or 0.0, share),
             ("the share of requests with a failing call", largest.errors, share),
             ("the share of a path", largest.path, share),
