@@ -23,41 +23,69 @@ from analyze.profile.shards import MOST_VOTES
 from analyze.profile.votes import Column, SlotVotes, Votes, summed_votes
 from schemas.arrays import I8
 
+MOST_APART: Final = 4
+"""Windows whose tables are held one by one until they are added up."""
 MOST_ROWS: Final = 2_000_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 
 
-def added_up(windows: Sequence[Stored], *, keep_account: bool = True) -> Stored:
-    """Windows as one slot, with names of its own. A breakdown is of samples that are compared: without
-    keep_account there is none."""
-    names = [*_TABLES] if keep_account else [name for name in _TABLES if name != "account"]
-    if len(windows) == 1:
-        (only,) = windows
-        return only._replace(votes=only.votes.compact(), tables={name: only.tables[name] for name in names})
-    run = RunNames()
-    votes: list[Votes] = []
-    tables: dict[str, list[pa.Table]] = {name: [] for name in names}
-    for window in windows:
-        codes = run.taken_in(window.names)
-        votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
-        for name in names:
-            tables[name].append(_renumbered(window, name, codes))
-    whole = {name: summed(name, parts) for name, parts in tables.items()}
-    watched = tuple(
-        one
-        for window in windows
-        for slot in window.slots
-        for one in slot.watched
-        or (Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"])),)
-    )
-    return Stored(
-        run.columns(),
-        (Slot(0, watched[0].start_ns, watched[-1].end_ns, watched),),
-        summed_votes(votes, 0).compact(),
-        {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
-        tuple(sorted({fold for window in windows for fold in window.folded}, key=str)),
-    )
+class Adding:
+    """Windows that are added up as one slot, with names of its own: of each is held what is added, no more.
+
+    A breakdown is of samples that are compared: without keep_account there is none.
+    """
+
+    def __init__(self, *, keep_account: bool = True) -> None:
+        self.n_votes = 0
+        """What was read."""
+        self._names = [name for name in _TABLES if keep_account or name != "account"]
+        self._only: Stored | None = None
+        """The first window, until there is another."""
+        self._run = RunNames()
+        self._votes: list[Votes] = []
+        self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
+        self._watched: list[Watched] = []
+        self._folded: set[FoldedNames] = set()
+
+    def add(self, window: Stored) -> None:
+        """Take a window in."""
+        self.n_votes += len(window.votes.bin)
+        if not self._votes and self._only is None:
+            self._only = window
+            return
+        if self._only is not None:
+            self._take(self._only)
+            self._only = None
+        self._take(window)
+
+    def _take(self, window: Stored) -> None:
+        codes = self._run.taken_in(window.names)
+        self._votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
+        for name, parts in self._tables.items():
+            parts.append(_renumbered(window, name, codes))
+            if len(parts) > MOST_APART:
+                parts[:] = [summed(name, parts)]
+        for slot in window.slots:
+            one = Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"]))
+            self._watched += slot.watched or (one,)
+        self._folded.update(window.folded)
+
+    def stored(self) -> Stored | None:
+        """The slot; None of no window."""
+        if self._only is not None:
+            votes, tables = self._only.votes.compact(), self._only.tables
+            return self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
+        if not self._votes:
+            return None
+        whole = {name: summed(name, parts) for name, parts in self._tables.items()}
+        return Stored(
+            self._run.columns(),
+            (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
+            summed_votes(self._votes, 0).compact(),
+            {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
+            tuple(sorted(self._folded, key=str)),
+        )
 
 
 @dataclass(slots=True)
@@ -66,7 +94,7 @@ class Gathering:
 
     run: RunNames
     slots: list[Slot] = field(default_factory=list)
-    votes: list[Votes] = field(default_factory=list)
+    votes: list[tuple[Votes, ...]] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
     """As windows were folded, each by itself."""
@@ -77,7 +105,7 @@ class Gathering:
         self.folded.update(stored.folded)
         (slot,) = stored.slots
         self.slots.append(replace(slot, sample=sample))
-        self.votes.append(stored.votes.renumbered(codes.site, codes.shape).at(len(self.votes)).compact())
+        self.votes.append(stored.votes.renumbered(codes.site, codes.shape).by_measure())
         for name in stored.tables:
             self.tables[name].append(_renumbered(stored, name, codes))
 
@@ -110,21 +138,17 @@ class Gathering:
         if n_blocks is not None:
             block = blocks_of_slots(sum(slot.sample == 0 for slot in self.slots), n_blocks)
             first[: len(block)] = np.searchsorted(block, block)
-        together: dict[int, list[Votes]] = {}
+        together: dict[tuple[int, int], list[Votes]] = {}
         for votes, slot in zip(self.votes, first[number].tolist(), strict=False):
-            together.setdefault(slot, []).append(votes)
+            for of_measure in votes:
+                together.setdefault((slot, int(of_measure.keys[0][0])), []).append(of_measure)
         return Gathered(
             self.run,
             self.run.names(),
             tuple(self.slots[at] for at in order),
-            SlotVotes(tuple(summed_votes(votes, slot).compact() for slot, votes in together.items())),
+            SlotVotes(tuple(summed_votes(votes, slot).compact() for (slot, _), votes in together.items())),
             {
-                name: pa.concat_tables(
-                    [
-                        SCHEMAS[name].empty_table(),
-                        *(_in_slot(part, name, int(number[at])) for at, part in enumerate(parts)),
-                    ]
-                )
+                name: _ordered(name, [_in_slot(part, name, int(number[at])) for at, part in enumerate(parts)])
                 for name, parts in self.tables.items()
             },
             tuple(sorted(self.folded, key=str)),
@@ -152,7 +176,7 @@ class Gathered:
             other.names,
             (*self.slots, *other.slots),
             self.votes.beside(other.votes, n),
-            {name: pa.concat_tables([table, moved[name]]) for name, table in self.tables.items()},
+            {name: _ordered(name, [table, moved[name]]) for name, table in self.tables.items()},
             (*self.folded, *other.folded),
         )
 
@@ -160,16 +184,19 @@ class Gathered:
         """The profile; names that were folded stay so, and those that are more than `most_names` are."""
         large = self.votes.n_rows > MOST_VOTES
         votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
-        tables = {
-            name: table if table.num_rows > MOST_ROWS else summed(name, [table])
-            for name, table in self.tables.items()
-        }
-        profile = Profile(self.names, self.slots, votes=votes, **tables, runs=self.votes if large else None)
+        runs = self.votes if large else None
+        profile = Profile(self.names, self.slots, votes=votes, **self.tables, runs=runs)
         folding = folding_of([self.names], self.folded, most_names)
         if not folding.folds:
             return profile
         under = replace(profile, names=folded(self.names, (), folding))
         return replace(joined([under]), folded=folding.folds)
+
+
+def _ordered(name: str, parts: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several slots as one table, in order where they are not too many."""
+    rows = pa.concat_tables([SCHEMAS[name].empty_table(), *parts])
+    return rows if rows.num_rows > MOST_ROWS else summed(name, [rows])
 
 
 def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:

@@ -23,7 +23,7 @@ from flowdiff.__main__ import main
 from flowdiff.cli.spark_options import SparkOptions
 from schemas.errors import InputError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.processes import cores, room_for, worker_processes
+from stitch.processes import cores, room_for, shared_processes, worker_processes
 
 PATIENCE_S = 120.0
 STARTER = """
@@ -196,3 +196,16 @@ def test_options_of_spark_that_say_nothing_are_refused(tmp_path: Path, options: 
     with pytest.raises(SystemExit) as ended:
         main(["summarize", "--lake", str(tmp_path), *options])
     assert ended.value.code == 2
+
+
+def test_blocks_share_their_processes() -> None:
+    started = []
+    with shared_processes(2):
+        for _ in range(2):
+            with worker_processes(2) as pool:
+                started.append(pool.submit(os.getpid).result())
+    assert len({*started, os.getpid()}) == 2
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+    with worker_processes(1) as pool:
+        assert pool.submit(os.getpid).result() != started[0]
