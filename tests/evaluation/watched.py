@@ -19,6 +19,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -185,9 +186,11 @@ def weeks(seed: int, learned: int, days: int, is_quiet: bool, lakes: Path) -> di
     }
 
 
-def days(seed: int, learned: int, n: int, is_quiet: bool, lakes: Path) -> dict[str, Any]:
-    """The daily comparison alone, of days behind those that are learned, without what the fast lane is to find:
-    the system of `weeks` with 20 requests in five minutes, in windows of an hour."""
+def days(
+    seed: int, learned: int, n: int, is_quiet: bool, lakes: Path, least_noise: float | None
+) -> dict[str, Any]:
+    """The daily comparison alone, of days behind those that are learned, the short changes left out: the system
+    of `weeks` with 20 requests in five minutes, in windows of an hour."""
     changes, began = [] if is_quiet else changes_of(learned, n), time.process_time()
     lake = lakes / f"{'quiet' if is_quiet else 'changed'}-days-{seed}-{learned}-{n}"
     length = HOUR * WINDOW_NS
@@ -201,10 +204,13 @@ def days(seed: int, learned: int, n: int, is_quiet: bool, lakes: Path) -> dict[s
         loud = [change for change in changes if small or change not in long]
         return [(a, b) for a, b in ranges if all(b <= c.start_ns or a >= c.end_ns for c in loud)]
 
-    rows = []
+    decide, rows = Comparer.of(str(lake), RefineSettings()), []
+    if least_noise is not None:
+        decided_by = decide.chosen.settings.model_copy(update={"min_tau": least_noise})
+        decide.chosen = replace(decide.chosen, settings=decided_by)
     for day in range(learned, learned + n):
         at = (MONDAY + day * WINDOWS_A_DAY * WINDOW_NS) // NS_PER_DAY
-        found = compared_day(at, windows_of, quiet_ones, Comparer.of(str(lake), RefineSettings()))
+        found = compared_day(at, windows_of, quiet_ones, decide)
         assert found is not None
         rows.append(
             {
@@ -482,6 +488,7 @@ def main() -> None:
     parser.add_argument("--learned", type=int, default=4, help="Days.")
     parser.add_argument("--days", type=int, default=4)
     parser.add_argument("--lakes", type=Path, default=Path(".cache/watch-lakes"), help="Kept between runs.")
+    parser.add_argument("--least-noise", type=float, help="robust.min_tau of the daily comparison alone.")
     parser.add_argument("--many", type=int, default=100)
     parser.add_argument("--extra-ms", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -496,8 +503,10 @@ def main() -> None:
         "deployments": lambda: deployments(given.seed, given.many, given.extra_ms),
         "weeks": lambda: weeks(given.seed, given.learned, given.days, False, given.lakes),
         "quiet-weeks": lambda: weeks(given.seed, given.learned, given.days, True, given.lakes),
-        "days": lambda: days(given.seed, given.learned, given.days, False, given.lakes),
-        "quiet-days": lambda: days(given.seed, given.learned, given.days, True, given.lakes),
+        "days": lambda: days(given.seed, given.learned, given.days, False, given.lakes, given.least_noise),
+        "quiet-days": lambda: days(
+            given.seed, given.learned, given.days, True, given.lakes, given.least_noise
+        ),
         "recordings": lambda: recordings(given.folder, Path(__file__).parents[2], settings),
     }
     print(json.dumps(runs[given.what](), indent=1))
