@@ -6,12 +6,10 @@ import glob
 import os
 import shlex
 import sys
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from pydantic import SecretBytes
@@ -20,9 +18,10 @@ from flowdiff.cli.listing import Heading, Kind, print_rows
 from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, takes_settings
-from flowdiff.cli.version import version
+from flowdiff.cli.version import owner_name, version
 from flowdiff.extras import needed
 from flowdiff.live.memory import share_one_heap
+from flowdiff.settings.given import read_secret
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError, InputError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
@@ -31,13 +30,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from stitch.drivers.sharded.engines import Cluster
-
-
-class EngineName(StrEnum):
-    """Who does the work of an import."""
-
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 HASH_KEY = "FLOWDIFF_HASH_KEY"
@@ -95,9 +87,9 @@ def command(
     ] = None,
     workers: WorkersOption = None,
     engine: Annotated[
-        EngineName,
+        Literal["local", "spark"],
         typer.Option(help="Who does the work: processes of this machine, or executors of a Spark cluster."),
-    ] = EngineName.LOCAL,
+    ] = "local",
     master: Annotated[
         str | None,
         typer.Option(
@@ -130,7 +122,7 @@ def command(
             lake,
             expanded(files),
             settings.model_copy(update={"decode": settings.decode.model_copy(update={"params": params})}),
-            owner=f"{os.getpid()}-{uuid.uuid4().hex}",
+            owner=owner_name(),
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
@@ -140,12 +132,12 @@ def command(
         _print(summary, lake, as_json=as_json)
 
 
-def _workers(engine: EngineName, workers: int | None, master: str | None, conf: list[str]) -> int | Cluster:
+def _workers(engine: str, workers: int | None, master: str | None, conf: list[str]) -> int | Cluster:
     """Return how many processes do the work, or the cluster that does. Raises ConfigError."""
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
-    if engine is EngineName.LOCAL:
+    if engine == "local":
         if master is not None or conf:
             raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")
         # Threads of one process keep two cores as busy as two processes do, which cost a fifth more CPU.
@@ -183,33 +175,24 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
     """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
-    lists = {name: _split(values) for name, values in patterns.items() if values is not None}
+    lists = {  # options may be repeated or separated by commas
+        name: tuple(filter(None, ",".join(values).split(",")))
+        for name, values in patterns.items()
+        if values is not None
+    }
     key = SecretBytes(_hash_key(key_file)) if lists.get("hash") else None
     return ParamRules.model_validate({**lists, "hash_key": key})
 
 
 def _hash_key(file: Path | None) -> bytes:
     """Read the key from the file, else the environment; neither shows in a list of processes."""
-    if file is None:
-        key = os.environ.get(HASH_KEY, "").encode()
-    else:
-        try:
-            key = file.read_bytes().strip()
-        except OSError as error:
-            raise InputError(
-                f"The key file '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
-            ) from error
+    key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(
             f"--hash-params needs a key of {MIN_HASH_KEY_BYTES} bytes or more.",
             remedy=f"Set {HASH_KEY}, or name a file: --hash-key-file FILE.",
         )
     return key
-
-
-def _split(values: list[str]) -> tuple[str, ...]:
-    """Options may be repeated or separated by commas."""
-    return tuple(part for value in values for part in value.split(",") if part)
 
 
 def expanded(patterns: list[str]) -> list[str]:

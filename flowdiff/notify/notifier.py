@@ -16,7 +16,8 @@ from flowdiff.notify.ledger import Ledger
 from flowdiff.notify.post import Message
 from flowdiff.notify.senders import AlertSender, Counts, EventSender
 from flowdiff.notify.settings import NotifySettings, Receiver
-from schemas.errors import ConfigError, InputError
+from flowdiff.settings.given import read_secret
+from schemas.errors import ConfigError
 from schemas.incidents import Incident, IncidentEvent
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.steady_clock import SteadyClock
@@ -170,12 +171,7 @@ def _secret(key: str, value: SecretStr | None, file: Path | None) -> bytes:
     elif file is None:
         return b""
     else:
-        try:
-            found = file.read_bytes().strip()
-        except OSError as error:
-            raise InputError(
-                f"{key}_file: '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
-            ) from error
+        found = read_secret(f"{key}_file", file)
     if not found or any(not 32 < byte < 127 for byte in found):
         raise ConfigError(f"{key} holds nothing, or more than printable ASCII.")
     return found

@@ -73,13 +73,10 @@ class Sender:
             wait_s = self._turn()
             with self._changed:
                 self._changed.notify_all()
-                self._changed.wait_for(self._has_more, wait_s)
+                # News do not end the wait for a receiver that failed.
+                self._changed.wait_for(lambda: self._ended or not (self._failures or self._is_idle()), wait_s)
                 if self._ended:
                     return
-
-    def _has_more(self) -> bool:
-        """Whether to wait no longer; news do not end the wait for a receiver that failed."""
-        return self._ended or not (self._failures or self._is_idle())
 
     def _posted(self, message: Message) -> SendError | None:
         """Post it, and count."""

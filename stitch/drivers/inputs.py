@@ -5,7 +5,6 @@ Beside them what was read of each, and the refusal of an import that brought not
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from schemas.errors import FlowdiffError, InputError, UnknownFormatError
 from schemas.rejects import Reason
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
-from stitch.lake.disk import FILE_MODE, FOLDER_MODE
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 
 STDIN: Final = "-"
 _NAMED: Final = 5
@@ -116,15 +115,14 @@ def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
     """
     spool.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with os.fdopen(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
-        while block := _read(name, stream):
+        while True:
+            try:
+                block = stream.read(1 << 20)
+            except OSError as error:
+                raise _unreadable(name, error) from error
+            if not block:
+                break
             file.write(block)
-
-
-def _read(name: str, stream: BinaryIO) -> bytes:
-    try:
-        return stream.read(1 << 20)
-    except OSError as error:
-        raise _unreadable(name, error) from error
 
 
 def _unreadable(name: str, error: OSError) -> InputError:
@@ -133,9 +131,7 @@ def _unreadable(name: str, error: OSError) -> InputError:
 
 def _open(name: str, path: Path) -> Source:
     try:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        status = path.stat()
+        sha256, status = file_sha256(path), path.stat()
     except OSError as error:
         raise _unreadable(name, error) from error
     return Source(readable_name(name), path, sha256, status.st_size, status.st_mtime_ns)

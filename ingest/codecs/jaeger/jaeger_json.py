@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-import pyarrow as pa
-
 from ingest.codecs.jaeger.jaeger_spans import (
     Tag,
     add_jaeger_span,
@@ -87,15 +85,14 @@ def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
 _TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
 _REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
 """Names of enums, by their numbers."""
-_NS_TYPE: Final = pa.timestamp("ns", tz="UTC")
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
 """Up to 31 years: in ns they fit int64 with room."""
-_USUAL_TIME: Final = re.compile(
-    r"((?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?Z"
-)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STANDARD: Final = str.maketrans("-_", "+/")
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:]+(\.[0-9]+)?([Zz]|[+-][0-9:]+)")
+_TIME: Final = re.compile(
+    r"(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2})?)(?:\.(\d+))?(Z|[+-]\d{2}:?\d{2})", re.ASCII
+)
+_NS_DIGITS: Final = 9
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
 """What a time is that was never set."""
@@ -169,25 +166,25 @@ def _time(parent: Object, name: str) -> int:
     written = text(parent, name)
     if written is None or written == _YEAR_ONE:
         return NO_TIME
+    ts = time_ns(written)
+    if ts is None:
+        raise ItemError(Reason.BAD_TYPE, f"{name} is no RFC 3339 time")
+    return ts or NO_TIME
+
+
+def time_ns(text: str) -> int | None:
+    """ns since the epoch of an RFC 3339 text; BAD_TIME for a moment that is none, None for other text."""
+    found = _TIME.fullmatch(text.upper())
+    if found is None:
+        return None
+    moment, digits, zone = found.groups(default="")
     try:
-        return time_ns(written.upper()) or NO_TIME
-    except pa.ArrowInvalid:
-        if _TIME.fullmatch(written):
-            return BAD_TIME
-        raise ItemError(Reason.BAD_TYPE, f"{name} is no RFC 3339 time") from None
-
-
-def time_ns(text: str) -> int:
-    """ns since the epoch of an RFC 3339 text with up to nine digits. Raises pyarrow.ArrowInvalid."""
-    usual = _USUAL_TIME.fullmatch(text)
-    if usual is not None:  # pyarrow takes 50 µs for a column of one
-        try:
-            since = datetime.fromisoformat(f"{usual[1]}+00:00") - _EPOCH
-        except ValueError:
-            pass
-        else:
-            return (since.days * 86_400 + since.seconds) * 10**9 + int((usual[2] or "").ljust(9, "0"))
-    return int(pa.array([text]).cast(_NS_TYPE).cast(pa.int64())[0].as_py())
+        since = datetime.fromisoformat(f"{moment}{zone}") - _EPOCH
+    except (ValueError, OverflowError):
+        return BAD_TIME
+    if len(digits) > _NS_DIGITS:
+        return BAD_TIME
+    return ns((since.days * 86_400 + since.seconds) * 10**9 + int(digits.ljust(_NS_DIGITS, "0")))
 
 
 def _duration(span: Object) -> int:

@@ -68,16 +68,6 @@ class _Waiting:
     categories: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Some pieces, added up."""
-
-    events: int = 0
-    copies: int = 0
-    conflicts: int = 0
-    flows: int = 0
-
-
 class PendingWindows:
     """Closed flows of one lane by window."""
 
@@ -218,17 +208,6 @@ def _part(pieces: list[Piece], known: Sequence[pa.Table]) -> WindowPart:
         flows = flows.take(pa.array(order)).combine_chunks()
         params = _reordered(params, order)
     return WindowPart(pieces[0].window, flows, structures, named_params(params, flows).combine_chunks())
-
-
-def add_up(pieces: Iterable[Piece]) -> Published:
-    """Add pieces up."""
-    found = list(pieces)
-    return Published(
-        events=sum(piece.n_events for piece in found),
-        copies=sum(piece.n_copies for piece in found),
-        conflicts=sum(piece.conflicts.num_rows for piece in found),
-        flows=sum(piece.flows.num_rows for piece in found),
-    )
 
 
 def _whole(tables: list[pa.Table]) -> pa.Table:
