@@ -135,15 +135,12 @@ class EventSender(Sender):
             if event is None:
                 return LONGEST_WAIT_S
             error = self._posted(self._message(event))
-            if error is not None and not (error.is_refused and self._refused()):
-                return self._wait_s(error)
+            if error is not None:
+                self._refusals += error.is_refused
+                if not error.is_refused or self._refusals < REFUSALS:
+                    return self._wait_s(error)
             self._done(event, refused=error is not None)
         return 0.0
-
-    def _refused(self) -> bool:
-        """Whether an event was refused often enough to be given up."""
-        self._refusals += 1
-        return self._refusals >= REFUSALS
 
     def _done(self, event: IncidentEvent, *, refused: bool) -> None:
         self._failures = self._refusals = 0

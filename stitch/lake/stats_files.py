@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
 
 from schemas.windows import Window
-from stitch.lake.layout import STAGE
+from stitch.lake.layout import STAGE, own_stage
 from stitch.lake.store import Store, ahead
 
 STATS: Final = "stats"
@@ -55,10 +55,11 @@ def stats_folder(key: StatsKey) -> str:
 
 def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
     """The content that was kept under a key; None where there is none that is whole. Raises OSError."""
-    for name in _kept(store, key):
-        data = _read(store, f"{stats_folder(key)}/{name}")
-        if data is not None and _is_whole(name, data):
-            return data
+    for name in store.names(stats_folder(key)):
+        if name.startswith(f"{key.source}-{key.settings}-"):
+            data = _read(store, f"{stats_folder(key)}/{name}")
+            if _is_whole(name, data):
+                return data
     return None
 
 
@@ -74,13 +75,8 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
         if old or not _is_whole(name, _read(store, f"{folder}/{name}")):
             store.remove(f"{folder}/{name}")
     final = f"{folder}/{key.source}-{key.settings}-{_hash(data, _LONG)}.parquet"
-    stage = f"{STAGE}/{STATS}-{secrets.token_hex(8)}"
-    try:
+    with own_stage(store, STATS) as stage, suppress(FileExistsError):  # another process was at the same
         store.put_if_absent(final, data, stage)
-    except FileExistsError:  # another process was at the same
-        pass
-    finally:
-        store.remove(stage)
 
 
 def damaged_stats(store: Store) -> Iterator[str]:
@@ -95,11 +91,6 @@ def sweep(store: Store) -> None:
     for name in store.names(STAGE):
         if name.startswith(f"{STATS}-"):
             store.remove(f"{STAGE}/{name}")
-
-
-def _kept(store: Store, key: StatsKey) -> list[str]:
-    start = f"{key.source}-{key.settings}-"
-    return [name for name in store.names(stats_folder(key)) if name.startswith(start)]
 
 
 def _read(store: Store, name: str) -> pa.Buffer | None:

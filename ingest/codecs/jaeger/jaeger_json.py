@@ -38,7 +38,12 @@ class JaegerJsonCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
-        return decode_json_spans(payloads, config, _spans, _add_span)
+        return decode_json_spans(
+            payloads,
+            config,
+            lambda document: document if isinstance(document, list) else [document],
+            _add_span,
+        )
 
 
 class JaegerUiCodec:
@@ -49,10 +54,6 @@ class JaegerUiCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
         return decode_json_spans(payloads, config, _spans_of_traces, add_jaeger_span)
-
-
-def _spans(document: object) -> list[object]:
-    return document if isinstance(document, list) else [document]
 
 
 def _spans_of_traces(document: object) -> Iterator[object]:
@@ -66,13 +67,10 @@ def _spans_of_traces(document: object) -> Iterator[object]:
             yield trace
             continue
         for span in spans:
-            yield _with_process(span, processes if isinstance(processes, dict) else {})
-
-
-def _with_process(span: object, processes: Object) -> object:
-    if not isinstance(span, dict) or span.get("process") is not None:
-        return span
-    return {**span, "process": processes.get(str(span.get("processID")))}
+            if isinstance(span, dict) and span.get("process") is None and isinstance(processes, dict):
+                yield {**span, "process": processes.get(str(span.get("processID")))}
+            else:
+                yield span
 
 
 def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:

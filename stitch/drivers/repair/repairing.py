@@ -8,6 +8,7 @@ it is in one record, so a reader sees a request before the repair or after it. W
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -80,10 +81,14 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
         )  # after opening: what another upkeep does now takes our number
         settle_published(store)
     mended = [*_mended(store, manifest, finished=finished)]
-    events = {verdict: sum(_count(part, verdict) for part in mended) for verdict in LateOutcome}
+    events = Counter(
+        LateOutcome(verdict)
+        for part in mended
+        for verdict in part.verdict[part.late_unit][~_past_age(part)].tolist()
+    )
     requests = sum(int(np.count_nonzero(part.verdict == LateOutcome.FOLDED)) for part in mended)
     aged = sum(int(np.count_nonzero(_past_age(part))) for part in mended)
-    summary = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, aged, 0)
+    summary = Repaired(requests, 0, events, aged, 0)
     todo = _shares(mended, manifest.info.window_length_ns)
     if lane is None:
         return replace(summary, windows=len({window for share in todo for window in share.windows}))
@@ -95,10 +100,6 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
         _commit(run, lane, manifest, share, through)
         windows += len(share.windows)
     return replace(summary, windows=windows, removed=lane.sweep(run.sweep_ns))
-
-
-def _count(part: Mended, verdict: LateOutcome) -> int:
-    return int(np.count_nonzero((part.verdict[part.late_unit] == verdict) & ~_past_age(part)))
 
 
 def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]:
