@@ -23,7 +23,7 @@ from schemas.windows import Window
 from stitch.columnar.runs import offsets, ranges, whole
 from stitch.drivers.live.closed_memory import window_ends
 from stitch.drivers.live.open_events import ClosedEvents
-from stitch.drivers.params_share import keeps_params
+from stitch.drivers.partition import hash_requests, share_of
 from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, reject_rows
 from stitch.lake.encoding import VALUES_PER_GROUP
@@ -98,7 +98,7 @@ class PendingWindows:
         copies = np.bincount(of_event[made.copies], minlength=n)
         params = made.params
         if self._params_share < 1:
-            kept = keeps_params(made.flows, self._params_share)
+            kept = share_of(hash_requests(made.flows), self._params_share)
             params = params.filter(pa.array(kept[params["flow"].to_numpy()]))
         for number, (end, flows, own_params) in enumerate(
             zip(ends.tolist(), *_dealt(made.flows, params, code, n), strict=True)

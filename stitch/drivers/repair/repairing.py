@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -24,7 +25,7 @@ from schemas.events import concat_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from schemas.windows import Window
 from stitch.drivers.refusals import KERNEL_SOURCE
-from stitch.drivers.repair.kept_events import LaneSettings, kept_segments, lane_settings, read_kept, related
+from stitch.drivers.repair.kept_events import kept_segments, lane_settings, read_kept, related
 from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
 from stitch.kernel import reject_rows
 from stitch.lake.chain import read_tail
@@ -122,17 +123,13 @@ def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]
             unsure=np.array(sorted(start for start in unsure if start is not None), dtype=np.int64),
             late_to_ns=late_to_ns,
         )
-        found += _mend_lane(manifest, lane, late, kept, settings, bounds)
+        stored = partial(_stored, manifest, reach_ns)
+        found += mend(lane, late, kept, stored, settings.stitch, settings.params_share, bounds)
     return found
 
 
-def _mend_lane(
-    manifest: Manifest, lane: int, late: pa.Table, kept: pa.Table, settings: LaneSettings, bounds: Bounds
-) -> list[Mended]:
-    def stored(ts_ns: pa.ChunkedArray, request_ids: pa.Array) -> pa.Table:
-        return KnownRequests(manifest, ts_ns, bounds.reach_ns).flows(request_ids)
-
-    return [*mend(lane, late, kept, stored, settings.stitch, settings.params_share, bounds)]
+def _stored(manifest: Manifest, reach_ns: int, ts_ns: pa.ChunkedArray, request_ids: pa.Array) -> pa.Table:
+    return KnownRequests(manifest, ts_ns, reach_ns).flows(request_ids)
 
 
 def _kept(
