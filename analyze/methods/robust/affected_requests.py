@@ -1,4 +1,5 @@
-"""The requests that a change is about: at hand, site by site; counted from statistics; listed in a report."""
+"""Find the requests that a change is about: at hand, site by site; counted from statistics; listed in a
+report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cause: one symptom and what follows from it; what a finding is made of."""
+"""Define a cause: one symptom and what follows from it; a finding is made of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that decide what follows from what, and what comes first."""
+"""Set the numbers that decide what follows from what, and what comes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names with ids in them: root types or components nearly as many as traces.
+"""Find names with ids in them: root types or components nearly as many as traces.
 
 `User: fs -mkdir dir_17` is another root type for every directory, and nothing can be compared. This finds the
 parts that differ (quoted words, UUIDs, hexadecimal and long mixed ids, numbers), says how many names would be

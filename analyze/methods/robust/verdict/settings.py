@@ -1,4 +1,4 @@
-"""Settings of the verdict: what decides whether a report says changed, unchanged or cannot tell."""
+"""Set what decides whether a report says changed, unchanged or cannot tell."""
 
 from __future__ import annotations
 
