@@ -15,7 +15,7 @@ from schemas.events import SMALLEST_RATE
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.runs import ranges, sorted_words, whole
-from stitch.graph.placed import END, NodeLabels, PlacedFlows
+from stitch.graph.placed import END, LabelCodes, PlacedFlows
 from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
 
@@ -46,7 +46,7 @@ class FlowOrder:
     """[flows] nodes of each flow, in the new order."""
 
 
-def categorise(placed: PlacedFlows, labels: NodeLabels, memo: StructureMemo) -> Categorised:
+def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> Categorised:
     """Group flows by structure and describe the structures that `memo` does not know yet."""
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()

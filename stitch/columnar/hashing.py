@@ -56,11 +56,7 @@ def hash_words(words: pa.Array) -> U8:
 def hash_dictionary(column: pa.ChunkedArray | pa.Array, words: Words = hash_words) -> U8:
     """[rows] uint64 hash of a dictionary-encoded string column: O(distinct) hashing, O(rows) gather."""
     if isinstance(column, pa.ChunkedArray):
-        column = (
-            column.unify_dictionaries().combine_chunks() if column.num_chunks else pa.array([], column.type)
-        )
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0)
+        column = whole(column.unify_dictionaries())
     table = np.append(words(column.dictionary), np.uint64(hash_word(None)))
     codes = column.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
     hashes: U8 = table[codes]
@@ -91,12 +87,9 @@ def hash_rows(events: pa.Table, words: Words = hash_words) -> U8:
 def _hash_values(array: pa.Array, words: Words) -> U8:
     """[values] hash of one column of any type of the event schema."""
     kind = array.type
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
     if array.null_count == len(array) and not pa.types.is_dictionary(kind):
-        return np.full(
-            len(array),
-            hash_word(None) if pa.types.is_string(kind) or pa.types.is_binary(kind) else _NULL,
-            np.uint64,
-        )
+        return np.full(len(array), hash_word(None) if is_text else _NULL, np.uint64)
     if pa.types.is_list(kind):
         return _hash_lists(array, words)
     if pa.types.is_struct(kind):
@@ -107,7 +100,7 @@ def _hash_values(array: pa.Array, words: Words) -> U8:
         return np.where(nulls(array), _NULL, total)
     if pa.types.is_dictionary(kind):
         return hash_dictionary(array, words)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    if is_text:
         return hash_dictionary(array.dictionary_encode(), words)
     if pa.types.is_floating(kind):
         bits = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).view(np.uint64)

@@ -123,10 +123,13 @@ LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _wor
 
 @dataclass(frozen=True, slots=True)
 class LabelCodes:
-    """Codes are local to the batch (order of first appearance); hashes are stable everywhere."""
+    """What events, or the nodes of placed flows, are called.
+
+    Codes are local to the batch; hashes are stable everywhere.
+    """
 
     code: I8
-    """[events] index into `hashes`."""
+    """[events or nodes] index into `hashes` and `words`."""
     hashes: U8
     """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
     words: pa.Table
@@ -190,18 +193,7 @@ def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=LABEL_SCHEMA)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLabels:
-    """What the nodes of placed flows are called. Codes are local to the batch."""
-
-    code: I8
-    """[nodes] index into `hashes` and `words`."""
-    hashes: U8
-    words: pa.Table
-    """[codes] the columns of LABEL_SCHEMA."""
-
-
-def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> NodeLabels:
+def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> LabelCodes:
     """Labels of nodes: the event's own; `?/missing` and `?/root`; a mark's name in place of its span's."""
     # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
     n = len(labels.hashes)
@@ -230,6 +222,6 @@ def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> NodeLabels:
         columns = [rows["component"], points.cast(_word), rows["label"], rows["kind"]]
         words.append(pa.Table.from_arrays(columns, schema=LABEL_SCHEMA))
     if len(words) == 1:
-        return NodeLabels(code, labels.hashes, labels.words)
+        return LabelCodes(code, labels.hashes, labels.words)
     table = pa.concat_tables(words).unify_dictionaries().combine_chunks()
-    return NodeLabels(code, hash_labels(table), table)
+    return LabelCodes(code, hash_labels(table), table)
