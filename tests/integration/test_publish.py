@@ -374,6 +374,37 @@ def test_old_snapshots_are_forgotten(tmp_path: Path) -> None:
     agrees(lake, catalog)
 
 
+def metadata_of(table: Table) -> set[str]:
+    """Manifests and their lists that a table's snapshots name."""
+    named = {part.manifest_path for each in table.snapshots() for part in each.manifests(table.io)}
+    return named | {each.manifest_list for each in table.snapshots()}
+
+
+def test_metadata_of_what_is_forgotten_goes_and_all_else_stays(tmp_path: Path) -> None:
+    """Appends, upkeep, and a table that somebody put back to an earlier snapshot."""
+    lake, catalog = tmp_path / "lake", catalog_at(tmp_path / "catalog")
+    filled(lake)
+    times = []
+    for turn in range(6):
+        if turn == 3:
+            compact(upkeep(lake), least_files=2, dry_run=False)
+        if turn == 4:
+            table = catalog.load_table("flowdiff.flows")
+            table.manage_snapshots().set_current_snapshot(table.snapshots()[1].snapshot_id).commit()
+        after_an_import(lake)
+        # The second to last that was made stays, and those after it.
+        forget = NEVER if len(times) < 2 else times[-2] - timedelta(milliseconds=1)
+        published(lake, catalog, forget_before=forget)
+        agrees(lake, catalog)
+        table = catalog.load_table("flowdiff.flows")
+        times.append(datetime.fromtimestamp(table.current_snapshot().timestamp_ms / 1000, UTC))
+        there = {path.as_uri() for path in (tmp_path / "catalog").rglob("flows/metadata/*.avro")}
+        assert there == metadata_of(table)
+        for each in table.snapshots():
+            assert [*table.scan(snapshot_id=each.snapshot_id).plan_files()]
+    assert 2 <= len(table.snapshots()) < 6
+
+
 def test_tables_of_another_lake_and_other_columns_are_refused(tmp_path: Path) -> None:
     lake, other, catalog = tmp_path / "lake", tmp_path / "other", catalog_at(tmp_path / "catalog")
     filled(lake)

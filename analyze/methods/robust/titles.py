@@ -56,14 +56,15 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     """Say what a finding led by `change` is in one sentence."""
     what = _place(change.site, names)
     before, now = wording.percent(change.before), wording.percent(change.after)
-    shares = f"{now} of its requests, was {before}"
+    whole = "calls" if change.of_calls else "requests"
+    shares = f"{now} of its {whole}, {_compared(change, before)}"
     kind = change.kind
     if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
         before, now = wording.durations(change.before, change.after)
         if names.callee(names.sites[change.site].operation):
-            return f"{what}: the call takes {now}, was {before}"
+            return f"{what}: the call takes {now}, {_compared(change, before)}"
         own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
-        return f"{what}: {own} {now}, was {before}"
+        return f"{what}: {own} {now}, {_compared(change, before)}"
     if kind is ChangeKind.TAIL:
         return f"{what} takes very long in {shares}"
     if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
@@ -78,8 +79,13 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
         return f"{what} is {called} {change.after:.1f} times a request, was {change.before:.1f}"
     does, doing = path_words(change, changes, names)
     if kind is ChangeKind.LOST_PATH and change.after < GONE:
-        return f"{what} stopped {doing} (was {before} of its requests)"
-    return f"{what} {does} in {f'{now} of its requests' if does.startswith('stopped') else shares}"
+        return f"{what} stopped {doing} (was {before} of its {whole})"
+    return f"{what} {does} in {f'{now} of its {whole}' if does.startswith('stopped') else shares}"
+
+
+def _compared(change: Change, before: str) -> str:
+    """Say the value before; of one instance the one to expect, had it changed, or been, as its siblings."""
+    return f"was {before}" if change.instance is None else f"{before} expected from its siblings"
 
 
 def where(cause: Cause) -> str:
