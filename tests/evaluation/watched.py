@@ -189,7 +189,7 @@ def weeks(seed: int, learned: int, days: int, is_quiet: bool, lakes: Path) -> di
 def days(
     seed: int, learned: int, n: int, is_quiet: bool, lakes: Path, least_noise: float | None
 ) -> dict[str, Any]:
-    """The daily comparison alone, of days behind those that are learned, without the short changes: the system
+    """The daily comparison alone, of days behind those that are learned, without short changes: the system
     of `weeks` with 20 requests in five minutes, in windows of an hour."""
     changes, began = [] if is_quiet else changes_of(learned, n), time.process_time()
     lake = lakes / f"{'quiet' if is_quiet else 'changed'}-days-{seed}-{learned}-{n}"
