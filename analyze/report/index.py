@@ -18,7 +18,7 @@ from markupsafe import Markup
 from pydantic import TypeAdapter, ValidationError
 
 from analyze.report.blocks import Column, Grid, Part, Styled, Text
-from analyze.report.page_templates import blocks_html, template
+from analyze.report.page import blocks_html, template
 from analyze.report.store import HTML_FILE, JSON_FILE, put_same
 from schemas.report.findings import FindingsSection
 from schemas.report.parts import Frozen

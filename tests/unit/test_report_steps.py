@@ -17,7 +17,7 @@ from analyze.report.drawing.accounts import (
     structural_account,
     timing_account,
 )
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from analyze.report.steps import MOST_DIFFERENT, Fate, StepLine, steps_view
 from schemas.report.mutations import MutationKind, MutationsSection

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from analyze.report import blocks as b
 from analyze.report import measures, wording
 from analyze.report.drawing.charts import c2_curves
-from analyze.report.drawing.schedule import schedule_blocks
+from analyze.report.drawing.train_schedule import schedule_blocks
 from analyze.report.drawing.wide_charts import (
     DrawnDensity,
     Mark,
@@ -24,7 +24,7 @@ from analyze.report.drawing.wide_charts import (
     draw_lanes,
     steps_path,
 )
-from analyze.report.page_templates import template
+from analyze.report.page import template
 from analyze.report.section_view import SectionView
 from schemas.report.browse import (
     BinnedSite,

@@ -13,7 +13,7 @@ from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverabl
 from analyze.population import Category, Population
 from analyze.report import wording
 from analyze.report.drawing.accounts import structural_account, structure_account, timing_account
-from analyze.report.drawing.graph_views import difference, graph_view
+from analyze.report.drawing.graph import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histograms import log_histogram

@@ -14,7 +14,7 @@ from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.drawing.graph_views import node_name
+from analyze.report.drawing.graph import node_name
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import number
 from analyze.report.section_view import SectionView
