@@ -77,7 +77,15 @@ def compare(
             *(note for note in compared.notes if note not in shown),
         ),
         headline=headline(samples, ratio, results[0].headline),
-        methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),
+        methods=tuple(
+            MethodRun(
+                name=chosen.method.name,
+                title=chosen.method.title,
+                settings=result.settings.model_dump(mode="json"),
+                verdict=result.verdict,
+            )
+            for chosen, result in zip(methods, results, strict=True)
+        ),
         sections=tuple(
             _completed(section, chosen.method.name, calibration)
             for chosen, result in zip(methods, results, strict=True)
@@ -115,15 +123,6 @@ def _completed(section: Section, method: str, calibration: str) -> Section:
 def _preparation(settings: RefineSettings) -> Preparation:
     others = settings.model_dump(exclude={"level"})
     return Preparation(level=settings.level, refine={key: str(others[key]) for key in sorted(others)})
-
-
-def _method_run(chosen: Chosen[Any], result: Result) -> MethodRun:
-    return MethodRun(
-        name=chosen.method.name,
-        title=chosen.method.title,
-        settings=result.settings.model_dump(mode="json"),
-        verdict=result.verdict,
-    )
 
 
 def _tables(methods: Sequence[Chosen[Any]], results: Sequence[Result]) -> Mapping[str, pa.Table]:

@@ -445,7 +445,8 @@ def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
     places = {root: root.resolve() for root in {part.root for part in parts}}
     latest: dict[tuple[Path, tuple[Condition, ...]], Period] = {}
     for part in sorted(parts, key=lambda part: part.period.start_ns):
-        alike = (places[part.root], _terms(part.period))
+        where = part.period.where
+        alike = (places[part.root], () if where is None else where.conditions)
         # Parts of one sample share no instant: what is still open when this one starts is of another sample.
         before = latest.get(alike)
         if before is not None and part.period.start_ns < before.end_ns:
@@ -454,7 +455,3 @@ def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
                 remedy="Take periods apart, or filters that differ (--reference-where, --problem-where).",
             )
         latest[alike] = part.period
-
-
-def _terms(period: Period) -> tuple[Condition, ...]:
-    return () if period.where is None else period.where.conditions

@@ -100,10 +100,6 @@ class Floor:
     us: float = 0.0
     share: float = 0.0
 
-    def least_us(self, reference_total_us: float) -> float:
-        """The smallest |contribution| that counts, µs, where the reference took that long in sum."""
-        return max(self.us, self.share * reference_total_us)
-
 
 def parse_floor(text: str) -> Floor:
     """`500ms`, `2s`: summed response time. `5%`: of that of the reference. Raises ConfigError."""
@@ -125,7 +121,7 @@ def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
     Decided on all that was found: the report lists the best of each direction, and what it leaves out may be
     larger than what it lists of the other, or all there is of a kind. What is no matter of time has no floor.
     """
-    least = floor.least_us(outcome.report.samples[0].total_us)
+    least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 
     def counts(found: Weighed) -> bool:
         return on.counts(found) and (found.us is None or abs(found.us) >= least)

@@ -113,7 +113,7 @@ def render_html(report: Report, views: Views) -> str:
         script_hash=_csp_hash(script),
         json=_inert_json(report),
         warnings=warnings(report, views),
-        titles=_titles(report),
+        titles={method.name: method.title for method in report.methods} if len(report.methods) > 1 else {},
         leading={method: block for view, method, block in reversed(blocks) if view.leads},
         blocks=[(method, block) for view, method, block in blocks if not view.aside and not view.leads],
         asides=[(method, block) for view, method, block in blocks if view.aside],
@@ -128,11 +128,6 @@ def _id_ends(sections: Iterable[Section]) -> list[str]:
         seen[section.section] = place = seen.get(section.section, 0) + 1
         ends.append("" if place == 1 else f"-{place}")
     return ends
-
-
-def _titles(report: Report) -> dict[str, str]:
-    """Method -> the title over its blocks; none where there is one method."""
-    return {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
 
 
 def _csp_hash(text: str) -> str:

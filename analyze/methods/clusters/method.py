@@ -28,7 +28,6 @@ from analyze.methods.clusters.features import (
     feature_space,
 )
 from analyze.methods.clusters.kmeans import (
-    Choice,
     Partition,
     PathAgreement,
     Stability,
@@ -64,7 +63,8 @@ class ClustersRun:
 
     rows: FeatureRows
     space: FeatureSpace
-    choice: Choice
+    curve: tuple[CurvePoint, ...]
+    """Scores by number of clusters; empty where there was nothing to choose."""
     partition: Partition
     stability: Stability
     clustered: ClusteredRequests
@@ -94,10 +94,8 @@ def clusters_run(population: Population, settings: ClustersSettings) -> Clusters
     drawn, weight = drawn_rows(rows.weight, settings.tried_rows, settings.seed)
     points = space.points[drawn]
     n_requests = min(settings.tried_rows, sum(category.n_requests for category in population.categories))
-    choice = number_of_clusters(points, weight, n_requests, settings)
-    found = partition(
-        space.points, rows.weight, choice.k, settings, seed=settings.seed, starts=settings.starts
-    )
+    k, curve = number_of_clusters(points, weight, n_requests, settings)
+    found = partition(space.points, rows.weight, k, settings, seed=settings.seed, starts=settings.starts)
     label = [found.label[row] for row in rows.row_of]
     clustered = clustered_requests(population, label, found.n_clusters)
     two = len(population.samples) == 2
@@ -119,7 +117,7 @@ def clusters_run(population: Population, settings: ClustersSettings) -> Clusters
     return ClustersRun(
         rows,
         space,
-        choice,
+        curve,
         found,
         stability(found, found.label[drawn], points, weight, settings),
         clustered,
@@ -447,10 +445,7 @@ def _section(
         dimensions=run.space.dimensions,
         explained=run.space.explained,
         chosen="asked" if settings.clusters else "curve",
-        curve=tuple(
-            CurvePoint(k=point.k, score=point.score, se=point.se, inertia=point.inertia)
-            for point in run.choice.curve
-        ),
+        curve=run.curve,
         clusters_total=len(rows),
         clusters=tuple(rows[cluster] for cluster in shown),
         apart=tuple(tuple(float(run.apart[a, b]) for b in shown) for a in shown),

@@ -485,17 +485,9 @@ def _touches(found: WindowInstances) -> _Touch:
     return _Touch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def host_windows(population: Population, settings: DistalyzeSettings) -> WindowInstances:
-    """Instances: every host in every window in which a request touched it."""
-    return _made(population, settings, by_host=True)
-
-
-def windows(population: Population, settings: DistalyzeSettings) -> WindowInstances:
-    """Instances: every window with a request."""
-    return _made(population, settings, by_host=False)
-
-
-def _made(population: Population, settings: DistalyzeSettings, *, by_host: bool) -> WindowInstances:
+def window_instances(population: Population, settings: DistalyzeSettings) -> WindowInstances:
+    """Instances: every window with a request, or every host in every window in which a request touched it."""
+    by_host = settings.instances == "host"
     length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])
     first = int(starts.min()) // length

@@ -187,7 +187,9 @@ def _mutation(
         edges=() if edges is None else _edges(category, edges, limits, detailed=bool(graphs)),
         edges_total=0 if edges is None else len(graph.edges),
         edges_changed=0 if edges is None else int(edges.tests.changed.sum()),
-        displaced_us=None if edges is None else _displaced_us(edges),
+        displaced_us=None
+        if edges is None
+        else float(edges.attribution.contribution_us[~edges.tests.changed].sum()),
         recoverable_us=recoverable_us(category, edges.tests.changed)
         if edges is not None and graphs
         else None,
@@ -269,11 +271,6 @@ def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
         criticality_us=float(a.criticality_part_us[edge]),
         skewed=bool(category.skewed_edges[edge]),
     )
-
-
-def _displaced_us(evidence: EdgeEvidence) -> float:
-    """Sum of A_e over the edges that did not change by test."""
-    return float(evidence.attribution.contribution_us[~evidence.tests.changed].sum())
 
 
 def _precursor_row(

@@ -291,16 +291,15 @@ class Marks:
         """Edges that are coloured."""
         return frozenset(link for link, mark in self.edges.items() if mark.heat is not Heat.QUIET)
 
-    @property
-    def major(self) -> frozenset[tuple[int, int]]:
-        """Coloured edges that carry much of the change."""
-        return frozenset(link for link in self.changed if not self.edges[link].minor)
-
 
 def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
     """SVG of a graph, stretches in which nothing happens folded."""
     whole = all_steps(view, marks.only_here)
-    kept = marks.changed if len(whole.steps) <= MOST_UNFOLDED else marks.major
+    kept = (
+        marks.changed
+        if len(whole.steps) <= MOST_UNFOLDED
+        else frozenset(link for link in marks.changed if not marks.edges[link].minor)
+    )
     return _svg(folded_steps(view, marks.only_here, kept), marks, title)
 
 

@@ -174,10 +174,6 @@ class Context:
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
-    def sees_other_requests(self, changes: Iterable[Change], factor: float) -> bool:
-        """Tell whether so many times as much, or as little, comes to the sites of all changes."""
-        return all(not 1 / factor < self.came(change) < factor for change in changes)
-
 
 def context_of(
     changes: Sequence[Change],
