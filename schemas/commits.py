@@ -111,7 +111,7 @@ class PartitionRange(Config):
 
 
 class Counters(Config):
-    """The ledger of one commit (FAULTS I1). Events are rows of the event batches that codecs made."""
+    """The ledger of one commit (I1 of `flowdiff fsck`); events are rows of batches that codecs made."""
 
     events_read: int = 0
     events_published: int = 0

@@ -242,8 +242,8 @@ def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> s
         more = f" and {len(named) - 2} more" if len(named) > 2 else ""
         changed = f" Changed with the period: {'; '.join(named[:2])}{more}."
     if standing:
-        verb = "parts" if len(standing) == 1 else "part"
-        changed += f" {', '.join(standing[:_TWINS_SHOWN])} {verb} such requests in the reference, too."
+        verb = "tells" if len(standing) == 1 else "tell"
+        changed += f" {', '.join(standing[:_TWINS_SHOWN])} {verb} such requests apart in the reference, too."
     if found.reason == "":
         return _said(table, found) + changed
     area = "" if found.auc is None else f" (AUC {found.auc:.2f})"

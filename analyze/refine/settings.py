@@ -14,7 +14,7 @@ Level = Literal["L0", "L3"]
 
 
 class RefineSettings(Config):
-    """Settings of `analyze.refine`; the defaults are the design's."""
+    """Settings of `analyze.refine`."""
 
     level: Level = "L0"
     """L0: every node. L3: component boundaries only."""

@@ -95,8 +95,7 @@ def reference() -> str:
     for group in _TABLES:
         parts += ["", f"## {group.title}", "", *group.about]
         for name, schema in group.schemas.items():
-            parts += ["", f"### {name}", "", "| column | type | null | meaning |", "|---|---|---|---|"]
-            parts += [row for field in schema for row in _table_rows(field)]
+            parts += ["", f"### {name}", "", *_table_lines(name, schema)]
     return "\n".join(parts) + "\n"
 
 
@@ -150,6 +149,33 @@ _TABLES: Final = (
         WATCH_TABLES,
     ),
 )
+
+
+_SQL_TYPES: Final = {
+    "bool": "BOOLEAN",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "float64": "DOUBLE",
+    "text": "VARCHAR",
+    "text (dictionary)": "VARCHAR",
+    "list of text": "VARCHAR[]",
+}
+"""What a view shows of a column of a table as it is."""
+
+
+def _table_lines(name: str, schema: pa.Schema) -> list[str]:
+    """Describe the columns of a table; of those that a view of its name has only name the view."""
+    types = {field.name: _SQL_TYPES.get(_arrow_name(field.type)) for field in schema}
+    columns = relation(name).columns if name in VIEWS else ()
+    shown = [column.name for column in columns]
+    of_view = [column.name for column in columns if types.get(column.name) == column.type]
+    rows = [row for field in schema if field.name not in of_view for row in _table_rows(field)]
+    head = ["| column | type | null | meaning |", "|---|---|---|---|"]
+    if 2 * len(of_view) < len(schema):  # another table under the view's name
+        return [*head, *(row for field in schema for row in _table_rows(field))]
+    without = ", ".join(f"`{column}`" for column in shown if column not in of_view)
+    said = f"The columns of the view [{name}](#{name}){f' without {without}' if without else ''}"
+    return [f"{said}, and:", "", *head, *rows] if rows else [f"{said}."]
 
 
 def _struct_fields(type_: pa.DataType) -> list[pa.Field]:

@@ -1,4 +1,4 @@
-"""The cases: the published table, further faults and negatives of I.3, targets of I.4."""
+"""The cases: the published table, further faults, negatives, and their targets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What robust mode is to reach; None where the design names no figure."""
+    """What robust mode is to reach; None where there is none."""
 
     top10_pct: float | None = None
     false_positive_pct: float | None = None

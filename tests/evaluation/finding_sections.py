@@ -74,10 +74,14 @@ def quiet_table(content: Content | None) -> str:
         for t in content["totals"]
     ]
     head = ("method", "reference", "scenario", "pairs", "results a pair", "pairs with any", "not exit 0")
+    said: dict[tuple[str, ...], list[str]] = {}
+    for row in content["rows"]:
+        for title in row["titles"] if row["method"] != "paper" else ():
+            key = (row["workload"], row["scenario"], _mode(row), _FIGURE.sub("#", title))
+            said.setdefault(key, []).append(title)
     remaining = [
-        f"* {row['workload']}, {row['scenario']}, {_mode(row)}: {'; '.join(row['titles'][:MOST_TITLES])}"
-        for row in content["rows"]
-        if row["method"] != "paper"
+        f"* {', '.join(key[:3])}, {len(titles)} {'pair' if len(titles) == 1 else 'pairs'}: {titles[0]}"
+        for key, titles in sorted(said.items(), key=lambda item: -len(item[1]))
     ]
     return "\n\n".join([markdown(head, rows), "Findings that remain:", "\n".join(remaining) or "none"])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaluation.cases import Case, Target
-from evaluation.summary import Mean, Row, Table, means, rows_of
+from evaluation.summary import Mean, Table, means, rows_of
 
 THRESHOLDS = ("10", "50", "scaled")
 
@@ -80,14 +80,18 @@ def _figures(m: dict[str, Mean]) -> list[str]:
 _HEAD = ("case", "mode", "SM", "results", "top 10", "FP", "cov", "rank", "err", "CPU s")
 
 
-def published_table(table: Table, cases: Sequence[Case]) -> str:
-    """Every published row: papers, target, ceiling, modes."""
+def published_table(table: Table, cases: Sequence[Case], *, targets: bool = True) -> str:
+    """Tabulate every published row: papers, target, modes."""
     rows = []
     for case in cases:
-        trials = table.select(case.key)
         rows.append([f"**{case.key}** {case.title}", *_paper_row(case)])
-        rows.append(["", *_target_row(case.target)])
-        rows += _mode_rows(table, trials, case.shown)
+        if targets:
+            rows.append(["", *_target_row(case.target)])
+        rows += [
+            ["", mode, str(found[0]["threshold"] or "–"), *_figures(means(found))]
+            for mode in table.modes()
+            if (found := rows_of(table.select(case.key), mode, case.shown))
+        ]
     return markdown(_HEAD, rows)
 
 
@@ -111,16 +115,6 @@ def _target_row(target: Target | None) -> list[str]:
         ("≤ ", target.explained_error_points),
     )
     return ["target", "–", *("–" if v is None else f"{sign}{v:g}" for sign, v in bounds), "–"]
-
-
-def _mode_rows(table: Table, trials: Sequence[Row], sm: str) -> list[list[str]]:
-    ceiling = means(rows_of(trials, "ceiling"))
-    rows = [["", "ceiling", "–", *_figures(ceiling)[:5], "–", "–"]]
-    for mode in table.modes():
-        found = rows_of(trials, mode, sm)
-        if found:
-            rows.append(["", mode, str(found[0]["threshold"] or "–"), *_figures(means(found))])
-    return rows
 
 
 _BOUNDS = (
@@ -151,33 +145,29 @@ def misses(target: Target, m: dict[str, Mean]) -> list[tuple[str, float | None, 
 
 def misses_table(table: Table, cases: Sequence[Case]) -> str:
     """List the targets that the robust mode misses, with by how much."""
-    rows = []
+    lines = []
     for case in cases:
         told_as = "otlp-json" if case.level == "L3" else "native"
         found = rows_of(table.select(case.key, told_as), "robust", case.shown)
         if not found or case.target is None:
             continue
-        words = "; ".join(
-            f"{name} {'none' if reached is None else f'{reached:.3g}'} for {bound:g}"
-            + ("" if short is None else f" (by {short:.2g})")
+        lines += [
+            f"* {case.key}: {name} {'none' if reached is None else f'{reached:.3g}'} for {bound:g}"
+            + ("" if short is None else f", missed by {short:.2g}")
             for name, reached, bound, short in misses(case.target, means(found))
-        )
-        rows.append([case.key, words or "none missed"])
-    return markdown(("case", "reached for target (missed by)"), rows)
+        ]
+    return "\n".join(lines) or "None."
 
 
 def spans_table(table: Table, cases: Sequence[Case]) -> str:
-    """Compare records with spans of the same requests: the ceiling and the robust mode."""
+    """Compare what the robust mode makes of records and of spans of the same requests."""
     rows = []
     for case in cases:
-        spans = table.select(case.key, "otlp-json")
-        for mode in ("ceiling", "robust"):
-            sm = "scaled" if mode == "ceiling" else case.shown
-            m = means(rows_of(spans, mode, sm))
-            records = means(rows_of(table.select(case.key), mode, sm))
-            label = f"**{case.key}** {case.title}" if mode == "ceiling" else ""
-            rows.append([label, mode, *(_pair(records[k], m[k]) for k in _COMPARED), m["seconds"].text(2)])
-    head = ("case", "mode", "results", "top 10", "FP", "cov", "rank", "CPU s")
+        m = means(rows_of(table.select(case.key, "otlp-json"), "robust", case.shown))
+        records = means(rows_of(table.select(case.key), "robust", case.shown))
+        cells = (_pair(records[k], m[k]) for k in _COMPARED)
+        rows.append([f"**{case.key}** {case.title}", *cells, m["seconds"].text(2)])
+    head = ("case", "results", "top 10", "FP", "cov", "rank", "CPU s")
     return "Each cell: records / spans.\n\n" + markdown(head, rows)
 
 
@@ -193,12 +183,13 @@ def _short(m: Mean) -> str:
 
 
 def faults_table(table: Table, cases: Sequence[Case]) -> str:
-    """Faults that the papers do not report, with the ceiling."""
-    rows = []
-    for case in cases:
-        trials = table.select(case.key)
-        rows.append([f"**{case.key}** {case.title}", *_target_row(case.target)])
-        rows += _mode_rows(table, trials, case.shown)
+    """Tabulate what modes without findings give for faults that the papers do not report."""
+    rows = [
+        [f"**{case.key}** {case.title}", mode, str(found[0]["threshold"] or "–"), *_figures(means(found))]
+        for case in cases
+        for mode in table.modes()
+        if mode not in table.with_findings() and (found := rows_of(table.select(case.key), mode, case.shown))
+    ]
     return markdown(_HEAD, rows)
 
 

@@ -1,6 +1,6 @@
-"""A slow, obvious stitcher in plain Python: what `stitch.kernel` must agree with (FAULTS I7).
+"""A slow, obvious stitcher in plain Python: what `stitch.kernel` must agree with.
 
-Written from the design and the documented rules, not from the fast code. It takes all events at once, in any
+Written from the documented rules, not from the fast code. It takes all events at once, in any
 order, and works on dictionaries and sets, one request after another. Its speed (10^5 events a second) is the
 baseline of the kernel benchmark.
 """

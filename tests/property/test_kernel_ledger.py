@@ -1,4 +1,4 @@
-"""Every event is accounted for once, whatever comes in (FAULTS I1)."""
+"""Every event is accounted for once, whatever comes in (I1 of `flowdiff fsck`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change at a call site: one thing that was tested, what came out, and the families of its kinds."""
+"""Define a change at a call site: one thing that was tested, what came out, and the families of its kinds."""
 
 from __future__ import annotations
 
@@ -74,5 +74,5 @@ class Change:
 
     @property
     def ups(self) -> bool:
-        """Whether it became more."""
+        """Tell whether it became more."""
         return self.after > self.before

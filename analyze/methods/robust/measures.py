@@ -1,4 +1,4 @@
-"""MEASURES: everything that is tested at call sites, a row each.
+"""List in MEASURES everything that is tested at call sites, a row each.
 
 To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
 else a place must show to count), add its row to MEASURES with the case that fails without it, and a

@@ -1,4 +1,4 @@
-"""Robust mode: the default of `flowdiff compare`."""
+"""Register robust mode, the default of `flowdiff compare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What robust mode gives: sections, tables and what a gate weighs."""
+"""Make what robust mode gives: sections, tables and what a gate weighs."""
 
 from __future__ import annotations
 

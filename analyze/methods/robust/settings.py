@@ -1,4 +1,4 @@
-"""Settings of robust mode: defaults were measured on simulated and on real faults (docs/evaluation.md)."""
+"""Set robust mode; defaults were measured on simulated and on real faults (docs/evaluation.md)."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class _Row(NamedTuple):
 
     @property
     def began(self) -> B1:
-        """What counts and was not there before. The other rows that count say nothing of the problem period,
-        and silence no measure that does."""
+        """Tell what counts and was not there before. The other rows that count say nothing of the problem
+        period, and silence no measure that does."""
         return self.counts & ~self.there_before
 
 

@@ -2,8 +2,8 @@
 
 A put with `If-None-Match: *` decides who commits. The client says "exists" also for 409 (two puts met, and
 perhaps none was stored) and cannot say whether a request that lost its answer was carried out, so it retries
-no such put; this module does, and looks at what is there before it says anything (FAULTS 20). Secrets go into
-the client and come out nowhere.
+no such put; this module does, and looks at what is there before it says anything
+(docs/reliability.md, 20). Secrets go into the client and come out nowhere.
 
 What the client raises becomes the OSError it is: one line that says what to do, and its errno. Its own texts
 are many lines with a debug print, and name no cause of a lost connection. What they do hold, a status, S3's

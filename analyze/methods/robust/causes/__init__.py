@@ -1,1 +1,1 @@
-"""From changes at sites to a few findings."""
+"""Relate changes at call sites until few causes are left."""

@@ -87,7 +87,8 @@ def contributions(
 
 
 def _ways(cause: Cause, call_ratio: F8) -> F8:
-    """A loop that turns more often has no steps that are walked less often, and the other way round."""
+    """Tell which way each account may move: a loop that turns more often has no steps that are walked less
+    often, and the other way round."""
     if cause.lead.kind not in CALL_KINDS:
         return call_ratio
     return np.where((call_ratio > 1) == (cause.lead.kind is ChangeKind.MORE_CALLS), call_ratio, 1.0)

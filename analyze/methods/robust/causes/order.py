@@ -34,7 +34,7 @@ class Entries:
 
     @staticmethod
     def of(profile: Profile) -> Entries:
-        """Those of the points of records. O(rows)."""
+        """Collect the entries of the points of records. O(rows)."""
         names, table = profile.names, profile.shapes
         points = {
             site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
@@ -57,7 +57,7 @@ class Entries:
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
-        """Operation -> operations that come before it in more requests than after it.
+        """Map an operation to those that come before it in more requests than after it.
 
         By the way on which each is first reached, step by step back to where the request began, as if a step
         did not depend on the one after it: a Markov chain, whose expected visits are solved for.

@@ -1,4 +1,4 @@
-"""RELATIONS: every way in which one symptom follows from another, a row each.
+"""List in RELATIONS every way in which one symptom follows from another, a row each.
 
 A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
 larger is the better fit. To add one: write the function and its row, with the case that fails without it.

@@ -57,7 +57,7 @@ class Symptom:
 
     @cached_property
     def fails(self) -> bool:
-        """Whether more calls fail."""
+        """Tell whether more calls fail."""
         return self.has({ChangeKind.ERRORS})
 
     @property
@@ -67,12 +67,12 @@ class Symptom:
 
     @cached_property
     def is_new(self) -> bool:
-        """Whether a path is taken that was never there."""
+        """Tell whether a path is taken that was never there."""
         return self.has({ChangeKind.NEW_PATH})
 
     @cached_property
     def is_mix(self) -> bool:
-        """Whether known paths are taken more or less often, and nothing else changed."""
+        """Tell whether known paths are taken more or less often, and nothing else changed."""
         return all(change.kind is ChangeKind.PATH for change in self.changes)
 
     def before(self, other: Symptom) -> bool:

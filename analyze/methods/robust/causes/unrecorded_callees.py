@@ -1,4 +1,4 @@
-"""Whom calls go to that recorded nothing of them: a database, a cache, somebody else's service.
+"""Name whom calls go to that recorded nothing of them: a database, a cache, somebody else's service.
 
 Such a call is a span that calls nothing. Its parameters say where it goes, so that calls of one database by
 several services can be one finding. Only what changed is asked, so few parameters are read, and no name that

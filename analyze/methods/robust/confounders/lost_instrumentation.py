@@ -1,4 +1,4 @@
-"""Components that are called as before and tell nothing any more: their instrumentation is lost.
+"""Find components that are called as before and tell nothing any more: their instrumentation is lost.
 
 The caller's side of a remote call is named with whom it calls, by the span that arrives from there. Where
 none arrives, the same call stands without that name, as often as before: nobody stopped calling. A service

@@ -1,4 +1,4 @@
-"""Changes of paths that lost events make, where events of one period were lost on the way.
+"""Explain changes of paths that lost events make, where events of one period were lost on the way.
 
 Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
 that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
@@ -91,7 +91,8 @@ def loss_of(
 
 
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
-    """[calls that nearly every request at a place makes] share of them that the lossy period lacks."""
+    """Give [calls that nearly every request at a place makes] the share of them that the lossy period
+    lacks."""
     shapes = _Shapes.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
     for site, shape, votes in zip(shapes.site.tolist(), shapes.shape.tolist(), shapes.votes, strict=True):
@@ -151,7 +152,7 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
 
 
 def _incomplete_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
-    """[sites] share of the calls that lose at least one of those they make."""
+    """Give [sites] the share of the calls that lose at least one of those they make."""
     made = np.array([sum(child.calls for child in shape) for shape in profile.names.shapes], dtype=np.float64)
     lost = 1 - (1 - rate) ** made[shapes.shape] if len(made) else np.zeros(0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -160,9 +161,9 @@ def _incomplete_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
 
 
 def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
-    """What a lost event may leave at a place: whatever came after it where nothing is lost, and where
-    something is, what comes after the next. Names without callees: a call whose other side is lost has none.
-    """
+    """Find what a lost event may leave at a place: whatever came after it where nothing is lost, and where
+    something is, what comes after the next. Names without callees: a call whose other side is lost has
+    none."""
     bases: dict[tuple[str, str], int] = {}
     base = [bases.setdefault(name[:2], len(bases)) for name in profile.names.operations]
     whole, lossy = (sums.before, sums.after) if in_problem else (sums.after, sums.before)

@@ -1,4 +1,4 @@
-"""Times between hosts whose clocks moved are no evidence; times on one host are."""
+"""Explain times between hosts whose clocks moved: they are no evidence; times on one host are."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Ch
 
 
 def _by_codes(population: Population) -> dict[tuple[int, int], float]:
-    """Hosts, ascending -> how far their clocks moved, µs; infinite where nobody knows."""
+    """Map a pair of hosts, ascending, to how far their clocks moved, µs; infinite where nobody knows."""
     code = {host: number for number, host in enumerate(population.hosts)}
     found = {}
     for move in population.clock_moves:

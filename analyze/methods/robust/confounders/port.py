@@ -1,4 +1,4 @@
-"""What a confounder is: something other than the service that may explain a change.
+"""Define what a confounder is: something other than the service that may explain a change.
 
 To add one: a class with these members in a file of its own, and a row in `registry.CONFOUNDERS`; it says
 itself which case fails without it.

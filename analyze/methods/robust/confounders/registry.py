@@ -1,4 +1,5 @@
-"""CONFOUNDERS in their order: data quality, then load. The first that explains a change explains it alone."""
+"""List CONFOUNDERS in their order: data quality, then load; the first that explains a change explains it
+alone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Sections of robust mode: what each says, as blocks."""
+"""Say each section of robust mode as blocks."""

@@ -1,4 +1,4 @@
-"""The breakdown: where the change of each measure came from, component by component, adding up exactly."""
+"""Break the change of each measure down, call site by call site, adding up exactly."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def exact_breakdown(run: RobustRun, measure: Measure) -> ExactAccount:
 
 
 def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
-    """Rows of the share of failed requests; `reference`, `problem` [slots]. A request is one call of the
-    site that failed it: none of the change is more calls."""
+    """Give rows of the share of failed requests; `reference`, `problem` [slots]. A request is one call of
+    the site that failed it: none of the change is more calls."""
     requests = root_requests(profile, reference, problem)
     origins = profile.origins
     root, site, slot, w = (origins[name].to_numpy() for name in ("root", "site", "slot", "w"))
@@ -54,13 +54,13 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
 
 
 def contributions_of(run: RobustRun, exact: ExactAccount) -> Contributions:
-    """Part of a change of the mean, ns, that each cause of the run accounts for."""
+    """Give the part of a change of the mean, ns, that each cause of the run accounts for."""
     names, context, ratio = run.profile.names, run.context, run.tested.seen.call_ratio
     return contributions(run.causes, exact.parts, exact.mix, names, context.order, ratio, context.settings)
 
 
 def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int, int], int]:
-    """(root, path) -> rank of the finding that accounts for most of the row of the mean."""
+    """Map (root, path) to the rank of the finding that accounts for most of the row of the mean."""
     parts, number = exact.parts, found.cause
     return {
         (int(parts.root[at]), int(parts.place[at])): int(number[at]) + 1
@@ -69,7 +69,8 @@ def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int,
 
 
 def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], int]:
-    """(root, site) -> rank of the finding that holds a change of the operation at which failures began."""
+    """Map (root, site) to the rank of the finding that holds a change of the operation at which failures
+    began."""
     sites = run.profile.names.sites
     first: dict[int, int] = {}
     for rank, cause in enumerate(run.causes, 1):
@@ -80,7 +81,7 @@ def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], in
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:
-    """All accounts, the root types and the load."""
+    """Put together all accounts, the root types and the load."""
     profile, roles = run.profile, run.roles
     table = profile.responses
     root, slot = table["root"].to_numpy(), table["slot"].to_numpy()
@@ -136,8 +137,8 @@ def account_of(
     accounted: Mapping[tuple[int, int], int],
     limits: ReportLimits,
 ) -> Account:
-    """An exact account as the report has it; interval: (low, high, whether it changed by test); accounted:
-    rank of the finding that accounts for a row, by (root, place)."""
+    """Give an exact account as the report has it; interval: (low, high, whether it changed by test);
+    accounted: rank of the finding that accounts for a row, by (root, place)."""
     names = run.profile.names
     scale = _US if measure == "mean" else 1.0
     by_path = measure != "errors"
@@ -236,7 +237,7 @@ class WaterfallRow:
 
 
 def breakdown_blocks(section: AccountSection) -> b.Blocks:
-    """A waterfall a measure, then load and root types."""
+    """Show a waterfall a measure, then load and root types."""
     changed = [account for account in section.accounts if account.changed]
     first = changed[0] if changed else None
     # What did not change significantly is noise, call site by call site: it is there for who asks.
@@ -283,7 +284,7 @@ def _mix(account: Account) -> b.Details:
 
 
 def _waterfall(account: Account, most: int) -> b.Grid:
-    """Rows from the value before to the value after, each with its bar."""
+    """Draw rows from the value before to the value after, each with its bar."""
     found = lines(account, most)
     fall = waterfall(account.before, [line.total for line in found], account.low, account.high)
     bars = {id(line): stretch for line, stretch in zip(found, fall.parts, strict=True)}
@@ -325,7 +326,7 @@ def _waterfall(account: Account, most: int) -> b.Grid:
 
 
 def _place(line: WaterfallRow, named: Counter[str]) -> b.Words:
-    """A call site; who calls where several have its name."""
+    """Name a call site; who calls where several have its name."""
     if line.row is None:
         return line.text
     site = line.row.site
@@ -348,7 +349,7 @@ def _tone(line: WaterfallRow) -> str:
 
 
 def title(account: Account) -> str:
-    """What is broken down: `Mean response time`."""
+    """Name what is broken down: `Mean response time`."""
     if account.measure == "mean":
         return "Mean response time"
     if account.measure == "errors":
@@ -358,26 +359,27 @@ def title(account: Account) -> str:
 
 
 def moved(account: Account) -> str:
-    """`86.2 ms → 205 ms`."""
+    """Say `86.2 ms → 205 ms`."""
     return measures.moved(account.unit, account.before, account.after)
 
 
 def interval(account: Account) -> str:
-    """`+110 to +124 ms`."""
+    """Say `+110 to +124 ms`."""
     if account.low is None or account.high is None:
         return measures.NO_INTERVAL
     return measures.span(account.unit, Interval(low=account.low, high=account.high))
 
 
 def verdict(account: Account) -> str:
-    """`changed`, `not significant`, or that there is no test."""
+    """Say `changed`, `not significant`, or that there is no test."""
     if account.changed:
         return "changed"
     return "not testable" if account.low is None or account.high is None else "not significant"
 
 
 def parts(account: Account) -> str:
-    """What kinds of change it is made of: `Slower calls +101 ms, more calls +18 ms, workload mix +540 µs.`"""
+    """Say what kinds of change it is made of: `Slower calls +101 ms, more calls +18 ms, workload mix +540
+    µs.`"""
     named = (
         ("slower calls" if account.slower > 0 else "faster calls", account.slower),
         ("more calls" if account.calls > 0 else "fewer calls", account.calls),
@@ -396,8 +398,8 @@ def parts(account: Account) -> str:
 
 
 def lines(account: Account, most: int) -> tuple[WaterfallRow, ...]:
-    """The mix, at most `most` call sites by |total| that are worth a row, and the rest; their totals add up
-    to the change."""
+    """Choose the mix, at most `most` call sites by |total| that are worth a row, and the rest; their
+    totals add up to the change."""
     least = MATERIAL * max(account.gross_up - account.gross_down, 0.0)
     shown = [row for row in account.rows[:most] if row.total and abs(row.total) >= least]
     places = [WaterfallRow(row, "", row.calls, row.structure, row.slower, row.total) for row in shown]
@@ -417,13 +419,13 @@ def _rest(account: Account, places: Sequence[WaterfallRow]) -> tuple[WaterfallRo
 
 
 def part(account: Account, amount: float) -> str:
-    """`+99.2 ms`, `+3.4 points`; empty for nothing, or for less than is shown."""
+    """Say `+99.2 ms`, `+3.4 points`; empty for nothing, or for less than is shown."""
     text = measures.shift(account.unit, amount)
     return "" if not amount or text[:1] not in "+−" else text
 
 
 def load(section: AccountSection) -> str:
-    """One sentence about the arrival rate."""
+    """Say one sentence about the arrival rate."""
     before, after = section.rate0, section.rate1
     rates = f"{wording.significant(before)} → {wording.significant(after)} requests a second."
     if not before or not after:

@@ -67,8 +67,9 @@ def findings_of(
     claims_ns: Sequence[float],
     shares: Sequence[float | None],
 ) -> tuple[list[Finding], list[AffectedRequests]]:
-    """Findings, the most important first, and whom they affect; claims_ns: part of the change of the mean of
-    each cause; shares: of all that added time (or took it away), where the mean changed by test."""
+    """Give the findings, the most important first, and whom they affect; claims_ns: part of the change of
+    the mean of each cause; shares: of all that added time (or took it away), where the mean changed by
+    test."""
     found, affected = [], []
     n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
     for rank, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True), 1):
@@ -81,7 +82,7 @@ def findings_of(
 def evidence_of(
     change: Change, names: Names, relation: str = "", consequence_of: int | None = None
 ) -> Evidence:
-    """A change as a row of evidence."""
+    """Give a change as a row of evidence."""
     what = shape_words(names.shapes[change.shape], names) if change.shape != NO_SHAPE else ""
     return Evidence(
         kind=change.kind,
@@ -188,13 +189,13 @@ def _finding(
 
 
 def _interval(change: Change) -> Interval:
-    """Of after - before; shares differ by 100 points at most."""
+    """Give the interval of after - before; shares differ by 100 points at most."""
     most = 1.0 if change.unit == "share" else np.inf
     return Interval(low=max(change.low, -most), high=min(change.high, most))
 
 
 def _share_interval(share: float, lead: Change) -> Interval:
-    """The share is as uncertain as the leading effect."""
+    """Give the interval of the share: as uncertain as the leading effect."""
     effect = abs(lead.after - lead.before)
     spread = abs(lead.high - lead.low) / 2 / effect if effect else 1.0
     return Interval(low=max(share * (1 - min(spread, 1.0)), 0.0), high=min(share * (1 + spread), 1.0))
@@ -207,7 +208,7 @@ def _requests(run: RobustRun, sample: int) -> int:
 
 
 def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
-    """Consequences, one a site, those of most requests first."""
+    """List consequences, one a site, those of most requests first."""
     seen = {cause.lead.site}
     chain = []
     for change in sorted(cause.follows, key=lambda c: (c.kind not in ERROR_KINDS, -abs(c.after - c.before))):
@@ -219,7 +220,8 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
 
 
 def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
-    """Requests of both periods: the reference's at the median, the problem's affected at median and tail."""
+    """Choose requests of both periods: the reference's at the median, the problem's affected at median and
+    tail."""
     examples: list[Example] = []
     for sample, hit, places in ((REFERENCE, False, (0.5,)), (PROBLEM, True, (0.5, 0.95))):
         rows = selected(at, sample, hit=hit) or selected(at, sample, hit=None)
@@ -248,7 +250,7 @@ def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Exam
 
 
 def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
-    """One request, drawn."""
+    """Draw one request."""
     source = run.population.categories[category]
     sites = next(pattern.sites for pattern in run.patterns.patterns if pattern.category == category)
     return train_schedule(
@@ -262,7 +264,7 @@ def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
 
 
 def _thinned(rows: I8) -> Sequence[int]:
-    """At most _MOST_LOOKED_AT rows, evenly spaced."""
+    """Keep at most _MOST_LOOKED_AT rows, evenly spaced."""
     if len(rows) <= _MOST_LOOKED_AT:
         return list(map(int, rows))
     thinned: list[int] = rows[np.linspace(0, len(rows) - 1, _MOST_LOOKED_AT).astype(np.int64)].tolist()
@@ -303,7 +305,8 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
 def explanation_of(
     run: RobustRun, at: Sequence[AtSite], lead: Change, settings: RobustSettings
 ) -> Explanation | None:
-    """What tells affected requests from the others that touch the site; None where no request is at hand."""
+    """Find what tells affected requests from the others that touch the site; None where no request is at
+    hand."""
     reached = selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before:
@@ -352,7 +355,7 @@ _STEPS = 200
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
-    """Own time of the site's calls a request, before and after; None where the site has no time."""
+    """Give the own time of the site's calls a request, before and after; None where the site has no time."""
     before, after = values_of(at, REFERENCE), values_of(at, PROBLEM)
     if not before.any() and not after.any():
         return None
@@ -361,7 +364,8 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 
 def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
-    """Step by step: of a path that changed against the one it replaced, else of the most affected one."""
+    """Account step by step: of a path that changed against the one it replaced, else of the most affected
+    one."""
     if not at:
         return None
     counts: dict[tuple[int, bool], list[int]] = {}
@@ -416,7 +420,8 @@ def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
 
 
 def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
-    """Times of the problem's requests of the same root types that do not touch the site; none is hit."""
+    """Give the times of the problem's requests of the same root types that do not touch the site; none is
+    hit."""
     touching: dict[int, list[I8]] = {}
     for found in at:  # a category may have several patterns
         touching.setdefault(found.category, []).append(found.rows)

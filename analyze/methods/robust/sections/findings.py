@@ -1,4 +1,4 @@
-"""Findings: a card each, with what a person needs in sight and the evidence on demand."""
+"""Show findings, a card each, with what a person needs in sight and the evidence on demand."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _ATTRIBUTES: Final = (
 
 
 def findings_blocks(section: FindingsSection) -> b.Blocks:
-    """An index where there are many, the cards, and what made no finding."""
+    """Show an index where there are many, the cards, and what made no finding."""
     found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
     better = len(section.findings) - len(found)
     total = section.findings_total - better
@@ -141,7 +141,7 @@ def _card(finding: Finding) -> b.Part:
 
 
 def _where(finding: Finding) -> b.Words:
-    """The kind, the call site, and what to look at first."""
+    """Show the kind, the call site, and what to look at first."""
     site = finding.site
     look: b.Words = (
         (b.dim(" Look first at "), b.strong(finding.suspect), b.dim(".")) if finding.suspect else ""
@@ -187,7 +187,7 @@ def _numbers(finding: Finding) -> b.Facts:
 
 
 def _printed(finding: Finding) -> Iterator[b.Block]:
-    """The numbers on a terminal."""
+    """Show the numbers on a terminal."""
     yield b.Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
     after = counted(finding.affected1, "request")
     shown = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
@@ -195,7 +195,7 @@ def _printed(finding: Finding) -> Iterator[b.Block]:
 
 
 def _facts(finding: Finding) -> Iterator[b.Fact]:
-    """What a person on call needs."""
+    """Show what a person on call needs."""
     f = finding
     if f.explanation is not None:
         yield b.Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
@@ -215,7 +215,7 @@ def _facts(finding: Finding) -> Iterator[b.Fact]:
 
 
 def _more_facts(finding: Finding) -> Iterator[b.Fact]:
-    """What the page has room for."""
+    """Show what the page has room for."""
     f = finding
     first = next((e for e in f.examples if e.sample == "problem"), None)
     if others := [(f"{e.sample} ", _example(e)) for e in f.examples if e is not first]:
@@ -318,30 +318,30 @@ def _tag(kind: ChangeKind) -> b.Styled:
 
 
 def whence(site: Site) -> str:
-    """`, from …`: who calls, or where a step begins; empty for a root."""
+    """Say `, from …`: who calls, or where a step begins; empty for a root."""
     if site.caller is not None:
         return f", from {site.caller.text}"
     return f", from {count(site.callers)} callers" if site.callers > 1 else ""
 
 
 def moved(thing: Finding | Evidence) -> str:
-    """`12.1 ms → 264 ms`."""
+    """Say `12.1 ms → 264 ms`."""
     return measures.moved(thing.unit, thing.before, thing.after)
 
 
 def interval(thing: Finding | Evidence) -> str:
-    """`+238 to +266 ms`."""
+    """Say `+238 to +266 ms`."""
     return measures.span(thing.unit, thing.change)
 
 
 def amount(finding: Finding) -> str:
-    """What it adds to the mean, or takes away: `+99.2 ms on the mean`."""
+    """Say what it adds to the mean, or takes away: `+99.2 ms on the mean`."""
     return f"{measures.shift('us', finding.contribution_us)} on the mean"
 
 
 def share_sentence(finding: Finding) -> str:
-    """`82 % (78 to 86 %) of all added time`; empty where the mean did not change, or the other way, and where
-    requests end early as they fail: that saves nothing."""
+    """Say `82 % (78 to 86 %) of all added time`; empty where the mean did not change, or the other way,
+    and where requests end early as they fail: that saves nothing."""
     fails_early = finding.kind is ChangeKind.ERRORS and finding.contribution_us < 0
     if finding.share_of_change is None or not finding.contribution_us or fails_early:
         return ""
@@ -352,19 +352,19 @@ def share_sentence(finding: Finding) -> str:
 
 
 def part_sentence(finding: Finding) -> str:
-    """The share where there is one, else the amount."""
+    """Say the share where there is one, else the amount."""
     return share_sentence(finding) or amount(finding)
 
 
 def sureness(finding: Finding) -> str:
-    """How sure a finding is, by its leading evidence: `q < 1e-12, 41 × its noise`."""
+    """Say how sure a finding is, by its leading evidence: `q < 1e-12, 41 × its noise`."""
     value = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
     noise = f", {significant(abs(finding.evidence[0].z), 2)} × its noise" if finding.evidence else ""
     return f"q {value}{noise}"
 
 
 def factor_sentence(found: Factor) -> str:
-    """`Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
+    """Say `Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
     here = measures.shift(found.unit, found.effect_here)
     elsewhere = measures.shift(found.unit, found.effect_elsewhere)
     return f"{found.attribute} = {found.value}: {here}; elsewhere: {elsewhere}."
@@ -386,13 +386,13 @@ def differs(explanation: Explanation) -> str:
 
 
 def further(views: Sequence[FurtherView]) -> str:
-    """The command of the most telling view; what others there are."""
+    """Give the command of the most telling view; what others there are."""
     others = ", ".join(view.method for view in views[1:])
     return f"More: {views[0].command}" + (f"  # also on the page: {others}" if others else "")
 
 
 def better_sentence(better: int) -> str:
-    """How many findings are not shown, as asked; empty for none."""
+    """Say how many findings are not shown, as asked; empty for none."""
     verb = "is" if better == 1 else "are"
     return f"{counted(better, 'finding')} for the better {verb} not shown, as asked." if better else ""
 

@@ -1,4 +1,4 @@
-"""Whole paths: which requests take another one now. At the end of the page, and in one line on a terminal."""
+"""Show which requests take another whole path now: at the end of the page, in one line on a terminal."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> Differ
 
 
 def _time_rows(found: PathChanges) -> list[PathTimeRow]:
-    """Paths whose times changed by test, by |contribution|."""
+    """List paths whose times changed by test, by |contribution|."""
     part, moments, times = found.account.timing_us, found.table.moments, found.times
     changed = np.flatnonzero(times.changed)
     order = changed[np.lexsort((changed, -np.abs(part[changed])))]
@@ -255,7 +255,8 @@ _TIMES: Final = (
 
 
 def paths_blocks(section: PathsSection) -> b.Blocks:
-    """One line for a terminal; for the page the breakdown over paths, moves, repeats, rare paths, times."""
+    """Show one line for a terminal; for the page the breakdown over paths, moves, repeats, rare paths,
+    times."""
     line = one_line(section)
     printed = (b.Text((b.strong("Paths: "), line)),) if line else ()
     return (b.Only("terminal", printed), b.Details("Whole paths", tuple(_page(section, line))))
@@ -375,7 +376,7 @@ def move_title(
     new: bool,
     lost: bool,
 ) -> str:
-    """One sentence about a group of moves: "write now goes to sn-data instead of sn-meta"."""
+    """Say one sentence about a group of moves: "write now goes to sn-data instead of sn-meta"."""
     after = f" after {anchor.text}" if anchor is not None else ""
     against = " (against the usual path)" if new or lost else ""
     if kind == "replaced":
@@ -402,13 +403,13 @@ def move_title(
 
 
 def repeats_title(row: RepeatsRow) -> str:
-    """`read: 3.1 → 7.9 times a request`."""
+    """Say `read: 3.1 → 7.9 times a request`."""
     numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
     return f"{row.operation.text}{_more(row.operations - 1)}: {numbers}"
 
 
 def one_line(section: PathsSection) -> str:
-    """All of the section in one line, for a terminal; empty where no path changed."""
+    """Say all of the section in one line, for a terminal; empty where no path changed."""
     parts = []
     if section.groups_total:
         share = sum(group.share for group in section.groups)

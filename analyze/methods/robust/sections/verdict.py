@@ -1,4 +1,5 @@
-"""The verdict: what came out, why, how good the data are, and what size of change would have been seen."""
+"""Show the verdict: what came out, why, how good the data are, and what size of change would have been
+seen."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from schemas.report.findings import Finding
 def verdict_section(
     run: RobustRun, looked: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
 ) -> VerdictSection:
-    """The outcome and its reasons."""
+    """Fill the section: the outcome and its reasons."""
     mean = accounts[0]
     explained = None
     if mean.changed and mean.after != mean.before:
@@ -80,7 +81,8 @@ def likely_place(reached: VerdictReached, mean: Account, least: float) -> Iterat
 
 
 def _held_back(run: RobustRun) -> HeldBack | None:
-    """What ordinary times keep from being found: how much, and the largest with the window that had most."""
+    """Give what ordinary times keep from being found: how much, and the largest with the window that had
+    most."""
     found = run.tested.held_back
     if not found:
         return None
@@ -106,7 +108,7 @@ def _held_back(run: RobustRun) -> HeldBack | None:
 
 
 def _untested(run: RobustRun) -> int:
-    """Problem requests with no site that a test reached."""
+    """Count problem requests with no site that a test reached."""
     tested = np.zeros(len(run.profile.names.sites), dtype=np.bool_)
     tested[list(run.tested.sites)] = True
     total = 0
@@ -126,15 +128,15 @@ OUTCOME: Final = {
     "cannot-tell": "Cannot tell",
 }
 _MEANS: Final = {
-    "unchanged": "Nothing changed significantly, and a change large enough to matter would have been seen.",
-    "changed": "The findings say what changed.",
+    "unchanged": "A change large enough to matter would have been seen.",
+    "changed": "Each finding is one cause.",
     "partly-explained": "Something changed; the findings do not explain all of it.",
     "not-explained": "Something changed significantly, and no finding says what.",
     "cannot-tell": "Too little was recorded to decide.",
 }
 WORTH: Final = 0.05
 """Share of the time in root types that is worth a sentence."""
-UNSEEN: Final = "went unseen"
+UNSEEN: Final = "changed unseen"
 """Words of the reason that bounds what may have changed."""
 _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
 """Outcomes that raise the question what would have been seen."""
@@ -158,7 +160,7 @@ _VISIBLE: Final = (
 
 
 def verdict_blocks(section: VerdictSection) -> b.Blocks:
-    """The outcome and its reasons in sight, the rest on demand."""
+    """Show the outcome and its reasons in sight, the rest on demand."""
     is_open = section.outcome in _OPEN
     reasons: list[b.Words] = [*section.reasons, *map(b.dim, gaps(section))]
     same = equivalent(section)
@@ -192,14 +194,14 @@ def verdict_blocks(section: VerdictSection) -> b.Blocks:
 
 
 def outcome(section: VerdictSection) -> str:
-    """`Changed, partly explained`; who is the cause, where it is the clients."""
+    """Say `Changed, partly explained`; who is the cause, where it is the clients."""
     if section.by_load:
         return "Changed by load"
     return OUTCOME[section.outcome] + (": the cause is outside" if section.external else "")
 
 
 def meaning(section: VerdictSection) -> str:
-    """What the outcome stands for, in a sentence."""
+    """Say what the outcome stands for, in a sentence."""
     if section.external:
         return "Clients sent less, and not because answers took longer."
     if section.by_load:
@@ -208,13 +210,13 @@ def meaning(section: VerdictSection) -> str:
 
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
-    """What a reader must know before the headline."""
+    """Say what a reader must know before the headline."""
     severe = tuple(row.text for row in section.quality if row.severe and row.text not in section.reasons)
     return (*severe, held_back(section)) if _matters(section) else severe
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
-    """What is missing, unless a reason tells it, and what was not tested."""
+    """Say what is missing, unless a reason tells it, and what was not tested."""
     sentences = []
     missing = section.missing_requests
     if missing is not None and not any(count(missing) in reason for reason in section.reasons):
@@ -231,12 +233,13 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
 
 
 def _matters(section: VerdictSection) -> bool:
-    """Whether what the baseline keeps from being found may be what is looked for."""
+    """Tell whether what the baseline keeps from being found may be what is looked for."""
     return section.held_back is not None and section.outcome not in ("unchanged", "changed")
 
 
 def held_back(section: VerdictSection) -> str:
-    """What changed significantly and is no finding, and which window held such a value; empty for nothing."""
+    """Say what changed significantly and is no finding, and which window held such a value; empty for
+    nothing."""
     held = section.held_back
     if held is None:
         return ""
@@ -252,7 +255,7 @@ def held_back(section: VerdictSection) -> str:
 
 
 def equivalent(section: VerdictSection) -> str:
-    """What is shown to be the same; empty where little is, or where it is not enough to tell."""
+    """Say what is shown to be the same; empty where little is, or where it is not enough to tell."""
     known = section.equivalent_share
     if known is None or known < WORTH or section.outcome == "cannot-tell":
         return ""
@@ -260,7 +263,7 @@ def equivalent(section: VerdictSection) -> str:
 
 
 def visible_sentence(section: VerdictSection) -> str:
-    """What would have been seen at the best tested root type; empty where none was tested."""
+    """Say what would have been seen at the best tested root type; empty where none was tested."""
     if any(UNSEEN in reason for reason in section.reasons):
         return ""  # what may have gone unseen says more
     ratios = [row.ratio for row in section.visible if row.ratio is not None]

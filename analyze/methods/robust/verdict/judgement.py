@@ -94,7 +94,7 @@ class Judgement:
     def outcome(
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", incomplete: str = ""
     ) -> VerdictReached:
-        """Decide, see `outcome.Evidence`."""
+        """Decide the outcome, see `outcome.VerdictBasis`."""
         largest = self.sizes.largest()
         decided = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
         missing = None if decided or largest.within(self.settings) else self.sizes.missing(self.n1)

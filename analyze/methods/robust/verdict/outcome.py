@@ -26,7 +26,7 @@ NAMES: Final = {
 }
 
 
-INSIGNIFICANT: Final = "is no significant change"
+INSIGNIFICANT: Final = "is not significant"
 MORE_REQUESTS: Final = "would tell"
 """Words by which `assertions` finds the sentence on it."""
 
@@ -58,7 +58,7 @@ class ExplainedShare:
         return min(max(self.found_us / self.change_us, 0.0), 1.0)
 
     def text(self, said: str, one: bool) -> str:
-        """`2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
+        """Say `2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
 
         They may explain more than there is, where something else went the other way: that is said only beyond
         what the change itself may be.
@@ -204,7 +204,7 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
         elif test.p < test.alpha:
             why = "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
-        said.append((test.name, f"The {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
+        said.append((test.name, f"The change of the {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
     return _once(said)
 
 

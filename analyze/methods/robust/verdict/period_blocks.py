@@ -101,7 +101,7 @@ def _kish(weight: F8, square: F8) -> F8:
 
 
 def _with_all(value: F8) -> F8:
-    """[1 + roots, blocks] of [blocks, roots]."""
+    """Give [1 + roots, blocks] of [blocks, roots]."""
     return np.concatenate((value.sum(axis=1, keepdims=True), value), axis=1).T
 
 

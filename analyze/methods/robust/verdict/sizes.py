@@ -119,7 +119,7 @@ class LargestChange:
             if size is not None and np.isfinite(size)
         ]
         against = f" (against {counted(self.windows, 'ordinary window')})" if self.windows else ""
-        return f"At most this went unseen{against}: {', '.join(shown)}." if shown else ""
+        return f"At most this may have changed unseen{against}: {', '.join(shown)}." if shown else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,8 @@ class PeriodMeasure:
 
     @property
     def changed(self) -> bool:
-        """Whether the change is significant, the noise between windows included, and passes the floor."""
+        """Tell whether the change is significant, the noise between windows included, and passes the
+        floor."""
         return self.p < self.alpha and self.shown_by(self.estimate)
 
     def shown_by(self, estimate: Estimate) -> bool:
@@ -129,7 +130,7 @@ class PeriodMeasure:
 
     @property
     def usual(self) -> bool:
-        """Whether what was measured is no more than two ordinary periods differ by."""
+        """Tell whether what was measured is no more than two ordinary periods differ by."""
         return bool(abs(self.estimate.change[0]) <= self.margin) and not self.changed
 
     def interval(self, level: float) -> tuple[float, float]:
