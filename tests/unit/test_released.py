@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from oracles.populations import category, chain, constant_chain, graph, population
 
-from analyze.methods.paper.method import painted_table
+from analyze.methods.paper.mutation_tables import painted_table
 from analyze.methods.paper.mutations import PaperResult, Ranked, TokenTexts, edge_sequence, paper_mutations
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.paper.timing import KsTests, named_edge_tests, released_tests
