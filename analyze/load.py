@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.population import PARAMS_AS_TEXT, FoldedNames, Population, Sample
-from analyze.refine.name_folding import FoldableName, FoldedStructures, Folding, NameFolder
+from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
+from analyze.refine.stored import Operation
 from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note, provisional_note
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
@@ -209,7 +210,7 @@ class _OperationsOf:
             ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
             fields = nodes.flatten()
             names = zip(fields.field("component").to_pylist(), fields.field("point").to_pylist(), strict=True)
-            words = ["/".join(self.folding.name(FoldableName(*name))[:2]) for name in names]
+            words = ["/".join(self.folding.name(Operation(*name))[:2]) for name in names]
             for number, key in enumerate(table["category"].to_pylist()):
                 known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
         return known

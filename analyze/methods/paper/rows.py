@@ -12,7 +12,7 @@ from analyze.methods.paper.timing import KsTests
 from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverable_us
 from analyze.population import Category, Population
 from analyze.report import wording
-from analyze.report.drawing.accounts import structural_account, structure_account, timing_account
+from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.drawing.graph import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
@@ -210,10 +210,9 @@ def _account(found: Ranked, population: Population, limits: ReportLimits) -> Ste
         return timing_account(
             category, found.edges.attribution, found.edges.tests.changed, limits.graph_nodes
         )
-    if found.candidates is None or len(found.candidates.category) == 0:
-        return structure_account(category, limits.graph_nodes)
-    best = population.categories[int(found.candidates.category[0])]
-    return structural_account(category, best, limits.graph_nodes)
+    candidates = [] if found.candidates is None else found.candidates.category.tolist()
+    precursor = population.categories[candidates[0]] if candidates else category
+    return structural_account(category, precursor, limits.graph_nodes)
 
 
 def _edges(
