@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
+from typing import Final
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
@@ -26,6 +27,8 @@ from analyze.report.section_view import Views, warnings
 from schemas.report.parts import Section
 from schemas.report.report import Report
 from schemas.trace_urls import TRACE_ID
+
+STYLE: Final = "analyze.report:templates/report.css"
 
 
 def template(package: str, file: str) -> Template:
@@ -44,7 +47,7 @@ def blocks_html(blocks: Sequence[Block], end: str, level: int = 2, trace_url: st
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FunctionLoader(_source),
+        loader=FunctionLoader(source),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_visible,
@@ -66,7 +69,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
+    """Text of a file `package:file`."""
     package, _, file = name.partition(":")
     return resources.files(package).joinpath(file).read_text(encoding="utf-8")
 
@@ -100,17 +104,16 @@ def render_html(report: Report, views: Views) -> str:
         (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2, url))
         for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
     ]
-    style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
-    style += "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
+    style = source(STYLE) + "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
     script = "\n".join(dict.fromkeys(view.script for view, _ in shown if view.script))
     return template("analyze.report", "templates/page.html.jinja").render(
         r=report,
         before=report.samples[0],
         after=report.samples[1] if report.headline.change is not None else None,
         style=Markup(style),
-        style_hash=_csp_hash(style),
+        style_hash=csp_hash(style),
         script=Markup(script),
-        script_hash=_csp_hash(script),
+        script_hash=csp_hash(script),
         json=_inert_json(report),
         warnings=warnings(report, views),
         titles={method.name: method.title for method in report.methods} if len(report.methods) > 1 else {},
@@ -130,7 +133,8 @@ def _id_ends(sections: Iterable[Section]) -> list[str]:
     return ends
 
 
-def _csp_hash(text: str) -> str:
+def csp_hash(text: str) -> str:
+    """How a content security policy names a style sheet or a script."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

@@ -547,8 +547,7 @@ def failed_requests(population: Population, category: Category, rows: slice) -> 
 def response_bins(population: Population, times: AllPathTimes, sample: int, edges_ns: I8) -> ResponseBins:
     """Sums by bin. O(requests · edges)."""
     n_bins, n_sites = len(edges_ns) - 1, len(times.names.sites)
-    names = tuple(sorted({category.graph.root for category in population.categories}))
-    root_of = np.array([names.index(category.graph.root) for category in population.categories], np.int64)
+    names, root_of = population.root_types()
     found = ResponseBins(
         edges_ns,
         n=np.zeros(n_bins, dtype=np.int64),

@@ -110,7 +110,7 @@ def _few(instances: Instances, least: int) -> bool:
 
 
 def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Studies:
-    roots = sorted({category.graph.root for category in population.categories})
+    roots, _ = population.root_types()
     if strange := [root for root in settings.root if root not in roots]:
         raise ConfigError(
             f"There is no root type '{strange[0]}'.", remedy=f"There are: {', '.join(roots[:20])}."

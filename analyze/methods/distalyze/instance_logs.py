@@ -430,8 +430,7 @@ class WindowInstances:
             )
         if self.by_host:
             return
-        roots = sorted({category.graph.root for category in self.population.categories})
-        for number, root in enumerate(roots):
+        for number, root in enumerate(self.population.root_types()[0]):
             mine = touch.root == number
             component, _, point = root.partition("/")
             here = np.bincount(key[mine], touch.weight[mine], cells).astype(np.float64)
@@ -459,10 +458,10 @@ def _hosted(population: Population) -> Iterator[tuple[Category, I8]]:
 def _touches(found: WindowInstances) -> _Touch:
     """Every request in every instance that it touches, once."""
     population = found.population
-    roots = {root: i for i, root in enumerate(sorted({c.graph.root for c in population.categories}))}
+    roots = population.root_types()[1].tolist()
     ok = population.statuses.index(_OK) if _OK in population.statuses else -1
     parts: list[_Touch] = []
-    for category in population.categories:
+    for category, root in zip(population.categories, roots, strict=True):
         sample, window = found._at(category)
         hosts = [0]
         if found.by_host:
@@ -478,7 +477,7 @@ def _touches(found: WindowInstances) -> _Touch:
                     inside * _SLICES // found.length_ns,
                     category.response_ns[rows] / NS_PER_US,
                     category.weight[rows],
-                    np.full(len(rows), roots[category.graph.root], np.int64),
+                    np.full(len(rows), root, np.int64),
                     (category.status[rows] != ok) & (ok >= 0),
                 )
             )
