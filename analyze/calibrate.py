@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from analyze.methods.port import Chosen
 from analyze.profile.history import NamedSamples, cut_history
 from analyze.profile.profile import Profile
-from analyze.profile.stored import of_window, window_profile
+from analyze.profile.stored import whole_windows, window_profile
 from analyze.refine.settings import RefineSettings
 from analyze.report.gate import Outcome
 from analyze.scope import LakePeriod, Lakes
@@ -146,15 +146,16 @@ def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: P
     """Windows that lie in a period as a whole and in which nothing plainly happened; reads or makes their
     statistics."""
     whole = {
-        window: part
+        window: here
         for part in found
-        for window in part.windows
+        for here in whole_windows(part)
+        for window in here.windows
         if part.period.start_ns <= window.start_ns and window.end_ns <= part.period.end_ns
     }
     levels = []
-    for done, (window, part) in enumerate(sorted(whole.items(), key=lambda item: item[0])):
+    for done, (window, here) in enumerate(sorted(whole.items(), key=lambda item: item[0])):
         watch("Windows", done, len(whole))
-        profile = window_profile(of_window(part, window, window.start_ns, window.end_ns), refine)
+        profile = window_profile(here, refine)
         if profile is not None:
             levels.append(level_of(window, profile))
     kept = steady(levels)

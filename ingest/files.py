@@ -23,7 +23,8 @@ from ingest.decoding import BATCH_EVENTS, DecodedBatch, decode_source
 from ingest.formats import FileLayout, Format, format_of
 from ingest.framing import Fit, Framing, fit_of, read_length
 from ingest.source import Payloads
-from schemas.config import DecodeConfig
+from ingest.table_file import read_table
+from schemas.config import DecodeConfig, SpanColumns
 from schemas.errors import InputError
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 from schemas.visible import readable_name
@@ -37,8 +38,12 @@ _HEAD_BYTES = 4 * 2**20
 def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
     """Format of a file that begins with `head` (decompressed; `is_whole`: all of it), or None.
 
-    JSON is recognised by the keys of its first object, protobuf by walking its fields.
+    JSON is recognised by the keys of its first object, protobuf by walking its fields, a table by its first
+    bytes.
     """
+    for row in formats.FORMATS:
+        if row.magic and head.startswith(row.magic):
+            return row
     text = without_bom(head[:_HEAD_BYTES]).lstrip()
     if text[:1] in (b"{", b"["):
         return _format_of_json(text)
@@ -128,6 +133,7 @@ MAX_DOCUMENT_BYTES: Final = 512 * 2**20
 _EMPTY_BYTES = 4096
 """Brackets around nothing are no further apart."""
 _LINE_END = ord("\n")
+_COLUMNS: Final = SpanColumns()
 
 
 def decode_file(
@@ -139,9 +145,13 @@ def decode_file(
     batch_events: int = BATCH_EVENTS,
     pool: Executor | None = None,
     ahead: int = 0,
+    columns: SpanColumns = _COLUMNS,
 ) -> Iterator[DecodedBatch]:
-    """`decode_source` of a file. Raises UnknownFormatError for a `format_` that is none, InputError."""
-    source = FileSource(path, format_, config, chunk_bytes)
+    """`decode_source` of a file; `columns`: of a table.
+
+    Raises UnknownFormatError for a `format_` that is none, InputError.
+    """
+    source = FileSource(path, format_, config, chunk_bytes, columns)
     # The source keeps the limit, and lets whole documents pass.
     largest = max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)
     unlimited = config.model_copy(update={"max_payload_bytes": largest})
@@ -157,7 +167,12 @@ class FileSource:
     """
 
     def __init__(
-        self, path: str | Path, format_: str | None, config: DecodeConfig, chunk_bytes: int = CHUNK_BYTES
+        self,
+        path: str | Path,
+        format_: str | None,
+        config: DecodeConfig,
+        chunk_bytes: int = CHUNK_BYTES,
+        columns: SpanColumns = _COLUMNS,
     ) -> None:
         """Raises UnknownFormatError for a `format_` that is none. Nothing is opened before the first poll."""
         self._path = path
@@ -165,6 +180,7 @@ class FileSource:
         self._format = None if format_ is None else format_of(format_)
         self._limit = config.max_payload_bytes
         self._chunk_bytes = chunk_bytes
+        self._columns = columns
         self._max_payloads = max(1, chunk_bytes // MIN_PAYLOAD_BYTES)
         self._polls = self._read()
         self.ended = False
@@ -194,6 +210,10 @@ class FileSource:
                 if source.failure is None:
                     detail = "no format is known by these contents"
                     yield self._rejected(nothing or Reject(Reason.UNKNOWN_FORMAT, detail, head))
+            elif format_.layout is FileLayout.TABLE:
+                yield from read_table(
+                    self._path, self._stream, format_.name, self._columns, self._chunk_bytes
+                )
             elif format_.layout is FileLayout.MESSAGES:
                 framing = framing_of(head, format_, is_whole=is_whole)
                 if framing is None or framing is Framing.BARE:

@@ -30,6 +30,8 @@ class FileLayout(StrEnum):
     """JSON, one document."""
     MESSAGES = "messages"
     """Protobuf, framed or bare (`framing`)."""
+    TABLE = "table"
+    """Parquet, rows of named columns (`table_file`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Format:
     """JSON: the outermost object, or the first of a list, has all keys of one of these."""
     shape: MessageShape | None = None
     """Protobuf: what every message is like."""
+    magic: bytes = b""
+    """Files begin with it."""
     aliases: tuple[str, ...] = ()
     """Other names for `--format`; of all names `_` is `-`, as in the Collector's."""
 
@@ -126,6 +130,7 @@ FORMATS: Final = (
         FileLayout.DOCUMENT,
         keys=(frozenset({"id", "reports"}),),
     ),
+    Format("parquet", "ingest.codecs.parquet.parquet:ParquetCodec", FileLayout.TABLE, magic=b"PAR1"),
 )
 """Of two whose signs fit, the first is taken."""
 

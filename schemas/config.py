@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Self
+from collections.abc import Sequence
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretBytes, model_validator
 
@@ -64,6 +65,60 @@ class DecodeConfig(Config):
     """Longer text parameters are cut at this many bytes, with a count."""
     max_params_per_event: int = Field(default=128, gt=0)
     """Parameters past this many (in key order) are dropped, with a count."""
+
+
+class SpanColumns(Config):
+    """Which columns of a table of spans say what; none where the name is empty.
+
+    By default those of the Collector's ClickHouse exporter. Of them a table needs the first five, and
+    whatever is named otherwise; the rest may be missing.
+    """
+
+    trace_id: str = "TraceId"
+    """Hex text, or bytes."""
+    span_id: str = "SpanId"
+    """Hex text, or bytes."""
+    parent_id: str = "ParentSpanId"
+    """Hex text, or bytes; null, empty or zeros: a root."""
+    name: str = "SpanName"
+    start: str = "Timestamp"
+    """A timestamp, or a number since the epoch (`time_unit`)."""
+    end: str = ""
+    """As `start`; else `duration` counts."""
+    duration: str = "Duration"
+    """A duration, or a number (`time_unit`)."""
+    kind: str = "SpanKind"
+    """`Server`, `SPAN_KIND_SERVER`, 2."""
+    service: str = "ServiceName"
+    """Else the resource attribute `service.name`."""
+    host: str = ""
+    """Else the resource attributes of `host_keys`."""
+    status: str = "StatusCode"
+    """Failed: `Error`, `STATUS_CODE_ERROR`, 2, true."""
+    status_message: str = "StatusMessage"
+    trace_state: str = "TraceState"
+    attributes: str = "SpanAttributes"
+    """A map, or a list of keys with values, of text or numbers."""
+    resource_attributes: str = "ResourceAttributes"
+    """As `attributes`."""
+    time_unit: Literal["s", "ms", "us", "ns"] = "ns"
+    """Of times that are numbers."""
+
+    def _named(self) -> dict[str, str]:
+        return {field: name for field, name in self if name and field != "time_unit"}
+
+    def found_in(self, given: Sequence[str]) -> dict[str, str]:
+        """Return the columns that a table has, of those named: what each says, and its name."""
+        return {field: name for field, name in self._named().items() if name in given}
+
+    def missing_in(self, given: Sequence[str]) -> str:
+        """Name the columns that a table must have and has not; empty: none."""
+        needed = {*_NEEDED_COLUMNS, *self.model_fields_set}
+        lost = [f for f, name in self._named().items() if f in needed and name not in given]
+        return ", ".join(f"'{getattr(self, field)}' ({field})" for field in lost)
+
+
+_NEEDED_COLUMNS: Final = ("trace_id", "span_id", "parent_id", "name", "start")
 
 
 class StitchConfig(Config):

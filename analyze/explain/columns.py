@@ -62,6 +62,12 @@ class AttributeColumn:
         """`key` or `key (aggregate)`, for display."""
         return f"{self.key} ({self.aggregate})" if self.aggregate else self.key
 
+    def says(self, word: str) -> str:
+        """Say that the value is a word: `encoding is default`, `does not reach host sn-1`."""
+        if not self.key.startswith(REACHES):
+            return f"{self.name} is {word}"
+        return self.key if word == "yes" else self.key.replace("reaches", "does not reach", 1)
+
     @property
     def text(self) -> str:
         """Name and place, for display: `count at nfs/READ`."""

@@ -105,7 +105,7 @@ def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
             if rest[0] == missing:
                 return f"{column.name} is missing{at}"
             word = coded.word(split.column, int(rest[0]))
-        return f"{column.name} is {word}{at}"
+        return f"{column.says(word)}{at}"
     low, high = coded.low[split.column], coded.high[split.column]
     has_missing = bool((coded.codes[split.column] == missing).any())
     here = has_missing and split.missing_left == left

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from analyze.population import FoldedNames
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, Slot
+from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, Slot, Watched
 from analyze.profile.votes import Votes
 from analyze.stats.histograms import N_BINS
 
@@ -81,7 +81,11 @@ def version() -> str:
 
 def encode(profile: Profile) -> bytes:
     """Parquet bytes; the same profile always gives the same bytes. O(rows)."""
-    stored = stored_of(profile)
+    return encode_stored(stored_of(profile))
+
+
+def encode_stored(stored: Stored) -> bytes:
+    """The same of a profile in columns."""
     votes = stored.votes
     lists = dict(zip(_LISTS, (votes.bin, *votes.weights), strict=True))
     tables: dict[str, Mapping[str, Any]] = {
@@ -135,10 +139,12 @@ def encode(profile: Profile) -> bytes:
         writer.add_key_value_metadata(
             {
                 META_VERSION: version().encode(),
-                META_SLOTS: json.dumps([[s.sample, s.start_ns, s.end_ns] for s in profile.slots]).encode(),
-                META_ROWS: json.dumps(rows | {"shape": len(profile.names.shapes)}).encode(),
+                META_SLOTS: json.dumps(
+                    [[s.sample, s.start_ns, s.end_ns, *s.watched] for s in stored.slots]
+                ).encode(),
+                META_ROWS: json.dumps(rows | {"shape": stored.names.n_shapes}).encode(),
                 META_SAME: json.dumps(same).encode(),
-                META_FOLDED: json.dumps(profile.folded).encode(),
+                META_FOLDED: json.dumps(stored.folded).encode(),
             }
         )
     return bytes(sink.getvalue())
@@ -231,7 +237,15 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
             return None
         rows: dict[str, int] = json.loads(metadata[META_ROWS])
         same: dict[str, str] = json.loads(metadata[META_SAME])
-        slots = tuple(Slot(int(a), int(b), int(c)) for a, b, c in json.loads(metadata[META_SLOTS]))
+        slots = tuple(
+            Slot(
+                int(a),
+                int(b),
+                int(c),
+                tuple(Watched(int(d), int(e), float(n), float(w)) for d, e, n, w in of),
+            )
+            for a, b, c, *of in json.loads(metadata[META_SLOTS])
+        )
         folded = tuple(
             FoldedNames(component, int(level), int(left), (str(a), str(b)))
             for component, level, left, (a, b) in json.loads(metadata[META_FOLDED])

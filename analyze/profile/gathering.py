@@ -21,6 +21,7 @@ from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
 from analyze.profile.shards import MOST_VOTES
 from analyze.profile.votes import Column, SlotVotes, Votes, summed_votes
+from schemas.arrays import I8
 
 MOST_ROWS: Final = 2_000_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
@@ -44,9 +45,11 @@ def added_up(windows: Sequence[Stored], *, keep_account: bool = True) -> Stored:
             tables[name].append(_renumbered(window, name, codes))
     whole = {name: summed(name, parts) for name, parts in tables.items()}
     watched = tuple(
-        Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"]))
+        one
         for window in windows
         for slot in window.slots
+        for one in slot.watched
+        or (Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"])),)
     )
     return Stored(
         run.columns(),
@@ -92,18 +95,29 @@ class Gathering:
         watched = (*self.slots[last].watched, Watched(slot.start_ns, slot.end_ns))
         self.slots[last] = replace(self.slots[last], watched=watched)
 
-    def gathered(self) -> Gathered:
-        """What was read, slots of a sample in the order of time."""
+    def gathered(self, n_blocks: int | None = None) -> Gathered:
+        """What was read, slots of a sample in the order of time.
+
+        n_blocks: the first sample's slots show the noise as so many blocks (`blocks_of_slots`), and its votes
+        are added up in the first slot of each: nobody asks for them slot by slot.
+        """
         order = sorted(
             range(len(self.slots)), key=lambda at: (self.slots[at].sample, self.slots[at].start_ns)
         )
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.arange(len(order))
+        first = np.arange(len(order))
+        if n_blocks is not None:
+            block = blocks_of_slots(sum(slot.sample == 0 for slot in self.slots), n_blocks)
+            first[: len(block)] = np.searchsorted(block, block)
+        together: dict[int, list[Votes]] = {}
+        for votes, slot in zip(self.votes, first[number].tolist(), strict=False):
+            together.setdefault(slot, []).append(votes)
         return Gathered(
             self.run,
             self.run.names(),
             tuple(self.slots[at] for at in order),
-            SlotVotes(tuple(votes.at(int(slot)) for votes, slot in zip(self.votes, number, strict=False))),
+            SlotVotes(tuple(summed_votes(votes, slot).compact() for slot, votes in together.items())),
             {
                 name: pa.concat_tables(
                     [
@@ -156,6 +170,11 @@ class Gathered:
             return profile
         under = replace(profile, names=folded(self.names, (), folding))
         return replace(joined([under]), folded=folding.folds)
+
+
+def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:
+    """[slots] the block of each of a sample's slots: about as many to each block."""
+    return np.arange(n_slots) * min(n_blocks, n_slots) // max(n_slots, 1)
 
 
 def _requests(responses: Mapping[str, Column]) -> tuple[float, float]:

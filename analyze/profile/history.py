@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from analyze.load import load_population, sample_of
-from analyze.population import Population
+from analyze.population import Population, Sample
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import SampleProfiles
 from analyze.profile.stored import ProfileTally, gathered
@@ -30,6 +30,8 @@ from schemas.windows import Window
 MOST_BLOCKS: Final = 120
 """A sample's code is one byte: 256, less those that are compared. A spread known from 120 blocks is known to
 6 % (1 / sqrt(2 * 120)); more would only cost."""
+MOST_OF_REFERENCE: Final = 64
+"""Blocks of a reference."""
 LEAST_BLOCKS: Final = 12
 """From fewer, a spread is known to 20 % at best, and an envelope trimmed by a tenth is the whole range."""
 
@@ -174,6 +176,12 @@ def _joined(pieces: Sequence[LakePeriod], most: int) -> list[tuple[LakePeriod, .
     return [tuple(pieces[first:past]) for first, past in pairwise(bounds)]
 
 
+def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
+    """Count the blocks, about as long as those of a history, that a reference makes."""
+    usual = float(np.median([sample.length_ns for sample in history]))
+    return max(1, min(MOST_OF_REFERENCE, round(reference.length_ns / max(usual, 1))))
+
+
 StatisticsUse = Literal["auto", "never", "history", "all"]
 """What is read from statistics: what is large, nothing, the history, or the samples compared as well."""
 NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
@@ -216,7 +224,13 @@ def read_samples(
             "breakdown of slow requests"
         )
         run = RunNames()
-        both = _statistics(compared, refine, run, a_slot=_windows_a_slot(compared, history), workers=workers)
+        n_blocks = (
+            reference_blocks(sample_of(*compared[0]), [sample_of(*one) for one in history])
+            if history
+            else None
+        )
+        a_slot = _windows_a_slot(compared, history)
+        both = _statistics(compared, refine, run, a_slot=a_slot, n_blocks=n_blocks, workers=workers)
         both = replace(both, notes=(*both.notes, f"The samples were {how}."))
         past = _statistics(history, refine, run, a_slot=None, workers=workers) if history else None
         return Read(both, past)
@@ -251,7 +265,13 @@ def n_flows(samples: NamedSamples) -> int:
 
 
 def _statistics(
-    samples: NamedSamples, refine: RefineSettings, run: RunNames, *, a_slot: int | None, workers: int
+    samples: NamedSamples,
+    refine: RefineSettings,
+    run: RunNames,
+    *,
+    a_slot: int | None,
+    n_blocks: int | None = None,
+    workers: int,
 ) -> SampleProfiles:
     """Statistics of samples that are compared, or of blocks of a history (a_slot None), added up as they
     come."""
@@ -263,6 +283,7 @@ def _statistics(
         tally=tally,
         with_silent=a_slot is not None,
         a_slot=a_slot,
+        n_blocks=n_blocks,
         workers=workers,
     )
     notes = tuple(

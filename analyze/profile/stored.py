@@ -7,7 +7,7 @@ can be read is read, whoever asks; what had to be made is kept if the lake can b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,15 @@ import pyarrow as pa
 
 from analyze.load import load_population
 from analyze.profile.build import profile_of
-from analyze.profile.encoding import Stored, encode, profile_of_stored, stored_of, stored_tables, version
+from analyze.profile.encoding import (
+    Stored,
+    encode,
+    encode_stored,
+    profile_of_stored,
+    stored_of,
+    stored_tables,
+    version,
+)
 from analyze.profile.gathering import Gathered, Gathering, added_up
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
@@ -28,12 +36,16 @@ from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
 from schemas.periods import Period
-from schemas.windows import Window
+from schemas.windows import NS_PER_DAY, Window
+from stitch.heap import keep_freed
 from stitch.lake.place import open_store
-from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
+from stitch.lake.stats_files import StatsKey, has_stats, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store, ahead
 from stitch.processes import in_turn, worker_processes
 
+QUARTER_NS: Final = NS_PER_DAY // 4
+"""Sums of windows are kept by this: a block of a history is seldom shorter than a quarter of a day where it
+is long to read."""
 MOST_SLOTS: Final = 120
 """Slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
 
@@ -87,25 +99,25 @@ def gathered(
     tally: ProfileTally | None = None,
     with_silent: bool = False,
     a_slot: int | None = 1,
+    n_blocks: int | None = None,
     workers: int = 1,
 ) -> Gathered:
     """Slots of several samples, in time order.
 
     Slot.sample is the sample's place in `samples`. `a_slot`: so many neighbouring windows (or the parts of
     them that a period has) are added up in a slot, and more where there would be over MOST_SLOTS of a sample;
-    None: a sample is one slot, and has no account. Whole windows without a filter come from
-    `stats/`; the others are made of their requests, and not kept. What a filter leaves nothing of has no
-    slot, unless with_silent: then windows that were recorded and hold nothing have empty ones. So many
-    processes (`workers`) read what is kept, where it is worth their start. Raises LakeError where flows
-    cannot be read, PeriodError where no sample has a request.
+    None: a sample is one slot, and has no account. `n_blocks`: see `Gathering.gathered`. Whole windows
+    without a filter come from `stats/`; the others are made of their requests, and not kept. What a filter
+    leaves nothing of has no slot, unless with_silent: then windows that were recorded and hold nothing have
+    empty ones. So many processes (`workers`) read what is kept, where it is worth their start. Raises
+    LakeError where flows cannot be read, PeriodError where no sample has a request.
     """
     tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
+    blocks = [_with_quarters(block, settings) for block in _blocks(parts, a_slot)]
     found: list[list[Slot]] = [[] for _ in samples]
     gathering = Gathering(run)
-    for block, stored in _read_blocks(
-        [*_blocks(parts, a_slot)], settings, tally, a_slot is not None, workers
-    ):
+    for block, stored in _read_blocks(blocks, settings, tally, a_slot is not None, workers):
         if stored is None:
             continue
         (slot,) = stored.slots
@@ -117,12 +129,12 @@ def gathered(
         own = [slot for slot in found[sample] if part.period.start_ns <= slot.start_ns < part.period.end_ns]
         for slot in _silent(part, own):
             gathering.add_silent(replace(slot, sample=sample))
-    return gathering.gathered()
+    return gathering.gathered(n_blocks)
 
 
 def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iterator[_Block]:
     """Windows by slot; parts: (sample, part of it)."""
-    wanted = [(sample, _piece(part, window)) for sample, part in parts for window in part.windows]
+    wanted = [(sample, _clipped(here, part)) for sample, part in parts for here in whole_windows(part)]
     many, seen = Counter(sample for sample, _ in wanted), Counter[int]()
 
     def block_of(piece: tuple[int, LakePeriod]) -> tuple[int, int]:
@@ -133,6 +145,50 @@ def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iter
 
     for (sample, _), block in groupby(wanted, block_of):
         yield _Block(sample, tuple(here for _, here in block))
+
+
+def _with_quarters(block: _Block, settings: RefineSettings) -> _Block:
+    """The block with one piece for what it has of a quarter of a day, where the sum of that is kept."""
+    pieces: list[LakePeriod] = []
+    for windows in _by_quarter(block.pieces):
+        quarter = _joined(windows)
+        pieces += [quarter] if len(windows) > 1 and _is_kept(quarter, settings) else windows
+    return block._replace(pieces=tuple(pieces))
+
+
+def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
+    """Neighbours of one lake and one quarter of a UTC day; what is not all of its window is alone."""
+
+    def quarter_of(here: LakePeriod) -> tuple[Path, bool, int]:
+        start_ns, is_whole = here.windows[0].start_ns, _is_whole(here)
+        return here.root, is_whole, start_ns // QUARTER_NS if is_whole else start_ns
+
+    yield from ([*mine] for _, mine in groupby(windows, quarter_of))
+
+
+def _joined(windows: Sequence[LakePeriod]) -> LakePeriod:
+    """Windows of one lake as one piece."""
+    first, last = windows[0], windows[-1]
+    return replace(
+        first,
+        period=replace(first.period, end_ns=last.period.end_ns),
+        flows=tuple(path for here in windows for path in here.flows),
+        structures=tuple(path for here in windows for path in here.structures),
+        params=tuple(path for here in windows for path in here.params),
+        sums={
+            path: here.sums[path]
+            for here in windows
+            for path in (*here.flows, *here.structures, *here.params)
+        },
+        windows=tuple(window for here in windows for window in here.windows),
+    )
+
+
+def _is_kept(here: LakePeriod, settings: RefineSettings) -> bool:
+    try:
+        return has_stats(here.store, key_of(here, settings))
+    except OSError:  # a cache that may not be read is none
+        return False
 
 
 def _read_blocks(
@@ -153,24 +209,25 @@ def _read_blocks(
             if stored is None:
                 yield from _read_here([block], settings, tally, keep_account)
             else:
-                tally.read += len(block.pieces)
+                tally.read += sum(len(here.windows) for here in block.pieces)
                 yield block, stored
 
 
 def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey], ...]:
     if not all(_is_whole(here) for here in block.pieces):
         return ()
-    return tuple((here.lake, key_of(here, here.windows[0], settings)) for here in block.pieces)
+    return tuple((here.lake, key_of(here, settings)) for here in block.pieces)
 
 
 def _read_there(block: _KeptBlock) -> Stored | None:
     """Add up what is kept of a block, in a process of its own; None where some of it is not."""
+    keep_freed()
     windows: list[Stored] = []
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
         for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
             stored = _kept_tables(data)
-            if stored is None or not _is_of(stored, key.window):
+            if stored is None or not _is_of(stored, key):
                 return None
             windows.append(stored)
     return added_up(windows, keep_account=block.keep_account) if windows else None
@@ -238,8 +295,7 @@ def keep_profiles(
     start, each with a window at a time in memory. What cannot be written is in `tally.refusals`. Raises
     LakeError.
     """
-    wanted = {(part.root, window): part for part in periods for window in part.windows}
-    pieces = [of_window(part, window, window.start_ns, window.end_ns) for (_, window), part in wanted.items()]
+    pieces = _each_window(periods)
     missing = []
     for here in pieces:
         watch(tally.read + tally.made, len(pieces))
@@ -260,6 +316,30 @@ def keep_profiles(
             watch(tally.read + tally.made, len(pieces))
 
 
+def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, tally: ProfileTally) -> int:
+    """See to it that the sum of the windows of every quarter of a UTC day that the periods touch is kept: how
+    many those are.
+
+    Windows whose statistics are missing are made. Memory: the statistics of one quarter. What cannot be
+    written is in `tally.refusals`. Raises LakeError.
+    """
+    quarters = [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
+    for quarter in quarters:
+        if (
+            not _is_kept(quarter, settings)
+            and (stored := _summed_windows(quarter, settings, tally)) is not None
+        ):
+            written = ProfileTally()
+            _keep(quarter.store, key_of(quarter, settings), encode_stored(stored), written)
+            tally.add(ProfileTally(refusals=written.refusals))
+    return len(quarters)
+
+
+def _each_window(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
+    """The windows that periods touch, each as a whole and once."""
+    return [*{(here.root, here.windows): here for part in periods for here in whole_windows(part)}.values()]
+
+
 def _profile_made(settings: RefineSettings, here: LakePeriod) -> ProfileTally:
     """Make the profile of a whole window, and keep it."""
     tally = ProfileTally()
@@ -278,18 +358,19 @@ def _lakes() -> Lakes:
     return Lakes()
 
 
-def _piece(part: LakePeriod, window: Window) -> LakePeriod:
-    """What a period has of one window."""
-    return of_window(
-        part, window, max(window.start_ns, part.period.start_ns), min(window.end_ns, part.period.end_ns)
+def _clipped(here: LakePeriod, part: LakePeriod) -> LakePeriod:
+    """What a period has of one of its windows."""
+    start_ns, end_ns = (
+        max(here.period.start_ns, part.period.start_ns),
+        min(here.period.end_ns, part.period.end_ns),
     )
+    return replace(here, period=replace(here.period, start_ns=start_ns, end_ns=end_ns))
 
 
 def _is_whole(here: LakePeriod) -> bool:
-    """Whether it is all of its window, so that statistics of it are kept."""
-    (window,) = here.windows
+    """Whether it is all of its windows, so that statistics of it are kept."""
     bounds = (here.period.start_ns, here.period.end_ns)
-    return here.period.where is None and bounds == (window.start_ns, window.end_ns)
+    return here.period.where is None and bounds == (here.windows[0].start_ns, here.windows[-1].end_ns)
 
 
 def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Iterator[pa.Buffer | None]:
@@ -304,20 +385,23 @@ def _kept_tables(data: pa.Buffer | None) -> Stored | None:
     return None if data is None else stored_tables(data)
 
 
-def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:
-    """The part of a period that lies in one of its windows."""
-
-    def mine(paths: Sequence[Path]) -> tuple[Path, ...]:
-        return tuple(path for path in paths if path.parent.name == f"window={window.name}")
-
-    return replace(
-        part,
-        period=replace(part.period, start_ns=start_ns, end_ns=end_ns),
-        flows=mine(part.flows),
-        structures=mine(part.structures),
-        params=mine(part.params),
-        windows=(window,),
-    )
+def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
+    """Each window that a period touches as a period of its own, in their order. O(files)."""
+    files: dict[str, dict[str, list[Path]]] = {}
+    for table in ("flows", "structures", "params"):
+        for path in getattr(part, table):
+            mine = files.setdefault(path.parent.name, {"flows": [], "structures": [], "params": []})
+            mine[table].append(path)
+    for window in part.windows:
+        own = files.get(f"window={window.name}", {})
+        yield replace(
+            part,
+            period=replace(part.period, start_ns=window.start_ns, end_ns=window.end_ns),
+            flows=tuple(own.get("flows", ())),
+            structures=tuple(own.get("structures", ())),
+            params=tuple(own.get("params", ())),
+            windows=(window,),
+        )
 
 
 def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
@@ -329,17 +413,29 @@ def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None
 def _kept_or_made(
     stored: Stored | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
 ) -> Stored | None:
-    """The profile of a whole window from what was kept, if that is one; else made, and kept."""
-    (window,) = here.windows
-    if stored is not None and _is_of(stored, window):
-        tally.read += 1
+    """The profile of a whole window, or the sum of several, from what was kept, if that is one; else made,
+    and that of a window kept."""
+    key = key_of(here, settings)
+    if stored is not None and _is_of(stored, key):
+        tally.read += len(here.windows)
         return stored
+    if key.span == "quarter":
+        return _summed_windows(here, settings, tally)
     tally.made += 1
-    profile = _made(here, Slot(0, window.start_ns, window.end_ns), settings)
+    profile = _made(here, Slot(0, key.window.start_ns, key.window.end_ns), settings)
     if profile is None:
         return None
-    _keep(here.store, key_of(here, window, settings), encode(profile), tally)
+    _keep(here.store, key, encode(profile), tally)
     return stored_of(profile)
+
+
+def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
+    """Add up several windows, each kept or made; None where none holds a request."""
+    read = ((here, _kept_tables(_read(here, settings))) for here in whole_windows(quarter))
+    windows = [
+        stored for here, kept in read if (stored := _kept_or_made(kept, here, settings, tally)) is not None
+    ]
+    return added_up(windows) if windows else None
 
 
 def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
@@ -349,12 +445,14 @@ def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally)
     return None if profile is None else stored_of(profile)
 
 
-def _is_of(stored: Stored, window: Window) -> bool:
-    return stored.slots == (Slot(0, window.start_ns, window.end_ns),)
+def _is_of(stored: Stored, key: StatsKey) -> bool:
+    (slot,) = stored.slots
+    within = key.window.start_ns <= slot.start_ns and slot.end_ns <= key.window.end_ns
+    return within if key.span == "quarter" else slot == Slot(0, key.window.start_ns, key.window.end_ns)
 
 
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
-    return _kept_data(here.store, key_of(here, here.windows[0], settings))
+    return _kept_data(here.store, key_of(here, settings))
 
 
 def _kept_data(store: Store, key: StatsKey) -> pa.Buffer | None:
@@ -384,11 +482,14 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
         tally.kept += 1
 
 
-def key_of(here: LakePeriod, window: Window, settings: RefineSettings) -> StatsKey:
-    """Under which the profile of a window is kept: all that it is made of, which parameters are not."""
+def key_of(here: LakePeriod, settings: RefineSettings) -> StatsKey:
+    """Under which the profile of a window, or the sum of a quarter of a day, is kept: all that it is made of,
+    which parameters are not."""
     tables = (("flows", here.flows), ("structures", here.structures))
+    first, several = here.windows[0], len(here.windows) > 1
     return StatsKey(
-        window,
+        Window(first.start_ns // QUARTER_NS * QUARTER_NS, QUARTER_NS) if several else first,
         source_of([(table, here.sums[path]) for table, paths in tables for path in paths]),
         settings_of(f"{version()} {settings.model_dump_json()}"),
+        "quarter" if several else "window",
     )

@@ -120,7 +120,7 @@ def window_ticks(here: LakePeriod, refine: RefineSettings, slot_ns: int) -> Wind
     """The ticks of a whole window, kept or made and then kept; None where it holds no request."""
     (window,) = here.windows
     tick_ns = tick_length(window.length_ns, slot_ns)
-    key = StatsKey(window, key_of(here, window, refine).source, _settings(refine, tick_ns))
+    key = StatsKey(window, key_of(here, refine).source, _settings(refine, tick_ns))
 
     def make() -> WindowTicks | None:
         profile = _profile(here, refine, tick_ns)

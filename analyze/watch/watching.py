@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from analyze.profile.stored import of_window
+from analyze.profile.stored import whole_windows
 from analyze.refine.settings import RefineSettings
 from analyze.report.gate import Outcome
 from analyze.report.page import render_html
@@ -221,8 +221,7 @@ class LakeWatch:
         if not windows:
             return
         day = self._lakes.listed(Period(None, start_ns, start_ns + DAY), windows)
-        each = (of_window(day, one, one.start_ns, one.end_ns) for one in windows)
-        watcher.learn_hours(day_hours(day, each, self.refine, watcher.tick_ns))
+        watcher.learn_hours(day_hours(day, whole_windows(day), self.refine, watcher.tick_ns))
         for window in windows:
             # With some before them, which say how many requests are usual.
             at = np.arange(window.start_ns, window.end_ns + USUAL_TICKS * watcher.tick_ns, watcher.tick_ns)

@@ -20,6 +20,7 @@ from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import STDOUT, is_stdout, open_output, refuse_unwritable
 from schemas.errors import ConfigError, InputError, LakeError
 from schemas.trace_urls import parse_trace_url
+from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
     from analyze.methods.port import AnyMethod, Chosen
@@ -105,6 +106,7 @@ def analysed(
     """`flowdiff.lake.analysed`, with a spinner on a terminal."""
     from flowdiff import lake
 
+    keep_freed()
     return lake.analysed(found, chosen, refine, use, stage, workers)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shlex
 import sys
 import uuid
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import SecretBytes
+from pydantic import SecretBytes, ValidationError
 
 from flowdiff.cli.listing import Heading, Kind, print_rows
 from flowdiff.cli.options import WorkersOption
@@ -23,7 +24,7 @@ from flowdiff.cli.settings_options import Options, takes_settings
 from flowdiff.cli.version import version
 from flowdiff.extras import needed
 from flowdiff.live.memory import share_one_heap
-from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
+from schemas.config import MIN_HASH_KEY_BYTES, ParamRules, SpanColumns
 from schemas.errors import ConfigError, InputError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from stitch.drivers.sharded.engines import Cluster
+    from stitch.drivers.sharded.work_queue import JobWorker
 
 
 class EngineName(StrEnum):
@@ -40,6 +42,7 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
+JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
 
@@ -93,6 +96,14 @@ def command(
     hash_key_file: Annotated[
         Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a Parquet table: a column that is not called as ClickHouse's exporter does, "
+            "`trace_id=tid`; repeated. Fields: docs/formats.md.",
+            metavar="FIELD=NAME",
+        ),
+    ] = None,
     workers: WorkersOption = None,
     engine: Annotated[
         EngineName,
@@ -107,6 +118,18 @@ def command(
     conf: Annotated[
         list[str] | None,
         typer.Option(help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"),
+    ] = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            help="Be worker K of N, 0 to N-1, that are started elsewhere and meet in the lake.", metavar="K/N"
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FLOWDIFF_JOB", help="With --worker: name of this run, which no other has.", metavar="NAME"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -124,18 +147,26 @@ def command(
     params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
+    decode = settings.decode.model_copy(update={"params": params})
+    settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
     doing = _workers(engine, workers, master, conf or [])
+    member = None if worker is None else _job_worker(worker, job, lake, settings)
+    if member is not None and member.number:
+        typer.echo(f"tasks done: {member.work():,}")
+        return
     with import_progress() as progress:
         summary = import_into(
             lake,
             expanded(files),
-            settings.model_copy(update={"decode": settings.decode.model_copy(update={"params": params})}),
+            settings,
             owner=f"{os.getpid()}-{uuid.uuid4().hex}",
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
-            workers=doing,
+            workers=member or doing,
         )
+    if member is not None:
+        member.end()
     with reported_afterwards("The import is committed"):
         _print(summary, lake, as_json=as_json)
 
@@ -152,13 +183,50 @@ def _workers(engine: EngineName, workers: int | None, master: str | None, conf: 
         return workers or (cores() if cores() > STITCHED_AT_ONCE else 1)
     if master is None:
         raise ConfigError("--engine spark needs a cluster.", remedy="Name it: --master URL.")
-    settings = [setting.partition("=") for setting in conf]
-    for key, equals, _ in settings:
-        if not key or not equals:
-            raise ConfigError(f"'--conf {key}' is no setting.", remedy="Write --conf KEY=VALUE.")
+    settings = _pairs("--conf", conf)
     with needed():
         from stitch.drivers.spark.executors import SparkCluster
-    return SparkCluster(master, {key: value for key, _, value in settings}, workers)
+    return SparkCluster(master, settings, workers)
+
+
+def _pairs(option: str, given: list[str]) -> dict[str, str]:
+    """Return what was given as KEY=VALUE. Raises ConfigError."""
+    pairs = [each.partition("=") for each in given]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise ConfigError(f"'{option} {key}' is no setting.", remedy=f"Write {option} KEY=VALUE.")
+    return {key: value for key, _, value in pairs}
+
+
+def _columns(given: list[str]) -> SpanColumns:
+    """Return the columns of tables. Raises ConfigError."""
+    pairs = _pairs("--column", given)
+    fields = SpanColumns.model_fields
+    if unknown := sorted(pairs.keys() - fields.keys()):
+        raise ConfigError(
+            f"A table has no '{unknown[0]}' (--column).", remedy=f"Fields are {', '.join(fields)}."
+        )
+    try:
+        return SpanColumns.model_validate(pairs)
+    except ValidationError as error:
+        raise ConfigError(
+            f"--column time_unit cannot be '{pairs['time_unit']}'.", remedy="Take s, ms, us or ns."
+        ) from error
+
+
+def _job_worker(worker: str, job: str | None, lake: str, settings: ImportSettings) -> JobWorker:
+    """Return the worker of a job that this process is. Raises ConfigError."""
+    from stitch.drivers.sharded.work_queue import JobWorker
+
+    number, _, workers = worker.partition("/")
+    if not (number.isdecimal() and workers.isdecimal() and int(number) < int(workers)):
+        raise ConfigError(f"'--worker {worker}' is no worker.", remedy="Write K/N, with K from 0 to N-1.")
+    if job is None or not JOB_NAME.fullmatch(job):
+        raise ConfigError(
+            "--worker needs the name of its job: letters, digits, `-`, `_` and `.`.",
+            remedy="Name it: --job NAME, another one for every run.",
+        )
+    return JobWorker(lake, job, int(number), int(workers), settings)
 
 
 def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:

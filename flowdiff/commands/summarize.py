@@ -21,6 +21,12 @@ def command(
     period: Annotated[
         list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
     ] = None,
+    sums: Annotated[
+        bool,
+        typer.Option(
+            "--sums", help="Keep the sum of every six hours, too: long histories are read from them."
+        ),
+    ] = False,
     workers: WorkersOption = None,
     as_json: JsonOption = False,
     settings: SetOption = None,
@@ -29,11 +35,12 @@ def command(
     """Work out the statistics of every window ahead, so that histories are read in seconds.
 
     `compare` does it by itself for the windows that it needs, the first time. What is kept under `stats/` can
-    be deleted at any time. Options of the refinement must be those of the comparisons.
+    be deleted at any time. Options of the refinement must be those of the comparisons. What a block of a
+    history has of a quarter of a UTC day is read as one where --sums kept the sum of the same windows.
     """
     import json
 
-    from analyze.profile.stored import ProfileTally, keep_profiles
+    from analyze.profile.stored import ProfileTally, keep_profiles, keep_quarters
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
@@ -46,7 +53,7 @@ def command(
     lakes = Lakes(lake)
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
-    tally = ProfileTally()
+    tally, of_sums = ProfileTally(), ProfileTally()
     with counted_progress("Windows") as watch:
         for part in {part.root: part for part in found}.values():
             sweep(part.store)
@@ -57,8 +64,17 @@ def command(
             f"'{lake}': {'; '.join(tally.refusals)}.",
             remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
         )
+    n_sums = keep_quarters(found, refinement(settings), tally=of_sums) if sums else 0
+    if of_sums.refusals:
+        raise LakeError(
+            f"Sums of windows could not be written to '{lake}': {'; '.join(of_sums.refusals)}.",
+            remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
+        )
     if as_json:
-        typer.echo(json.dumps({"windows": tally.read + tally.made, "made": tally.made, "kept": tally.read}))
+        counts = {"windows": tally.read + tally.made, "made": tally.made, "kept": tally.read, "sums": n_sums}
+        typer.echo(json.dumps(counts))
         return
     total = counted(tally.read + tally.made, "window")
     typer.echo(f"{total}: {tally.made} worked out, {tally.read} there already")
+    if sums:
+        typer.echo(f"{counted(n_sums, 'quarter')} of a day with several windows: the sum of each is kept")

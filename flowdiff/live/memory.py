@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from schemas.errors import ConfigError
+from stitch.heap import ARENA_MAX, set_heap
 
-_ARENA_MAX: Final = -8
-"""Parameter of mallopt(3)."""
 EVERY_S: Final = 1.0
 """Between times at which memory goes back to the system."""
 BUFFERS: Final = 160 * 2**20
@@ -67,10 +66,7 @@ def share_one_heap() -> bool:
 
     What the environment says stays; other C libraries are left alone.
     """
-    if "MALLOC_ARENA_MAX" in os.environ or "malloc.arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
-    return mallopt is not None and bool(mallopt(_ARENA_MAX, 1))
+    return set_heap(ARENA_MAX, 1, "MALLOC_ARENA_MAX", "malloc.arena_max")
 
 
 @contextmanager

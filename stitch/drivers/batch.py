@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ingest.formats import format_of
 from schemas.commits import CommitBody, CommitRecord, Counters
 from schemas.errors import LakeError
 from schemas.windows import NS_PER_MINUTE, Window
@@ -68,13 +67,10 @@ def import_into(
     case the lake is as it was, or the next import finishes what was committed; files on their way are
     removed.
     """
-    if settings.format is not None:
-        # Commits hold its own name, whichever alias was asked for.
-        settings = settings.model_copy(update={"format": format_of(settings.format).name})
     run = partial(
         import_files,
         names=names,
-        settings=settings,
+        settings=settings.named(),
         owner=owner,
         created_by=created_by,
         stdin=stdin,

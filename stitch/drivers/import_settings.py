@@ -6,8 +6,9 @@ from typing import Final, Protocol
 
 from pydantic import Field
 
+from ingest.formats import format_of
 from schemas.commits import Counters
-from schemas.config import MAX_KEPT, Config, DecodeConfig, StitchConfig
+from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchConfig
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
@@ -35,8 +36,19 @@ class ImportSettings(Config):
     """Keep records of any time, also months or years away from the bulk of their file."""
     max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
     """Dead letters kept of one input file; more are counted only."""
+    columns: SpanColumns = SpanColumns()
+    """Columns of tables of spans (Parquet)."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
+
+    def named(self) -> ImportSettings:
+        """Return settings with the format's own name, whichever alias was asked for: commits hold it.
+
+        Raises UnknownFormatError.
+        """
+        return (
+            self if self.format is None else self.model_copy(update={"format": format_of(self.format).name})
+        )
 
     def most_workers(self, workers: int) -> int:
         """Return how many of so many workers the budget is enough for."""

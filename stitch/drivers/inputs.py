@@ -225,7 +225,12 @@ def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -
     tally = Tally(settings.format)
     for source in sources:
         batches = decode_file(
-            source.path, settings.format, settings.decode, chunk_bytes=settings.chunk_bytes, batch_events=1
+            source.path,
+            settings.format,
+            settings.decode,
+            chunk_bytes=settings.chunk_bytes,
+            batch_events=1,
+            columns=settings.columns,
         )
         for decoded in batches:
             tally.add(source, decoded)

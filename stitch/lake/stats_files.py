@@ -11,7 +11,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
@@ -26,6 +26,10 @@ _LONG: Final = 32
 _FILE: Final = re.compile(rf"([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_LONG}}})\.parquet")
 
 
+Span = Literal["window", "quarter", "day"]
+SPANS: Final[tuple[Span, ...]] = get_args(Span)
+
+
 class StatsKey(NamedTuple):
     """Which statistics of which state of a window."""
 
@@ -34,8 +38,8 @@ class StatsKey(NamedTuple):
     """Of the window's files: `source_of`."""
     settings: str
     """Of all that decides what is worked out of them: `settings_of`."""
-    span: Literal["window", "day"] = "window"
-    """What they are of: a window of the lake, or a day of windows."""
+    span: Span = "window"
+    """What they are of: a window of the lake, or a quarter of a day, or a day of windows."""
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
@@ -62,6 +66,11 @@ def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
     return None
 
 
+def has_stats(store: Store, key: StatsKey) -> bool:
+    """Tell whether something is kept under a key; it is not read. Raises OSError."""
+    return bool(_kept(store, key))
+
+
 def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
     """Keep a content; what is damaged, and what was made of another state of the window, is removed.
 
@@ -85,7 +94,7 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 def damaged_stats(store: Store) -> Iterator[str]:
     """Names of files under `stats/` that are not what was written there. Reads them all. Raises OSError."""
-    names = [*store.below(STATS, lambda name: name.startswith(("window=", "day=")))]
+    names = [*store.below(STATS, lambda name: name.partition("=")[0] in SPANS)]
     whole = ahead(store, lambda name: _is_whole(name.rpartition("/")[2], _read(store, name)), names)
     yield from (name for name, is_whole in zip(names, whole, strict=True) if not is_whole)
 

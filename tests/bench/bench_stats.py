@@ -22,7 +22,7 @@ from analyze.profile.encoding import encode
 from analyze.profile.history import cut_history, read_samples
 from analyze.profile.profile import Slot
 from analyze.profile.samples import SampleProfiles
-from analyze.profile.stored import key_of, of_window
+from analyze.profile.stored import key_of, whole_windows
 from analyze.refine.settings import RefineSettings
 from analyze.report.page import render_html
 from analyze.scope import LakePeriod, Lakes
@@ -50,12 +50,11 @@ def make_lake(folder: Path, n_compared: int, n_history: int, requests: float, se
     write_lake(folder, flows_table([f"r{n}" for n in range(len(starts))], starts), structures_table())
     (whole,) = Lakes(str(folder)).ranges(parse_ranges(["all"], now_ns=0))
     size = 0
-    for number, window in enumerate(whole.windows):
-        here = of_window(whole, window, window.start_ns, window.end_ns)
+    for number, here in enumerate(whole_windows(whole)):
         slower = {0: {7: 1.5}} if n_compared <= number < 2 * n_compared else None
-        slots = (Slot(0, window.start_ns, window.end_ns),)
+        slots = (Slot(0, here.period.start_ns, here.period.end_ns),)
         data = encode(service.profile(number, slots, requests, slower=slower))
-        put_stats(LocalStore.at(folder), key_of(here, window, SETTINGS), data)
+        put_stats(LocalStore.at(folder), key_of(here, SETTINGS), data)
         size += len(data)
     return size
 

@@ -1,15 +1,18 @@
-"""A comparison from statistics that tests its call sites by shards reports what one table of them does."""
+"""A comparison from statistics reports the same however they are read and tested: call sites by shards,
+windows one by one or their kept sums."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from oracles.made_fleet import Fleet, periods, write_fleet
 
@@ -19,6 +22,8 @@ from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, site_shards
 from analyze.profile.votes import SlotVotes
 from flowdiff.__main__ import main
+from stitch.lake.stats_files import StatsKey, read_stats
+from stitch.lake.store import Store
 from stitch.processes import worker_processes
 
 FLEET = Fleet(220, requests=30_000)
@@ -26,10 +31,12 @@ SLOWER = FLEET.loaded_sites(2)
 N_COMPARED, N_HISTORY = 4, 6
 
 
-def report(lake: Path, file: Path, workers: int) -> dict[str, Any]:
+def report(
+    lake: Path, file: Path, workers: int, n_compared: int = N_COMPARED, n_history: int = N_HISTORY
+) -> dict[str, Any]:
     words = ("--statistics", "all", "--no-save", "--json", str(file), "--workers", str(workers))
     with pytest.raises(SystemExit) as ended:
-        main(["compare", "--lake", str(lake), *periods(N_COMPARED, N_HISTORY), *words])
+        main(["compare", "--lake", str(lake), *periods(n_compared, n_history), *words])
     assert ended.value.code in (1, 3)
     found: dict[str, Any] = json.loads(file.read_text())
     return found
@@ -84,3 +91,36 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     # Neither was saved: nothing in a report says when it was made.
     assert list(differences(sharded, whole)) == []
     assert list(differences(shared, whole)) == []
+
+
+def test_kept_sums_of_windows_report_what_the_windows_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, n_compared, n_history = tmp_path / "lake", 6, 72
+    write_fleet(lake, FLEET, n_compared, n_history, SLOWER, times=3, most_drawn=4)
+    read: Counter[str] = Counter()
+
+    def counted(store: Store, key: StatsKey) -> pa.Buffer | None:
+        read[key.span] += 1
+        return read_stats(store, key)
+
+    monkeypatch.setattr(stored, "read_stats", counted)
+    whole = report(lake, tmp_path / "whole.json", 1, n_compared, n_history)
+    assert read == {"window": 84}
+    with pytest.raises(SystemExit):
+        main(["summarize", "--lake", str(lake), "--sums"])
+    quarters = sorted((lake / "stats").glob("quarter=*/*.parquet"))
+    assert len(quarters) == 14
+    told = "84 windows: 0 worked out, 84 there already\n14 quarters of a day with several windows"
+    assert told in capsys.readouterr().out
+    read.clear()
+    summed = report(lake, tmp_path / "summed.json", 1, n_compared, n_history)
+    assert read == {"quarter": 12, "window": 12}
+    assert list(differences(summed, whole)) == []
+    monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
+    shared = report(lake, tmp_path / "shared.json", 2, n_compared, n_history)
+    assert list(differences(shared, whole)) == []
+    for file in quarters[:3]:
+        file.write_bytes(b"damaged")
+    damaged = report(lake, tmp_path / "damaged.json", 2, n_compared, n_history)
+    assert list(differences(damaged, whole)) == []

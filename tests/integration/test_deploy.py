@@ -21,6 +21,7 @@ import yaml
 from fixtures.deploy_tools import DEPLOY, REPOSITORY, dashboard_check, deploy_check, ensure, promtool, run
 from oracles.lake_script import flows_table, structures_table
 from oracles.stored_lake import write_lake
+from oracles.traffic import write_otlp
 
 from flowdiff.__main__ import main
 from flowdiff.samples import asked_samples, find_samples
@@ -377,9 +378,11 @@ def test_jobs_are_pods_of_the_deployment() -> None:
     pod = found["StatefulSet"]["spec"]["template"]["spec"]
     version = kubernetes_validate.latest_version()
     assert sorted(cron_jobs()) == [*SCHEDULED]
-    for job in cron_jobs().values():
+    workers = documents("import-job.yaml")["Job"]
+    for job in (*cron_jobs().values(), workers):
         kubernetes_validate.validate(job, version, strict=True)
-        mine = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        run_once = job if job is workers else job["spec"]["jobTemplate"]
+        mine = run_once["spec"]["template"]["spec"]
         for field in ("serviceAccountName", "automountServiceAccountToken", "enableServiceLinks"):
             assert mine[field] == pod[field]
         assert mine["securityContext"] == pod["securityContext"]
@@ -389,6 +392,26 @@ def test_jobs_are_pods_of_the_deployment() -> None:
         assert {each["name"] for each in one["volumeMounts"]} == {each["name"] for each in mine["volumes"]}
         lake = next(each["value"] for each in one["env"] if each["name"] == "FLOWDIFF_LAKE")
         assert f'lake = "{lake}"' in found["ConfigMap"]["data"]["flowdiff.toml"]
+
+
+def test_workers_of_the_import_job_meet_in_the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first does what the others would, where they come late; they learn that it is done."""
+    job = documents("import-job.yaml")["Job"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    fields = {each["name"]: each["valueFrom"]["fieldRef"] for each in container["env"] if "valueFrom" in each}
+    assert "job-completion-index" in fields["WORKER"]["fieldPath"]
+    assert "controller-uid" in fields["FLOWDIFF_JOB"]["fieldPath"]
+    files = container["args"][1]
+    assert Path(files).parent in {Path(each["mountPath"]) for each in container["volumeMounts"]}
+    (tmp_path / "traces").mkdir()
+    write_otlp(tmp_path / "traces" / "a.pb", 20)
+    monkeypatch.setenv("FLOWDIFF_LAKE", str(tmp_path / "lake"))
+    monkeypatch.setenv("FLOWDIFF_JOB", "5f0c2f0e-6a51-4b3e-9d0e-3f1f7a1c2b4d")
+    given = [word.replace(files, str(tmp_path / "traces" / "*.pb")) for word in container["args"]]
+    assert job["completions"] == job["parallelism"] == int(given[-1].partition("/")[2])
+    for number in range(job["completions"]):
+        assert exit_code_of([word.replace("$(WORKER)", str(number)) for word in given]) == 0
+    assert list((tmp_path / "lake" / "flows").glob("*/*.parquet"))
 
 
 # -- Gates ----

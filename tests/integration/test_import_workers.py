@@ -107,7 +107,7 @@ class Elsewhere(Executor):
     """Two processes that know of each other what lies in the lake, and do every task twice."""
 
     @contextmanager
-    def executor(self) -> Iterator[tuple[Executor, int]]:
+    def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:
         with worker_processes(2) as self._pool:
             yield self, 2
 

@@ -185,7 +185,7 @@ def test_the_command_works_ahead(lake: Path, capsys: pytest.CaptureFixture[str])
     assert run("summarize", "--lake", str(lake), "--period", f"{start}/5m") == 0
     assert capsys.readouterr().out == "1 window: 1 worked out, 0 there already\n"
     assert run("summarize", "--lake", str(lake), "--json") == 0
-    assert capsys.readouterr().out == '{"windows": 4, "made": 3, "kept": 1}\n'
+    assert capsys.readouterr().out == '{"windows": 4, "made": 3, "kept": 1, "sums": 0}\n'
     assert profiled(lake)[1].made == 0
     assert run("summarize", "--lake", str(lake / "nowhere")) == 2
     assert run("summarize", "--lake", str(lake), "--period", "2020-01-01") == 2

@@ -24,12 +24,12 @@ from oracles.stored_lake import write_lake
 from analyze.profile.encoding import encode
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
-from analyze.profile.stored import key_of, of_window
+from analyze.profile.stored import key_of, whole_windows
 from analyze.refine.settings import RefineSettings
-from analyze.scope import Lakes
+from analyze.scope import LakePeriod, Lakes
 from analyze.stats.histograms import BIN_LOG, bin_of, value_of
 from schemas.ranges import parse_ranges
-from schemas.windows import NS_PER_MINUTE, Window
+from schemas.windows import NS_PER_MINUTE
 from stitch.lake.stats_files import put_stats
 from stitch.lake.store import LocalStore
 
@@ -273,16 +273,15 @@ def write_fleet(
     write_lake(folder, flows, structures_table(), _NS_PER_HOUR)
     (whole,) = Lakes(str(folder)).ranges(parse_ranges(["all"], now_ns=0))
     size = 0
-    drawn: dict[tuple[int, bool], list[Window]] = {}
-    for number, window in enumerate(whole.windows):
+    drawn: dict[tuple[int, bool], list[LakePeriod]] = {}
+    for number, here in enumerate(whole_windows(whole)):
         of = number % most_drawn, number >= n_windows - n_compared
-        drawn.setdefault(of, []).append(window)
+        drawn.setdefault(of, []).append(here)
     for (seed, is_problem), windows in drawn.items():
         profile = fleet.profile(seed, Slot(0, 0, 1), slower if is_problem else (), times)
-        for window in windows:
-            data = encode(replace(profile, slots=(Slot(0, window.start_ns, window.end_ns),)))
-            here = of_window(whole, window, window.start_ns, window.end_ns)
-            put_stats(LocalStore.at(folder), key_of(here, window, RefineSettings()), data)
+        for here in windows:
+            data = encode(replace(profile, slots=(Slot(0, here.period.start_ns, here.period.end_ns),)))
+            put_stats(LocalStore.at(folder), key_of(here, RefineSettings()), data)
             size += len(data)
     return size / n_windows / fleet.n_sites
 

@@ -104,6 +104,24 @@ def test_windows_added_up_are_their_sum(
         assert len(mine) == len(there) or name == "votes"
 
 
+def test_values_of_a_reference_are_held_by_block() -> None:
+    windows = [window(seed, 60 * seed, SHAPES[seed % 4], weighted=seed == 3) for seed in range(7)]
+
+    def gathered(n_blocks: int | None) -> Profile:
+        gathering = Gathering(RunNames())
+        for at, profile in enumerate(windows):
+            gathering.add(stored_of(profile), int(at >= 5))
+        return gathering.gathered(n_blocks).profile()
+
+    plain, held = gathered(None), gathered(2)
+    assert held.slots == plain.slots
+    slot = np.array([0, 0, 0, 3, 3, 5, 6], dtype=np.int32)[plain.votes["slot"].to_numpy()]
+    place, field = plain.votes.column_names.index("slot"), SCHEMAS["votes"].field("slot")
+    together = summed("votes", [plain.votes.set_column(place, field, pa.array(slot))])
+    assert by_name(held, "votes") == by_name(replace(plain, votes=together), "votes")
+    assert by_name(held, "visits") == by_name(plain, "visits")
+
+
 def test_names_are_numbered_once() -> None:
     """As one name book would, whatever order each file has."""
     run = RunNames()

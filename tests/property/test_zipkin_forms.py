@@ -15,8 +15,8 @@ from oracles.zipkin_spans import number_in, zipkin_batch
 from ingest.codecs.spans.span_batch import FAULTS
 from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.codecs.values.attributes import AttributeTable
+from ingest.codecs.values.written_numbers import with_numbers
 from ingest.codecs.zipkin.zipkin_proto import ListOfSpans
-from ingest.codecs.zipkin.zipkin_spans import with_numbers
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 

@@ -305,6 +305,8 @@ def test_several_hosts_of_a_component_are_reached_or_not() -> None:
     of = with_hosts(of, np.stack([np.full(200, -1), first, second]), ("dn-1", "dn-2", "dn-3"))
     found = explain_finding(of, period(of, 1), None, period(of, 0))
     assert "reaches host dn-3" in {row.key for row in found.attributes}
+    said = {condition for rule in found.rules for condition in rule.conditions}
+    assert {"reaches host dn-3 at db", "does not reach host dn-3 at db"} <= said
 
 
 def test_a_sample_is_spread_over_time_and_follows_weights() -> None:

@@ -1,4 +1,4 @@
-"""How many heaps the threads of a process have."""
+"""How many heaps the threads of a process have, and whether they keep what is freed."""
 
 from __future__ import annotations
 
@@ -42,3 +42,30 @@ def test_threads_share_a_heap_unless_it_is_set_otherwise(outside: dict[str, str]
     told, _, info = done.stdout.partition("\n")
     assert told == str(is_shared)
     assert info.count("<heap nr=") == (1 if is_shared else 3)
+
+
+ARRAYS = """
+import resource, sys
+import numpy
+from stitch.heap import keep_freed
+print(keep_freed())
+def faults():
+    arrays = [numpy.ones(1 << 21) for _ in range(8)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+first = faults()
+print(faults() - first)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the GNU C library's")
+@pytest.mark.parametrize(("outside", "is_kept"), [({}, True), ({"MALLOC_MMAP_THRESHOLD_": "131072"}, False)])
+def test_arrays_take_what_was_freed(outside: dict[str, str], is_kept: bool) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    env |= {"PYTHONPATH": os.pathsep.join(sys.path), "NUMPY_MADVISE_HUGEPAGE": "0", **outside}
+    done = subprocess.run(
+        [sys.executable, "-c", ARRAYS], env=env, stdout=subprocess.PIPE, check=True, text=True
+    )
+    told, again = done.stdout.split()
+    pages = 8 * (1 << 24) // os.sysconf("SC_PAGE_SIZE")
+    assert told == str(is_kept)
+    assert (int(again) < pages / 10) == is_kept

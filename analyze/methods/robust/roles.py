@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
 from analyze.population import Sample
+from analyze.profile.gathering import blocks_of_slots
+from analyze.profile.history import MOST_OF_REFERENCE, reference_blocks
 from analyze.profile.profile import Slot
 from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
 """Samples of a comparison."""
-_MOST_BLOCKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,10 @@ def slots_of(
     reference, problem = samples
     length = reference.length_ns
     if history:
-        usual = float(np.median([sample.length_ns for sample in history]))
-        n_blocks = max(1, min(_MOST_BLOCKS, round(length / max(usual, 1))))
+        n_blocks = reference_blocks(reference, history)
         noise_assumed = False
     else:
-        n_blocks = max(blocks, min(_MOST_BLOCKS, length // max(problem.length_ns, 1)))
+        n_blocks = max(blocks, min(MOST_OF_REFERENCE, length // max(problem.length_ns, 1)))
         noise_assumed = length < blocks * problem.length_ns
     slots: list[Slot] = []
     noise: list[int] = []
@@ -90,7 +89,7 @@ def slots_of(
         slots += kept
         n_reference = sum(slot.sample == REFERENCE for slot in kept)
         n_blocks = max(1, min(n_blocks, n_reference))
-        noise += [place * n_blocks // n_reference for place in range(n_reference)]
+        noise += blocks_of_slots(n_reference, n_blocks).tolist()
         noise += [-1] * (len(kept) - n_reference)
     if kept_history is None:
         cut = [_cut(sample, 1)[0] for sample in history]

@@ -24,6 +24,7 @@ from analyze.profile.shards import SiteShard, n_shards, site_shards
 from analyze.profile.votes import SlotVotes
 from analyze.stats.estimate import joined_estimates
 from schemas.arrays import F8, I8
+from stitch.heap import keep_freed
 from stitch.processes import in_turn, worker_processes
 
 SHARDS_A_WORKER: Final = 10
@@ -83,14 +84,19 @@ def seen_by_shards(
     profile: Profile, votes: SlotVotes, roles: Roles, settings: RobustSettings, workers: int
 ) -> Iterator[SeenPart]:
     """Observe shard by shard, by so many processes where there are enough shards."""
-    observe = partial(seen_at_shard, roles, settings)
     shards = site_shards(profile, votes)
     workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
     if workers > 1:
         with worker_processes(workers) as pool:
-            yield from in_turn(pool, observe, shards, workers + 1)
+            yield from in_turn(pool, partial(_seen_there, roles, settings), shards, workers + 1)
     else:
-        yield from map(observe, shards)
+        yield from map(partial(seen_at_shard, roles, settings), shards)
+
+
+def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SeenPart:
+    """Observe a shard in a process of its own."""
+    keep_freed()
+    return seen_at_shard(roles, settings, shard)
 
 
 def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SeenPart:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Final, Literal
 
@@ -29,66 +28,11 @@ from ingest.codecs.spans.otlp_tags import (
 )
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, plain_value, take_first_text
-from ingest.codecs.values.ids import binary_parts, bytes_of_text, hex_of_text
+from ingest.codecs.values.ids import bytes_of_text, hex_of_text
+from ingest.codecs.values.written_numbers import with_numbers
 from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
-
-_NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?(e[-+][0-9]{1,3})?$"
-"""No plus, no zeros that say nothing, an exponent with its sign: `1.0`, `007` and `1e5` are text."""
-_SURE_DIGITS: Final = 15
-"""Any decimal of so many digits comes back from a double as it was."""
-_MOST_DIGITS: Final = 25
-"""Of a double with sign, point and exponent; what is longer is text."""
-
-
-def with_numbers(table: AttributeTable) -> AttributeTable:
-    """The same with text that is a number as `num`, where printing the number gives the text again.
-
-    `table.row` is None. So no digit is lost: an id of 20 digits stays text. O(rows).
-    """
-    offsets, data = binary_parts(table.text)
-    lengths = np.diff(offsets)
-    first = np.full(len(table.text), ord("x"), np.uint8)
-    full = (lengths > 0) & (lengths <= _MOST_DIGITS)
-    first[full] = data[offsets[:-1][full]]
-    at = np.flatnonzero((first == ord("-")) | ((first >= ord("0")) & (first <= ord("9"))))
-    texts = table.text.take(pa.array(at))
-    legal = pc.match_substring_regex(texts, _NUMBER).to_numpy(zero_copy_only=False)
-    at, texts = at[legal], texts.filter(pa.array(legal))
-    if len(at) == 0:
-        return table
-    number = pc.cast(texts, pa.float64()).to_numpy()
-    exact = np.isfinite(number) & ~((number == 0) & (lengths[at] > 1))
-    has_exponent = pc.match_substring(texts, "e").to_numpy(zero_copy_only=False)
-    unsure = np.flatnonzero(exact & (has_exponent | (lengths[at] > _SURE_DIGITS)))
-    exact[unsure] = [
-        prints_as(value, text)
-        for value, text in zip(number[unsure].tolist(), texts.take(pa.array(unsure)).to_pylist(), strict=True)
-    ]
-    at, number = at[exact], number[exact]
-    is_number = np.zeros(len(table), np.bool_)
-    is_number[at] = True
-    num = np.zeros(len(table))
-    num[at] = number
-    mask = pa.array(is_number)
-    return replace(
-        table,
-        num=pc.if_else(mask, pa.array(num), table.num),
-        text=pc.if_else(mask, pa.scalar(None, pa.string()), table.text),
-    )
-
-
-def prints_as(value: float, text: str) -> bool:
-    """Whether `text` is what the number is printed as: a whole number by its digits, others shortest."""
-    if "e" in text:
-        digits, _, exponent = text.partition("e")
-        mine, _, my_exponent = repr(value).partition("e")
-        return (digits, int(exponent)) == (mine, int(my_exponent or "0"))
-    if "." not in text:
-        return text == str(int(value))
-    return text == np.format_float_positional(value, unique=True, trim="-")
-
 
 _NO_US: Final = -1
 _BAD_US: Final = -2

@@ -69,11 +69,12 @@ class Engine(Protocol):
 class Cluster(Protocol):
     """Machines that run tasks, with the same program and the same way to the lake and to its input."""
 
-    def executor(self) -> AbstractContextManager[tuple[Executor, int]]:
+    def executor(self, stage: str) -> AbstractContextManager[tuple[Executor, int]]:
         """Start: who takes tasks, and how many it does at once.
 
-        A task may be run more than once; its result is that of one attempt. An exception in the block ends
-        what is under way. Raises ConfigError.
+        `stage`: beginning of the names of folders in the lake that go with the import. A task may be run
+        more than once; its result is that of one attempt. An exception in the block ends what is under way.
+        Raises ConfigError.
         """
         ...
 
@@ -101,7 +102,7 @@ def import_engine(
         if isinstance(workers, int):
             pool, at_once = stack.enter_context(worker_processes(workers)), workers
         else:
-            pool, at_once = stack.enter_context(workers.executor())
+            pool, at_once = stack.enter_context(workers.executor(stage))
             if is_bucket(lake):
                 exchange = BucketStage(lake, stage)
             else:

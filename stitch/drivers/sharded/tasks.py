@@ -82,6 +82,7 @@ def decoded_batches(
         batch_events=settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT,
         pool=pool,
         ahead=ahead,
+        columns=settings.columns,
     )
     source.refuse_if_changed()
 

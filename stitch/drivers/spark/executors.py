@@ -42,7 +42,7 @@ class SparkCluster:
     """Tasks; None: as many as Spark has cores when it has started."""
 
     @contextmanager
-    def executor(self) -> Iterator[tuple[Executor, int]]:
+    def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:  # noqa: ARG002 - none is needed
         """See `Cluster.executor`."""
         # Python of the executors: their image is ours, if nobody says otherwise.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

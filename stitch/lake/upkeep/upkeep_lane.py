@@ -27,7 +27,7 @@ from stitch.lake.lane import Lane
 from stitch.lake.layout import ASIDE, DATA, SIDE_TABLES, WINDOW_TABLES, LakeInfo, origin
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.staging import Staging
-from stitch.lake.stats_files import STATS
+from stitch.lake.stats_files import SPANS, STATS
 from stitch.lake.store import Move, Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
 
@@ -225,7 +225,7 @@ def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[
 def _start_ns(folder: str, length_ns: int) -> int | None:
     """Start of the window, or of the day, of a folder (last part of its name); None for a name not ours."""
     span, _, name = folder.partition("=")
-    if span not in ("window", "day"):
+    if span not in SPANS:
         return None
     try:
         return Window.from_name(name, length_ns).start_ns

@@ -45,8 +45,10 @@ class Uses:
     """[operations] the same over the period's requests, both weighted: a measure of how often."""
     requests: float
     """Recorded requests of the period."""
-    ways: Mapping[int, Mapping[tuple[str, int], float]]
-    """Operation -> neighbour (where from, where to) -> share of its ways that go there."""
+
+
+Ways = Mapping[int, Mapping[tuple[str, int], float]]
+"""Operation -> neighbour (where from, where to) -> share of its ways that go there."""
 
 
 class RenamedOperations:
@@ -90,6 +92,7 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
     if not gone or not come:
         return ()
     before, after = (uses_of(profile, slots) for slots in sides)
+    ways = _ways(profile, sides[0]), _ways(profile, sides[1])
     components = [{names[o].component for o in np.flatnonzero(side.n > 0)} for side in (before, after)]
     moved = components[0] - components[1], components[1] - components[0]
     options = [
@@ -98,7 +101,7 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
         for new in come
         if _may_be(names[old], names[new], moved)
         and as_often(before, after, old, new, settings)
-        and (likeness := _likeness(before, after, old, new, gone, come)) >= settings.rename_ways
+        and (likeness := _likeness(*ways, old, new, gone, come)) >= settings.rename_ways
     ]
     found: dict[int, int] = {}
     for _, old, new in sorted(options, key=lambda option: (-option[0], names[option[1]], names[option[2]])):
@@ -135,6 +138,15 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
     """Tell how operations are used in some slots. O(sites)."""
+    return Uses(
+        n=profile.at_operations("visits", "n", slots),
+        share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
+        requests=profile.responded("n", slots),
+    )
+
+
+def _ways(profile: Profile, slots: B1) -> Ways:
+    """Tell where calls of operations come from and go to in some slots. O(sites)."""
     weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
@@ -143,16 +155,10 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
         if site.caller != NO_CALLER:
             ways[site.operation]["from", site.caller] += passed
             ways[site.caller]["to", site.operation] += passed
-    shares = {
+    return {
         operation: {way: passed / sum(out.values()) for way, passed in out.items()}
         for operation, out in ways.items()
     }
-    return Uses(
-        n=profile.at_operations("visits", "n", slots),
-        share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
-        requests=profile.responded("n", slots),
-        ways=shares,
-    )
 
 
 def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:
@@ -164,17 +170,17 @@ def as_often(before: Uses, after: Uses, old: int, new: int, settings: Confounder
     return abs(share1 - share0) <= max(settings.rename_share * share0, chance)
 
 
-def _likeness(before: Uses, after: Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
+def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], come: list[int]) -> float:
     """Give the part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are
     alike."""
 
-    def ways(uses: Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
+    def merged_ways(ways: Ways, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
         merged: dict[tuple[str, int], float] = defaultdict(float)
-        for (way, other), share in uses.ways.get(operation, {}).items():
+        for (way, other), share in ways.get(operation, {}).items():
             merged[way, NO_CALLER if other in unsure else other] += share
         return merged
 
-    one, other = ways(before, old, gone), ways(after, new, come)
+    one, other = merged_ways(before, old, gone), merged_ways(after, new, come)
     if not one and not other:
         return 1.0
     return sum(min(share, other.get(way, 0.0)) for way, share in one.items())

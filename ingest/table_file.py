@@ -1,0 +1,67 @@
+"""Read a Parquet file as a source of payloads: some rows each, the columns of a mapping under its names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from ingest.codecs.parquet.parquet import TIME_UNIT
+from ingest.source import Payloads
+from schemas.config import SpanColumns
+from schemas.rejects import Reason, Reject
+
+_MIN_ROW_BYTES: Final = 64
+"""A payload has no more rows than its bytes over this: what repeats takes almost none in the file."""
+
+
+def read_table(
+    path: str | Path, stream: str, format_: str, columns: SpanColumns, chunk_bytes: int
+) -> Iterator[Payloads]:
+    """Yield the rows, about `chunk_bytes` at a time; why there are none, or no more, as a reject."""
+    from pyarrow.parquet import ParquetFile
+
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            given = file.schema_arrow.names
+            mapped = columns.found_in(given)
+            if missing := columns.missing_in(given):
+                detail = f"the table has no column {missing}; it has {', '.join(given)}"
+                yield _rejected(stream, Reject(Reason.MISSING_FIELD, detail[:1000], b""))
+                return
+            n_rows = file.metadata.num_rows
+            groups = range(file.metadata.num_row_groups)
+            size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+            row_bytes = max(_MIN_ROW_BYTES, size // max(n_rows, 1))
+            rows = max(1, chunk_bytes // row_bytes)
+            for batch in file.iter_batches(rows, columns=[*{*mapped.values()}]):
+                payload = _payload(batch, mapped, columns.time_unit)
+                until = number + batch.num_rows
+                yield Payloads(stream, format_, [payload], [number], until)
+                number = until
+    except (pa.ArrowException, OSError) as error:
+        detail = f"the Parquet file cannot be read to its end: {error}"
+        yield _rejected(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b"", number))
+    else:
+        if not number:
+            yield _rejected(stream, Reject(Reason.EMPTY, "the table has no rows", b""))
+
+
+def _payload(batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str) -> bytes:
+    schema = pa.schema(
+        [pa.field(name, batch.schema.field(column).type) for name, column in mapped.items()],
+        metadata={TIME_UNIT: time_unit},
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_batch(pa.record_batch([batch[column] for column in mapped.values()], schema=schema))
+    payload: bytes = sink.getvalue().to_pybytes()
+    return payload
+
+
+def _rejected(stream: str, reject: Reject) -> Payloads:
+    """A poll that says only why something was refused."""
+    return Payloads(stream, None, [], [], reject.payload + 1, [reject])

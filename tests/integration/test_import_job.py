@@ -1,0 +1,246 @@
+"""Import by workers that meet in the lake: the bytes of one process, whoever is killed at whatever step."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracles.bucket_server import BucketServer
+from oracles.killed_job import STEPS
+from oracles.mixed_input import mixed
+from oracles.traffic import write_native
+
+from flowdiff.__main__ import main
+from schemas.errors import ConfigError, LakeError
+from stitch.drivers.batch import import_into
+from stitch.drivers.import_settings import ImportSettings, ImportSummary
+from stitch.drivers.sharded import tasks, work_queue
+from stitch.drivers.sharded.engines import Cluster
+from stitch.drivers.sharded.work_queue import JobWorker, _Leader, _Queue, _Reader
+from stitch.lake.fsck import check
+from stitch.lake.layout import WINDOW_TABLES
+from stitch.lake.manifest import open_manifest
+from stitch.lake.place import open_store
+
+PATIENCE_S = 240.0
+"""To start Python some ten times on a machine that has other things to do."""
+MEMORY = ImportSettings(memory_bytes=64 * 2**20)
+
+
+class Quiet:
+    """Nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+def put(lake: Path | str, files: list[Path], workers: int | Cluster) -> ImportSummary:
+    summary = import_into(
+        lake,
+        [str(file) for file in files],
+        MEMORY,
+        owner="test",
+        created_by="test",
+        stdin=io.BytesIO(),
+        progress=Quiet(),
+        workers=workers,
+    )
+    assert check(open_store(str(lake))) == []
+    return summary
+
+
+def files_of(lake: Path | str) -> list[Any]:
+    """Files of windows, by name, size and SHA-256."""
+    manifest = open_manifest(open_store(str(lake)))
+    return [file for table in WINDOW_TABLES for file in manifest.files(table)]
+
+
+class DiedError(BaseException):
+    """A worker was killed: nothing of its process is left."""
+
+
+class Deaths:
+    """Kills worker 1 at four steps of every task, each once."""
+
+    def __init__(self) -> None:
+        self.happened: set[tuple[str, str]] = set()
+
+    def at(self, step: str, task: str) -> None:
+        if (step, task) not in self.happened:
+            self.happened.add((step, task))
+            raise DiedError
+
+    def around(self, put: Callable[..., None]) -> Callable[..., None]:
+        def dying(queue: _Queue, kind: str, task: str, data: bytes) -> None:
+            is_worker_1 = queue._number == b"1" and kind != "task"
+            if is_worker_1:
+                self.at(f"before {kind}", task)
+            put(queue, kind, task, data)
+            if is_worker_1:
+                self.at(f"after {kind}", task)
+
+        return dying
+
+
+@pytest.mark.parametrize("where", ["folder", "bucket"])
+def test_a_worker_that_dies_at_every_step_of_every_task(
+    where: str,
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Worker 1 of two does all the work; records are named and groups dealt again by worker 0."""
+    files = mixed(tmp_path / "in")
+    if where == "folder":  # many groups take the bucket's server a minute
+        monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 200_000)
+        monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 400_000)
+    put(tmp_path / "one", files, 1)
+    lake = bucket_server.new_lake() if where == "bucket" else str(tmp_path / "two")
+    deaths, done = Deaths(), set()
+    monkeypatch.setattr(_Queue, "_put", deaths.around(_Queue._put))
+    monkeypatch.setattr(_Leader, "_work", lambda leader: leader._over.wait())
+    for name in work_queue._TASKS:
+        monkeypatch.setitem(
+            work_queue._TASKS,
+            name,
+            lambda *given, name=name: (done.add(name), getattr(tasks, name)(*given))[1],
+        )
+    leader, worker = (JobWorker(lake, "a-1", number, 2, MEMORY, poll_s=0.05) for number in (0, 1))
+    with ThreadPoolExecutor(1) as pool:
+        leading = pool.submit(put, lake, files, leader)
+        leading.add_done_callback(lambda _: leader.end())
+        while True:
+            try:
+                worker.work()
+                break
+            except DiedError:
+                continue
+        leading.result()
+    assert done == set(work_queue._TASKS)
+    steps = ("before claim", "after claim", "before result", "after result")
+    assert deaths.happened == {(step, task) for step in steps for _, task in deaths.happened}
+    assert len(deaths.happened) > 3 * len(steps)
+    assert len(files_of(lake)) > 6
+    assert files_of(lake) == files_of(tmp_path / "one")
+    store = open_store(lake)
+    assert not store.names("stage/lane=0")
+    for name in store.names("dead_letters"):
+        theirs = (tmp_path / "one" / "dead_letters" / name).read_bytes()
+        assert store.read(f"dead_letters/{name}").to_pybytes() == theirs
+
+
+def test_workers_that_are_killed_and_started_again(tmp_path: Path) -> None:
+    """By SIGKILL, whichever of two comes to a step first; whoever dies is started again, as in Kubernetes."""
+    files = [tmp_path / f"{number}.ndjson" for number in range(3)]
+    for number, file in enumerate(files):
+        write_native(file, 30, seed=number, seconds=900)
+    put(tmp_path / "one", files, 1)
+    noted, lake = tmp_path / "noted", tmp_path / "two"
+    noted.mkdir()
+    command = [sys.executable, "-m", "oracles.killed_job", str(noted), "import", *map(str, files)]
+    command += ["--lake", str(lake), "--memory", "64MB", "--job", "night-1", "--worker"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start(number: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*command, f"{number}/2"], env=environment)
+
+    running, begin = {number: start(number) for number in (0, 1)}, time.monotonic()
+    try:
+        while running:
+            assert time.monotonic() - begin < PATIENCE_S
+            for number, process in [*running.items()]:
+                code = process.poll()
+                if code == 0:
+                    del running[number]
+                elif code is not None:
+                    assert code == -signal.SIGKILL
+                    running[number] = start(number)
+            time.sleep(0.05)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+    assert {path.name for path in noted.iterdir()} == {*STEPS}
+    assert check(open_store(str(lake))) == []
+    # Numbers of commits that never came are fenced off, and are in the names of files.
+    mine, theirs = ([file.sha256 for file in files_of(each)] for each in (lake, tmp_path / "one"))
+    assert sorted(mine) == sorted(theirs)
+    assert open_store(str(lake)).names("stage") == ["ended-jobs", "lane=0"]
+
+
+def test_workers_with_other_options_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.ndjson"
+    write_native(file, 30, seed=1, seconds=900)
+    lake = str(tmp_path / "lake")
+    other = MEMORY.model_copy(update={"params_share": 0.5})
+    leader = JobWorker(lake, "a", 0, 2, MEMORY, poll_s=0.01)
+    worker = JobWorker(lake, "a", 1, 2, other, poll_s=0.01)
+    with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_Leader, "_work", lambda leader: leader._over.wait())
+        leading = pool.submit(put, lake, [file], leader)
+        with pytest.raises(ConfigError, match="given different options"):
+            worker.work()
+        patched.undo()
+        ended = threading.Event()
+        leading.add_done_callback(lambda _: (leader.end(), ended.set()))
+        assert JobWorker(lake, "a", 1, 2, MEMORY, poll_s=0.01).work()
+        assert ended.is_set()
+        assert leading.result().counters.flows
+
+
+class Harm:
+    """Pickled as a call."""
+
+    def __init__(self, call: Callable[..., object], *arguments: object) -> None:
+        self._call = call, arguments
+
+    def __reduce__(self) -> Any:
+        return self._call
+
+
+@pytest.mark.parametrize(
+    "harm", [Harm(os.system, "true"), Harm(open_store, "x"), Harm(subprocess.Popen, "x")]
+)
+def test_what_is_written_into_a_queue_does_nothing(harm: Harm) -> None:
+    with pytest.raises(LakeError, match="which no task does"):
+        _Reader(pickle.dumps(("deal_file", (harm,), {})), MEMORY).load()
+
+
+def test_a_class_that_a_module_of_ours_imports_is_none_of_ours() -> None:
+    harm = b"cstitch.processes\nThreadPoolExecutor\n(tR."
+    with pytest.raises(LakeError, match="which no task does"):
+        _Reader(harm, MEMORY).load()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--worker", "2/2", "--job", "a"), "'--worker 2/2' is no worker"),
+        (("--worker", "x", "--job", "a"), "'--worker x' is no worker"),
+        (("--worker", "0/2"), "needs the name of its job"),
+        (("--worker", "0/2", "--job", "../a"), "needs the name of its job"),
+    ],
+)
+def test_options_of_workers_that_say_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["import", "x.ndjson", "--lake", str(tmp_path / "lake"), *options])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "lake").exists()
