@@ -8,15 +8,11 @@ from oracles.paper_report import paper_outcome
 from oracles.populations import category, constant_chain, graph, population
 from oracles.shop import shop_outcome
 
+from analyze.paths.alignment import align
 from analyze.paths.critical_path import attribute
 from analyze.population import Category
 from analyze.report import wording
-from analyze.report.drawing.accounts import (
-    align,
-    bounded,
-    structural_account,
-    timing_account,
-)
+from analyze.report.drawing.accounts import bounded, structural_account, timing_account
 from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from analyze.report.steps import MOST_DIFFERENT, Fate, StepLine, step_lines
