@@ -71,9 +71,9 @@ $(VENV)/versitygw:
 	@echo "Building versitygw ..."
 	@GOBIN=$(abspath $(VENV)) nice go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 
-$(VENV)/spark.stamp: $(VENV)/dev.stamp
+$(VENV)/spark.stamp: requirements-spark.lock $(VENV)/dev.stamp
 	@echo "Installing Spark into $(VENV) ..."
-	@$(PIP) --no-build-isolation --editable '.[spark]'
+	@$(PIP) --no-build-isolation --require-hashes -r requirements-spark.lock
 	@touch $@
 
 spark: $(VENV)/spark.stamp java ## Import on a Spark cluster of this machine, compared with one process byte by byte
@@ -159,6 +159,7 @@ evaluate-methods: $(VENV)/dev.stamp ## Score variance and distalyze on simulated
 lock: ## Resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra all --extra build --extra dev -o requirements-dev.lock pyproject.toml
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra all --extra build --constraint requirements-dev.lock -o requirements.lock pyproject.toml
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra spark --extra build --constraint requirements-dev.lock -o requirements-spark.lock pyproject.toml
 
 clean: ## Remove what was built here
 	@test ! -d .cache/kafka-trial || deploy/kafka/kafka.sh kill .cache/kafka-trial

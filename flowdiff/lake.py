@@ -275,27 +275,29 @@ def analysed(
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
     from analyze.profile.history import read_samples
+    from stitch.processes import shared_processes
 
-    with stage("Loading and refining"):
-        read = read_samples(
-            found.compared,
-            found.history,
-            refine,
-            use=use,
-            can_use=all(one.method.statistics is not None for one in chosen),
-            workers=workers,
-        )
-    compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))
-    roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
-    with stage("Analysing"):
-        return compare(
-            compared,
-            chosen,
-            history=read.history,
-            refined=refine,
-            source=", ".join(roots),
-            calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
-        )
+    with shared_processes(workers):
+        with stage("Loading and refining"):
+            read = read_samples(
+                found.compared,
+                found.history,
+                refine,
+                use=use,
+                can_use=all(one.method.statistics is not None for one in chosen),
+                workers=workers,
+            )
+        compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))
+        roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
+        with stage("Analysing"):
+            return compare(
+                compared,
+                chosen,
+                history=read.history,
+                refined=refine,
+                source=", ".join(roots),
+                calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
+            )
 
 
 def _one(period: Period) -> str:

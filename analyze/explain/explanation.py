@@ -34,6 +34,7 @@ from analyze.explain.tree import (
     root_stability,
 )
 from analyze.population import Population
+from analyze.report.wording import NBSP
 from analyze.stats.ks import p_two_sided
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
@@ -268,7 +269,9 @@ def _said(table: FeatureTable, found: _Judged) -> str:
     twins = found.twins[:_TWINS_SHOWN]
     more = f" and {len(found.twins) - len(twins)} more" if len(found.twins) > len(twins) else ""
     also = (
-        f" {', '.join(twins)}{more} part{'s' if len(found.twins) == 1 else ''} them alike." if twins else ""
+        f" {', '.join(twins)}{more} tell{'s' if len(found.twins) == 1 else ''} them apart as well."
+        if twins
+        else ""
     )
     shares = (
         f"{_percent(best.n_affected / n1)} of the {table.contrast.affected}, "
@@ -279,8 +282,8 @@ def _said(table: FeatureTable, found: _Judged) -> str:
 
 def _percent(share: float) -> str:
     if 0 < share < 0.01:
-        return "under 1 %"
-    return "over 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
+        return f"under 1{NBSP}%"
+    return f"over 99{NBSP}%" if 0.99 < share < 1 else f"{100 * share:.0f}{NBSP}%"
 
 
 def _at(where: str) -> str:

@@ -282,7 +282,8 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
             {name: found[name] for name in SCHEMAS if name != "votes"},
             folded,
         )
-        return stored if _is_sound(stored) else None
+        # In few bytes, and not in those of the file: a block holds many windows until they are added up.
+        return stored._replace(votes=stored.votes.compact()) if _is_sound(stored) else None
     except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError, AttributeError):
         return None
 

@@ -66,7 +66,7 @@ class Gathering:
 
     run: RunNames
     slots: list[Slot] = field(default_factory=list)
-    votes: list[Votes] = field(default_factory=list)
+    votes: list[tuple[Votes, ...]] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
     """As windows were folded, each by itself."""
@@ -77,7 +77,7 @@ class Gathering:
         self.folded.update(stored.folded)
         (slot,) = stored.slots
         self.slots.append(replace(slot, sample=sample))
-        self.votes.append(stored.votes.renumbered(codes.site, codes.shape).at(len(self.votes)).compact())
+        self.votes.append(stored.votes.renumbered(codes.site, codes.shape).by_measure())
         for name in stored.tables:
             self.tables[name].append(_renumbered(stored, name, codes))
 
@@ -110,21 +110,17 @@ class Gathering:
         if n_blocks is not None:
             block = blocks_of_slots(sum(slot.sample == 0 for slot in self.slots), n_blocks)
             first[: len(block)] = np.searchsorted(block, block)
-        together: dict[int, list[Votes]] = {}
+        together: dict[tuple[int, int], list[Votes]] = {}
         for votes, slot in zip(self.votes, first[number].tolist(), strict=False):
-            together.setdefault(slot, []).append(votes)
+            for of_measure in votes:
+                together.setdefault((slot, int(of_measure.keys[0][0])), []).append(of_measure)
         return Gathered(
             self.run,
             self.run.names(),
             tuple(self.slots[at] for at in order),
-            SlotVotes(tuple(summed_votes(votes, slot).compact() for slot, votes in together.items())),
+            SlotVotes(tuple(summed_votes(votes, slot).compact() for (slot, _), votes in together.items())),
             {
-                name: pa.concat_tables(
-                    [
-                        SCHEMAS[name].empty_table(),
-                        *(_in_slot(part, name, int(number[at])) for at, part in enumerate(parts)),
-                    ]
-                )
+                name: _ordered(name, [_in_slot(part, name, int(number[at])) for at, part in enumerate(parts)])
                 for name, parts in self.tables.items()
             },
             tuple(sorted(self.folded, key=str)),
@@ -152,7 +148,7 @@ class Gathered:
             other.names,
             (*self.slots, *other.slots),
             self.votes.beside(other.votes, n),
-            {name: pa.concat_tables([table, moved[name]]) for name, table in self.tables.items()},
+            {name: _ordered(name, [table, moved[name]]) for name, table in self.tables.items()},
             (*self.folded, *other.folded),
         )
 
@@ -160,16 +156,19 @@ class Gathered:
         """The profile; names that were folded stay so, and those that are more than `most_names` are."""
         large = self.votes.n_rows > MOST_VOTES
         votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
-        tables = {
-            name: table if table.num_rows > MOST_ROWS else summed(name, [table])
-            for name, table in self.tables.items()
-        }
-        profile = Profile(self.names, self.slots, votes=votes, **tables, runs=self.votes if large else None)
+        runs = self.votes if large else None
+        profile = Profile(self.names, self.slots, votes=votes, **self.tables, runs=runs)
         folding = folding_of([self.names], self.folded, most_names)
         if not folding.folds:
             return profile
         under = replace(profile, names=folded(self.names, (), folding))
         return replace(joined([under]), folded=folding.folds)
+
+
+def _ordered(name: str, parts: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several slots as one table, in order where they are not too many."""
+    rows = pa.concat_tables([SCHEMAS[name].empty_table(), *parts])
+    return rows if rows.num_rows > MOST_ROWS else summed(name, [rows])
 
 
 def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:

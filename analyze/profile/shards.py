@@ -21,8 +21,8 @@ from schemas.arrays import I8
 
 MOST_VOTES: Final = 4_000_000
 """Votes that are held as a table, and tested at once: a GB. More stay in runs."""
-SHARD_VOTES: Final = 1_500_000
-"""Votes of a shard: 0.4 GB."""
+SHARD_VOTES: Final = 1_000_000
+"""Votes of a shard: 0.25 GB."""
 
 
 class SiteShard(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -51,8 +51,9 @@ MOST_SLOTS: Final = 120
 
 WINDOWS_A_WORKER: Final = 6
 """Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
-VOTES_A_WORKER: Final = 50_000_000
-"""The same of votes that are kept: so many are read and added up in 2 s of CPU."""
+VOTES_A_WORKER: Final = 20_000_000
+"""The same of votes that are kept: so many are read and added up in 0.7 s of CPU, and whoever reads and tests
+after that goes on with the processes."""
 
 
 @dataclass(slots=True)
@@ -196,18 +197,20 @@ def _read_blocks(
 ) -> Iterator[tuple[_Block, Stored | None]]:
     """Every block as one slot. The first tells how much there is to read, and whether processes share it."""
     rest, n_votes = blocks[1:], 0.0
-    for block, stored in _read_here(blocks[:1], settings, tally, keep_account):
-        n_votes = 0.0 if stored is None else len(stored.votes.bin) / len(block.pieces)
-        yield block, stored
+    for block, windows in _windows_of(blocks[:1], settings, tally):
+        n_votes = sum(len(window.votes.bin) for window in windows) / len(block.pieces)
+        yield block, _added_up(windows, keep_account)
     workers = min(workers, int(n_votes * sum(len(block.pieces) for block in rest)) // VOTES_A_WORKER)
     if workers < 2:
-        yield from _read_here(rest, settings, tally, keep_account)
+        for block, windows in _windows_of(rest, settings, tally):
+            yield block, _added_up(windows, keep_account)
         return
     kept = (_KeptBlock(_keys(block, settings), keep_account) for block in rest)
     with worker_processes(workers) as pool:
         for block, stored in zip(rest, in_turn(pool, _read_there, kept, workers + 1), strict=True):
             if stored is None:
-                yield from _read_here([block], settings, tally, keep_account)
+                ((_, windows),) = _windows_of([block], settings, tally)
+                yield block, _added_up(windows, keep_account)
             else:
                 tally.read += sum(len(here.windows) for here in block.pieces)
                 yield block, stored
@@ -230,7 +233,12 @@ def _read_there(block: _KeptBlock) -> Stored | None:
             if stored is None or not _is_of(stored, key):
                 return None
             windows.append(stored)
-    return added_up(windows, keep_account=block.keep_account) if windows else None
+    return _added_up(windows, block.keep_account)
+
+
+def _added_up(windows: Sequence[Stored], keep_account: bool) -> Stored | None:
+    """Windows as one slot; None of none."""
+    return added_up(windows, keep_account=keep_account) if windows else None
 
 
 @cache
@@ -239,21 +247,23 @@ def _store(lake: str) -> Store:
     return open_store(lake)
 
 
-def _read_here(
-    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally, keep_account: bool
-) -> Iterator[tuple[_Block, Stored | None]]:
-    """Every block as one slot; None where its windows hold no request. What is not kept is made."""
+def _windows_of(
+    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally
+) -> Iterator[tuple[_Block, list[Stored]]]:
+    """The windows of every block that hold a request. What is not kept is made."""
     pieces = [here for block in blocks for here in block.pieces]
     with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
         # Decoded one ahead: meanwhile the one before is added up.
         kept = in_turn(pool, _kept_tables, _kept_ahead(pieces, settings), 2)
         for block in blocks:
-            stored = [
-                one
-                for here, of_window in zip(block.pieces, kept, strict=False)
-                if (one := _window_stored(of_window, here, settings, tally)) is not None
-            ]
-            yield block, added_up(stored, keep_account=keep_account) if stored else None
+            yield (
+                block,
+                [
+                    one
+                    for here, of_window in zip(block.pieces, kept, strict=False)
+                    if (one := _window_stored(of_window, here, settings, tally)) is not None
+                ],
+            )
 
 
 def _window_stored(
@@ -287,13 +297,13 @@ def keep_profiles(
     *,
     tally: ProfileTally,
     watch: Callable[[int, int], None],
-    workers: int = 1,
+    workers: int | Executor = 1,
 ) -> None:
     """See to it that the profile of every window that the periods touch is kept.
 
     Missing ones are made one after the other, or by so many processes (`workers`) where they are worth their
-    start, each with a window at a time in memory. What cannot be written is in `tally.refusals`. Raises
-    LakeError.
+    start, or by whoever takes tasks; each with a window at a time in memory. What cannot be written is in
+    `tally.refusals`. Raises LakeError.
     """
     pieces = _each_window(periods)
     missing = []
@@ -303,10 +313,11 @@ def keep_profiles(
             missing.append(here)
         else:
             _kept_or_made(stored_tables(data), here, settings, tally)
-    workers = min(workers, len(missing) // WINDOWS_A_WORKER)
     with ExitStack() as stack:
-        if workers > 1:
-            pool = stack.enter_context(worker_processes(workers))
+        pool = workers if isinstance(workers, Executor) else None
+        if isinstance(workers, int) and (n := min(workers, len(missing) // WINDOWS_A_WORKER)) > 1:
+            pool = stack.enter_context(worker_processes(n))
+        if pool is not None:
             named = [replace(here.period, lake=here.lake) for here in missing]
             made = pool.map(partial(_named_profile_made, settings), named)
         else:

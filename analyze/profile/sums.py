@@ -275,6 +275,9 @@ class Grouped:
         self.starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(code)])
         self.codes = ordered[self.starts]
         self.sizes = np.append(self.starts[1:], len(code)) - self.starts
+        self.place = np.empty(len(code), dtype=np.int64)
+        """[rows] place of each row's code."""
+        self.place[self.order] = np.repeat(np.arange(len(self.codes)), self.sizes)
         places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]
         self.members = [places[a:b] for a, b in pairwise(bounds)]
         """[codes] rows of each, ascending."""
@@ -285,12 +288,9 @@ class Grouped:
             single: F8 = values[self.order].astype(np.float64)
             return single
         if values.size <= _AT_ONCE:
-            # The first of every code, the second where there is one …: each in its order, as below.
-            few = values[self.order[self.starts]].astype(np.float64)
-            for nth in range(1, int(self.sizes.max(initial=0))):
-                more = np.flatnonzero(self.sizes > nth)
-                few[more] += values[self.order[self.starts[more] + nth]].astype(np.float64)
-            return few
+            n = values.shape[1]
+            cell = (self.place[:, None] * n + np.arange(n)).reshape(-1)
+            return totals(cell, values.reshape(-1), len(self.codes) * n).reshape(-1, n)
         found = np.zeros((len(self.codes), values.shape[1]))
         for place, members in enumerate(self.members):
             for member in members:

@@ -478,11 +478,9 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
     """
     found: dict[int, tuple[I8, I8]] = {}
     n = category.n_requests
-    for src, dst in category.structure.edges:
+    for src, dst in _between_hosts(category, host_code):
         one, other = host_code[category.host[src]], host_code[category.host[dst]]
         apart = (one != other) & (one >= 0) & (other >= 0)
-        if not apart.any():
-            continue
         gap = category.node_ns[src] - category.node_ns[dst]
         pair = np.where(one < other, one * n_hosts + other, other * n_hosts + one)
         for number in np.unique(pair[apart]).tolist():
@@ -502,6 +500,19 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
                 lower=lower[rows],
                 upper=upper[rows],
             )
+
+
+def _between_hosts(category: StoredCategory, host_code: I8) -> list[list[int]]:
+    """Edges that cross from one host that is looked at to another, in some request."""
+    edges = np.array(category.structure.edges, dtype=np.int64).reshape(-1, 2)
+    crossing = np.zeros(len(edges), dtype=np.bool_)
+    step = max(1, _BLOCK_CELLS // max(1, len(edges)))
+    for at in range(0, category.n_requests, step):
+        hosts = host_code[category.host[:, at : at + step]]
+        one, other = hosts[edges[:, 0]], hosts[edges[:, 1]]
+        crossing |= ((one != other) & (one >= 0) & (other >= 0)).any(axis=1)
+    found: list[list[int]] = edges[crossing].tolist()
+    return found
 
 
 def _record_shifts(category: StoredCategory, host_code: I8, add_ns: I8, slices: I8) -> I8:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # An Apache Kafka (KRaft, no containers) for tests and trials. Needs java 17 or newer, mvn, python3; openssl for TLS.
 #
-#   kafka.sh install LIBS               fetch the broker's jars into LIBS; nothing to do when they are there
+#   kafka.sh install LIBS               fetch the broker's jars into LIBS, and archive its classes; nothing to do
+#                                       when they are there
 #   kafka.sh start  LIBS DIR [--secure] one node, broker and controller
 #   kafka.sh start3 LIBS DIR [--secure] brokers 1, 2, 3 and controller 9, a process each
 #   kafka.sh up     LIBS DIR NODE       start a node again that was stopped or killed: same ports, same log
@@ -39,7 +40,18 @@ install() {
     rm -f "$libs"/*.jar "$libs"/*.stamp
     mvn --quiet --batch-mode --file "$HERE/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
         "-DoutputDirectory=$libs" >&2 || die "the broker's jars could not be fetched"
+    archive "$libs"
     touch "$stamp"
+}
+
+# archive LIBS: let one node run, whose parsed classes Java keeps; with them a node starts in half of the time
+archive() {
+    local libs=$1 dir
+    dir=$(mktemp -d)
+    rm -f "$libs/classes.jsa"
+    SHARED="-XX:ArchiveClassesAtExit=$libs/classes.jsa" start "$libs" "$dir" yes 1 1:broker,controller > /dev/null
+    signal "$dir" 1 TERM
+    rm -rf "$dir"
 }
 
 # Not from the ephemeral range: a client that dials a dead broker's ephemeral port over loopback can connect to
@@ -208,6 +220,7 @@ launch() {
     need java python3
     if [ -e "$home/pid" ] && is_ours "$(cat "$home/pid")" "$home"; then return 0; fi
     java=(java -Xms64m "-Xmx${KAFKA_HEAP:-256m}" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto
+        "${SHARED:--XX:SharedArchiveFile=$libs/classes.jsa}"
         -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true
         -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info)
     if [ ! -e "$home/data/meta.properties" ]; then
@@ -285,5 +298,5 @@ case $command in
             pid=$(cat "$dir/$node/pid" 2> /dev/null || true)
             if [ -n "$pid" ] && is_ours "$pid" "$dir/$node"; then echo "$node $pid"; fi
         done ;;
-    *) sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    *) sed -n '2,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac

@@ -10,7 +10,6 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +19,9 @@ from pydantic import SecretBytes, ValidationError
 from flowdiff.cli.listing import Heading, Kind, print_rows
 from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
-from flowdiff.cli.settings_options import Options, takes_settings
+from flowdiff.cli.settings_options import Options, Together, takes_settings
+from flowdiff.cli.spark_options import SparkOptions, key_values
 from flowdiff.cli.version import version
-from flowdiff.extras import needed
 from flowdiff.live.memory import share_one_heap
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules, SpanColumns
 from schemas.errors import ConfigError, InputError
@@ -31,15 +30,7 @@ from stitch.drivers.import_settings import ImportSettings, ImportSummary
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from stitch.drivers.sharded.engines import Cluster
     from stitch.drivers.sharded.work_queue import JobWorker
-
-
-class EngineName(StrEnum):
-    """Who does the work of an import."""
-
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
@@ -105,20 +96,8 @@ def command(
         ),
     ] = None,
     workers: WorkersOption = None,
-    engine: Annotated[
-        EngineName,
-        typer.Option(help="Who does the work: processes of this machine, or executors of a Spark cluster."),
-    ] = EngineName.LOCAL,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="With --engine spark: its URL, spark://HOST:7077, k8s://…, yarn, local[2].", metavar="URL"
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"),
-    ] = None,
+    *,
+    spark: Annotated[SparkOptions, Together()],
     worker: Annotated[
         str | None,
         typer.Option(
@@ -149,7 +128,7 @@ def command(
     pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
-    doing = _workers(engine, workers, master, conf or [])
+    doing = spark.cluster(workers) or _processes(workers)
     member = None if worker is None else _job_worker(worker, job, lake, settings)
     if member is not None and member.number:
         typer.echo(f"tasks done: {member.work():,}")
@@ -171,36 +150,18 @@ def command(
         _print(summary, lake, as_json=as_json)
 
 
-def _workers(engine: EngineName, workers: int | None, master: str | None, conf: list[str]) -> int | Cluster:
-    """Return how many processes do the work, or the cluster that does. Raises ConfigError."""
+def _processes(workers: int | None) -> int:
+    """Return how many processes do the work. Threads of one keep two cores as busy as two processes do, which
+    cost a fifth more CPU."""
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
-    if engine is EngineName.LOCAL:
-        if master is not None or conf:
-            raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")
-        # Threads of one process keep two cores as busy as two processes do, which cost a fifth more CPU.
-        return workers or (cores() if cores() > STITCHED_AT_ONCE else 1)
-    if master is None:
-        raise ConfigError("--engine spark needs a cluster.", remedy="Name it: --master URL.")
-    settings = _pairs("--conf", conf)
-    with needed():
-        from stitch.drivers.spark.executors import SparkCluster
-    return SparkCluster(master, settings, workers)
-
-
-def _pairs(option: str, given: list[str]) -> dict[str, str]:
-    """Return what was given as KEY=VALUE. Raises ConfigError."""
-    pairs = [each.partition("=") for each in given]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise ConfigError(f"'{option} {key}' is no setting.", remedy=f"Write {option} KEY=VALUE.")
-    return {key: value for key, _, value in pairs}
+    return workers or (cores() if cores() > STITCHED_AT_ONCE else 1)
 
 
 def _columns(given: list[str]) -> SpanColumns:
     """Return the columns of tables. Raises ConfigError."""
-    pairs = _pairs("--column", given)
+    pairs = key_values("--column", given)
     fields = SpanColumns.model_fields
     if unknown := sorted(pairs.keys() - fields.keys()):
         raise ConfigError(

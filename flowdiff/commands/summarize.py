@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,9 +12,12 @@ import typer
 from flowdiff.cli.named_settings import REFINE, SetOption, help_all_option, refinement
 from flowdiff.cli.options import LAKE_HELP, JsonOption, WorkersOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
+from flowdiff.cli.settings_options import Together, takes_settings
+from flowdiff.cli.spark_options import SparkOptions
 from schemas.errors import ConfigError, LakeError
 
 
+@takes_settings
 def command(
     lake: Annotated[
         str | None,
@@ -28,6 +33,8 @@ def command(
         ),
     ] = False,
     workers: WorkersOption = None,
+    *,
+    spark: Annotated[SparkOptions, Together()],
     as_json: JsonOption = False,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option(REFINE)] = False,
@@ -44,20 +51,25 @@ def command(
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
+    from stitch.lake.place import is_bucket
     from stitch.lake.stats_files import sweep
     from stitch.processes import cores
 
     del help_all  # it ends the command before
     if lake is None:
         raise ConfigError("No lake is named.", remedy="Give --lake, or set FLOWDIFF_LAKE.")
-    lakes = Lakes(lake)
+    cluster = spark.cluster(workers)
+    # Executors have folders of their own to work in.
+    lakes = Lakes(lake if cluster is None or is_bucket(lake) else str(Path(lake).absolute()))
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
     tally, of_sums = ProfileTally(), ProfileTally()
-    with counted_progress("Windows") as watch:
+    with ExitStack() as stack:
+        watch = stack.enter_context(counted_progress("Windows"))
         for part in {part.root: part for part in found}.values():
             sweep(part.store)
-        keep_profiles(found, refinement(settings), tally=tally, watch=watch, workers=workers or cores())
+        doing = workers or cores() if cluster is None else stack.enter_context(cluster.executor(""))[0]
+        keep_profiles(found, refinement(settings), tally=tally, watch=watch, workers=doing)
     if tally.refusals:
         raise LakeError(
             f"{tally.made - tally.kept} of {tally.made} window statistics could not be written to "

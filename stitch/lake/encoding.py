@@ -221,12 +221,8 @@ def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     given = [name for name in schema.names if name != WINDOW_START]
-    table = pq.read_table(
-        pa.BufferReader(data),
-        columns=given if structures or columns is None else columns,
-        read_dictionary=words,
-        page_checksum_verification=True,
-    )
+    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=words, page_checksum_verification=True)
+    table = file.read(given if structures or columns is None else columns)
     if structures:
         return unnested(table, columns)
     return table.cast(pa.schema([schema.field(name) for name in table.column_names]))

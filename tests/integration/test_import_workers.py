@@ -126,7 +126,8 @@ def test_a_cluster_writes_the_bytes_of_one(
     """Records are named and groups dealt again by the one that gathers, for all."""
     files = mixed(tmp_path / "in")
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 50_000)
-    monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 100_000)
+    # Four groups are large enough to be dealt again.
+    monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 400_000)
     settings = ImportSettings(memory_bytes=64 * 2**20)
     monkeypatch.chdir(tmp_path)
     folder = Path("lake-here")  # a name that means nothing on another machine

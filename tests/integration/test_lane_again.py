@@ -20,6 +20,8 @@ from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 SPANS = StreamId("spans", 0)
 
 

@@ -27,6 +27,8 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.upkeep.retention import retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 SENT = requests(12, partitions=2, spread_s=100)
 
 

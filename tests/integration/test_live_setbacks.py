@@ -14,6 +14,8 @@ from schemas.windows import NS_PER_SECOND
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 
 class DoubtfulDisk(MemoryDisk):
     """Fails at one commit of lane 1, so that nobody knows whether it was taken."""

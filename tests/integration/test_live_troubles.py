@@ -13,6 +13,8 @@ from stitch.lake.chain import lanes, read_chain
 from stitch.lake.fsck import check
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 FIRST, LIVES = (int(n) for n in os.environ.get("FLOWDIFF_LIVES", "1:24").split(":"))
 """Seeds: from which, and how many."""
 

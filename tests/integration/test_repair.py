@@ -28,6 +28,8 @@ from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep.retention import retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 S = NS_PER_SECOND
 HOUR_NS = 3600 * S
 NOW_NS = 10**18

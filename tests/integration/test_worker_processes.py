@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, as_completed
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -20,9 +20,10 @@ from oracles.traffic import write_native
 
 from analyze.profile import stored
 from flowdiff.__main__ import main
+from flowdiff.cli.spark_options import SparkOptions
 from schemas.errors import InputError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.processes import cores, room_for, worker_processes
+from stitch.processes import cores, room_for, shared_processes, worker_processes
 
 PATIENCE_S = 120.0
 STARTER = """
@@ -125,6 +126,17 @@ class Quiet:
     def stitched(self, flows: int) -> None: ...
 
 
+class Elsewhere:
+    """Two processes that are at home in another folder."""
+
+    @contextmanager
+    def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:
+        with worker_processes(2) as pool:
+            for task in [pool.submit(os.chdir, "/") for _ in range(2)]:
+                task.result()
+            yield pool, 2
+
+
 def test_statistics_made_by_two_are_those_of_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,3 +179,33 @@ def test_statistics_made_by_two_are_those_of_one(
     first.write_bytes(b"damaged")
     assert summarize("2") == "4 windows: 1 worked out, 3 there already\n"
     assert started == [2]
+    # A cluster finds the lake by its whole name, wherever its processes are at home.
+    shutil.copytree(tmp_path / "1", tmp_path / "3", ignore=shutil.ignore_patterns("stats"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SparkOptions, "cluster", lambda *_: Elsewhere())
+    with pytest.raises(SystemExit) as ended:
+        main(["summarize", "--lake", "3"])
+    assert ended.value.code == 0
+    stats = tmp_path / "3" / "stats"
+    assert {path.relative_to(stats): path.read_bytes() for path in stats.rglob("*.parquet")} == found[0]
+    assert started == [2]
+
+
+@pytest.mark.parametrize("options", [("--engine", "spark"), ("--master", "local[2]")])
+def test_options_of_spark_that_say_nothing_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["summarize", "--lake", str(tmp_path), *options])
+    assert ended.value.code == 2
+
+
+def test_blocks_share_their_processes() -> None:
+    started = []
+    with shared_processes(2):
+        for _ in range(2):
+            with worker_processes(2) as pool:
+                started.append(pool.submit(os.getpid).result())
+    assert len({*started, os.getpid()}) == 2
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+    with worker_processes(1) as pool:
+        assert pool.submit(os.getpid).result() != started[0]

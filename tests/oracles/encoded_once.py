@@ -1,19 +1,35 @@
-"""Encode and decode each file of a lake once: schedules of crashes make the same few a thousand times."""
+"""Encode, decode and parse the same bytes once: schedules of crashes make the same few a thousand times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from unittest.mock import patch
 
 import pyarrow as pa
 
+from ingest.codecs.port import Decoded
+from ingest.formats import codec_for
+from schemas.commits import CommitRecord, Segment
+from schemas.config import DecodeConfig
 from schemas.windows import Window
-from stitch.lake import encoding
+from stitch.lake import encoding, staging
+from stitch.lake.store import Store
 
 KEPT = 4096
 """Files; those of a schedule are a few KB."""
+FILES = (
+    *("stitch.lake.fsck", "stitch.lake.known", "stitch.lake.late_events", "stitch.lake.upkeep.compaction"),
+    "stitch.drivers.live.taking_over",
+)
+"""Modules that decode files of the lake."""
+SEGMENTS = (
+    *("stitch.lake.fsck", "stitch.drivers.live.provisional", "stitch.drivers.live.taking_over"),
+    *("stitch.drivers.repair.kept_events", "stitch.drivers.repair.reading_again"),
+)
+"""Modules that read the events of open requests."""
 
 
 @lru_cache(KEPT)
@@ -24,6 +40,29 @@ def _encoded(table_name: str, stream: bytes, window: Window | None) -> pa.Buffer
 @lru_cache(KEPT)
 def _decoded(table_name: str, data: bytes, columns: tuple[str, ...] | None) -> pa.Table:
     return encoding.decode(table_name, pa.py_buffer(data), None if columns is None else [*columns])
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The bytes that a store gave."""
+
+    data: bytes
+
+    def read(self, name: str) -> pa.Buffer:
+        return pa.py_buffer(self.data)
+
+
+@lru_cache(KEPT)
+def _segment(segment: Segment, held: _Held) -> pa.Table:
+    return staging.read_segment(held, segment)  # type: ignore[arg-type]
+
+
+@lru_cache(KEPT)
+def _events(format_: str, payloads: tuple[bytes, ...], config: DecodeConfig) -> Decoded:
+    return codec_for(format_).decode(payloads, config)
+
+
+_parsed = lru_cache(KEPT)(CommitRecord.model_validate_json)
 
 
 def _encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
@@ -37,8 +76,35 @@ def _decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) 
     return _decoded(table_name, data.to_pybytes(), None if columns is None else tuple(columns))
 
 
+def _read_segment(store: Store, segment: Segment) -> pa.Table:
+    try:
+        data = store.read(segment.name).to_pybytes()
+    except FileNotFoundError:
+        return staging.read_segment(store, segment)  # says what is missing
+    return _segment(segment, _Held(data))
+
+
+@dataclass(frozen=True)
+class _Codec:
+    name: str
+
+    def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
+        found = _events(self.name, tuple(payloads), config)
+        return replace(found, rejects=[*found.rejects])
+
+
 @contextmanager
 def encoded_once() -> Iterator[None]:
-    """Within, what the writer and `fsck` ask of the encoding a second time is what it said the first time."""
-    with patch("stitch.lake.staging.encode", _encode), patch("stitch.lake.fsck.decode", _decode):
+    """Within, what is asked of codecs, encoding and records a second time is what they said the first time.
+
+    What is the same is decided by the bytes: a damaged file is another one.
+    """
+    with ExitStack() as patches:
+        patches.enter_context(patch("stitch.lake.staging.encode", _encode))
+        for module in FILES:
+            patches.enter_context(patch(f"{module}.decode", _decode))
+        for module in SEGMENTS:
+            patches.enter_context(patch(f"{module}.read_segment", _read_segment))
+        patches.enter_context(patch("stitch.drivers.live.decoders.codec_for", _Codec))
+        patches.enter_context(patch.object(CommitRecord, "model_validate_json", _parsed))
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,6 +182,29 @@ def test_a_lake_in_a_bucket(
         for name in (lake, str(here))
     )
     assert mine == theirs  # by name, size and SHA-256
+
+
+def test_statistics_are_made_by_executors(here: Path, tmp_path: Path) -> None:
+    lakes = tmp_path / "1", tmp_path / "2"
+    for lake, options in zip(lakes, (("--workers", "1"), SPARK), strict=True):
+        shutil.copytree(here, lake)
+        done = subprocess.run(
+            [sys.executable, "-m", "flowdiff", "summarize", "--json", "--lake", lake.name, *options],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == 0, done.stderr
+        summary = json.loads(done.stdout)
+        assert summary["made"] == summary["windows"] > 6
+    mine, theirs = (
+        {name: data for name, data in tree(lake).items() if name.startswith("stats/")} for lake in lakes
+    )
+    assert len(mine) > 6
+    assert mine == theirs
 
 
 def test_a_master_that_is_none(files: list[Path], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from analyze.methods.robust.causes.context import Context, Hosts
 from analyze.methods.robust.causes.order import Order
-from analyze.methods.robust.causes.patterns import load_moved
+from analyze.methods.robust.causes.patterns import cut_after, load_moved
 from analyze.methods.robust.causes.relations import RELATIONS
 from analyze.methods.robust.causes.resolve import RANKING, causes_of
 from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, covering, leading
@@ -342,3 +342,25 @@ def test_a_wait_speaks_for_who_is_waited_for_until_the_waiting_one_has_more(
     made = names()
     found = covering(bundles(changes, made), made, CausesSettings().caller_weight)
     assert found[ASK, True, False, None] == component
+
+
+@pytest.mark.parametrize(
+    ("short", "last", "named"),
+    [
+        ((Child(ASK, 1, True),), {}, "store"),
+        ((Child(ASK, 1, True), Child(STORE, 1, True)), {}, "store"),
+        ((Child(ASK, 1, True), Child(BANK, 1, True)), {}, ""),
+        ((Child(ASK, 1, True), Child(BANK, 1, True)), {0: "bank"}, "bank"),
+        ((Child(SHOP_2, 1, True),), {}, ""),
+        ((Child(ASK, 1, True),), {0: ""}, ""),
+        ((), {}, ""),
+    ],
+)
+def test_after_whose_call_requests_are_cut_short(
+    short: tuple[Child, ...], last: dict[int, str], named: str
+) -> None:
+    """Without requests it is known where all calls go to one component that is not the caller's."""
+    whole = (Child(ASK, 2, True), Child(STORE, 1, True), Child(BANK, 1, True), Child(SHOP_2, 1, True))
+    made = replace(names(), shapes=(short, whole))
+    moved = change(PATH, SHOP, shape=0), change(PATH, SHOP, shape=1, before=0.9, after=0.1)
+    assert cut_after(moved, made, last) == named

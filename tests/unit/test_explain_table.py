@@ -15,6 +15,7 @@ from analyze.explain.explanation import explain_finding
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, features
 from analyze.population import PARAMS_AS_TEXT, Category, Population
+from analyze.report.wording import NBSP
 
 SPACING_NS = 1_000_000_000
 DAY_NS = 86_400 * SPACING_NS
@@ -103,7 +104,8 @@ def test_a_parameter_that_changed_with_the_period() -> None:
     found = explain_finding(of, period(of, 1), None, period(of, 0))
     assert found.sentence.startswith("rows > ")
     assert (
-        "at db/QUERY: 100 % of the affected requests, 0 % of the requests of the reference" in found.sentence
+        f"at db/QUERY: 100{NBSP}% of the affected requests, 0{NBSP}% of the requests of the reference"
+        in found.sentence
     )
 
 
@@ -168,7 +170,7 @@ def test_changed_identifiers_are_told_and_never_split() -> None:
         ("pod", "a0, a1, a2", "b0, b1, b2"),
         ("service.version", "v1", "v2"),
     ]
-    assert found.sentence.startswith("size <= 4096 at web/GET: 100 %")
+    assert found.sentence.startswith(f"size <= 4096 at web/GET: 100{NBSP}%")
     assert "Changed with the period: build at web/GET 41 → 42; pod" in found.sentence
     assert [row.key for row in found.attributes] == ["size"]
 
@@ -182,8 +184,8 @@ def test_a_word_of_the_affected_alone_is_an_explanation_and_no_identifier() -> N
     found = explain_finding(of, Selection({0: rows}), Selection({0: rest}), period(of, 0))
     assert found.identifiers == ()
     assert found.sentence == (
-        "encoding is new at db/QUERY: 100 % of the affected requests, 0 % of the other requests of the "
-        "problem (AUC 1.00)."
+        f"encoding is new at db/QUERY: 100{NBSP}% of the affected requests, "
+        f"0{NBSP}% of the other requests of the problem (AUC 1.00)."
     )
     two = features(of, Selection({0: rows}), period(of, 0))
     assert two.identifiers == ()  # known by the requests that neither class has
@@ -243,7 +245,7 @@ def test_more_of_what_was_always_slow_is_a_reason() -> None:
         usual=Selection({0: rows[~after & slow]}),
     )
     assert found.sentence.startswith("size > ")
-    assert "at web/GET: 100 % of the affected requests" in found.sentence
+    assert f"at web/GET: 100{NBSP}% of the affected requests" in found.sentence
 
 
 def test_nodes_that_one_class_does_not_pass_are_no_ground() -> None:

@@ -9,6 +9,7 @@ from oracles.attribute_tables import noise, numbers, table, words
 from analyze.explain.columns import REQUEST, AttributeColumn, text_column
 from analyze.explain.explanation import explain
 from analyze.explain.rules import round_threshold, said
+from analyze.report.wording import NBSP
 
 N = 60
 LABEL = np.repeat([True, False], N)
@@ -71,7 +72,8 @@ def test_a_perfect_split_is_said_in_round_numbers() -> None:
     assert found.auc == pytest.approx(1.0, abs=0.03)
     assert found.root_stability == 1.0
     assert found.sentence.startswith(
-        "count <= 4000 at nfs/READ: 100 % of the affected requests, 0 % of the other requests (AUC "
+        f"count <= 4000 at nfs/READ: 100{NBSP}% of the affected requests, "
+        f"0{NBSP}% of the other requests (AUC "
     )
     first, last = found.rules
     assert first.conditions == ("count <= 4000 at nfs/READ",)
@@ -93,10 +95,10 @@ def test_what_is_missing_is_a_finding() -> None:
     values = rng.standard_normal(2 * N)
     values[LABEL] = np.nan
     found = explain(table(LABEL, [numbers("user", values)]))
-    assert found.sentence.startswith("user is missing: 100 %")
+    assert found.sentence.startswith(f"user is missing: 100{NBSP}%")
     assert found.attributes[0].levels[0].value == "(missing)"
     word = [None if label else "x" for label in LABEL]
-    assert explain(table(LABEL, [words("user", word)])).sentence.startswith("user is missing: 100 %")
+    assert explain(table(LABEL, [words("user", word)])).sentence.startswith(f"user is missing: 100{NBSP}%")
 
 
 def test_columns_that_say_the_same_do_not_compete() -> None:
@@ -106,8 +108,8 @@ def test_columns_that_say_the_same_do_not_compete() -> None:
     found = explain(table(LABEL, [*noise(rng, 2 * N, 5, 5), encoding, twin]))
     assert found.reliable
     assert found.competing == ()
-    assert found.sentence.startswith("encoding is default at sn/WRITE: 100 %")
-    assert found.sentence.endswith("tolerance parts them alike.")
+    assert found.sentence.startswith(f"encoding is default at sn/WRITE: 100{NBSP}%")
+    assert found.sentence.endswith("tolerance tells them apart as well.")
 
 
 def test_two_unlike_causes_that_tie_are_told_as_competing() -> None:

@@ -10,22 +10,29 @@ from oracles.span_events import T0
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.titles import title
 from analyze.population import Sample
+from analyze.report.wording import NBSP
 from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
 CALLS = 12
 
 
-def requests(n: int, failing: int) -> list[Call]:
-    """Pages that read twelve times; in the last ones of a failing read nothing else changes."""
+def requests(n: int, failing: int, reads: int = 1) -> list[Call]:
+    """Pages that read twelve times; where some of the reads fail nothing else changes."""
     return [
         call(
             "web/get",
             0,
             1_000 + at % 5,
             *(
-                call("db/read", 50 * k, 50 * k + 20 + at % 3, status="x" if k == 3 and at < failing else "ok")
+                call(
+                    "db/read",
+                    50 * k,
+                    50 * k + 20 + at % 3,
+                    status="x" if k < reads and at < failing else "ok",
+                )
                 for k in range(CALLS)
             ),
         )
@@ -33,8 +40,8 @@ def requests(n: int, failing: int) -> list[Call]:
     ]
 
 
-def run(failing: int, without: tuple[str, ...] = ()) -> RobustRun:
-    before, after = requests(67, 0), requests(67, failing)
+def run(failing: int, without: tuple[str, ...] = (), reads: int = 1) -> RobustRun:
+    before, after = requests(67, 0), requests(67, failing, reads)
     samples = tuple(
         Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 67 * 10**9)
         for at, name in enumerate(("reference", "problem"))
@@ -59,3 +66,18 @@ def test_one_failing_call_of_twelve_in_a_third_of_the_requests_is_found() -> Non
 
 def test_one_failing_request_is_chance() -> None:
     assert failures(run(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("failing", "reads", "said"),
+    [
+        (67, 6, "db/read fails in 50 % of its calls, was 0 %"),
+        (22, 1, "db/read fails in 33 % of its requests, was 0 %"),
+        (22, CALLS, "db/read fails in 33 % of its calls, was 0 %"),
+    ],
+)
+def test_a_title_says_of_what_its_share_is(failing: int, reads: int, said: str) -> None:
+    """Half of the calls of all requests, one call of twelve in a third of them, and all calls of those."""
+    found = run(failing, reads=reads)
+    (cause,) = found.causes
+    assert title(cause.lead, cause.changes, found.profile.names).replace(NBSP, " ") == said

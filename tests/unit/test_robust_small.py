@@ -13,10 +13,11 @@ from oracles.span_events import T0
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.sections.verdict import likely_place
+from analyze.methods.robust.sections.verdict import largest_rest, likely_place
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.verdict.outcome import VerdictReached
+from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
 from analyze.population import Sample
+from analyze.report import wording
 from schemas.events import EventKind
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import FindingsSection
@@ -228,3 +229,28 @@ def test_where_no_call_site_is_significant_the_component_with_most_of_the_change
     by_load = VerdictReached("not-explained", (), by_load=True)
     assert not [*likely_place(by_load, mean.model_copy(update={"rows": (place,)}), 0.7)]
     assert not [*likely_place(VerdictReached("changed", ()), mean.model_copy(update={"rows": (place,)}), 0.7)]
+
+
+def test_where_findings_leave_a_part_its_largest_places_are_named() -> None:
+    mean = account_section().accounts[0]
+    change = mean.after - mean.before
+    parts = (("a", 0.05, None), ("b", 0.25, None), ("c", -0.1, None), ("b", 0.1, None), ("d", 0.6, 1))
+    rows = tuple(
+        mean.rows[0].model_copy(
+            update={
+                "site": mean.rows[0].site.model_copy(update={"component": component, "operation": "x"}),
+                "total": part * change,
+                "finding": finding,
+            }
+        )
+        for component, part, finding in parts
+    )
+    whole = mean.model_copy(update={"rows": rows, "mix": 0.1 * change})
+    found = ExplainedShare(0.6 * change, change, (0.5 * change, 1.5 * change))
+    (text,) = largest_rest(found, whole, 0.1)
+    assert text == (
+        f"Largest other parts, without a finding: b/x ({wording.change(0.35 * change)}), "
+        f"the mix of requests ({wording.change(0.1 * change)})."
+    )
+    assert not [*largest_rest(replace(found, found_us=0.95 * change), whole, 0.1)]
+    assert not [*largest_rest(replace(found, significant=False), whole, 0.1)]

@@ -152,6 +152,36 @@ def test_what_is_explained_is_told_with_what_it_is_of(found_us: float, change_us
     assert reasons[-1].replace(wording.NBSP, " ") == text
 
 
+@pytest.mark.parametrize(
+    ("findings", "found_us", "interval", "text"),
+    [
+        (
+            1,
+            1_880.0,
+            (-4_390.0, 17_300.0),
+            "1 finding; the mean response time did not change significantly (−4.39 ms to +17.3 ms): how "
+            "large a part of it the finding's +1.88 ms are cannot be told.",
+        ),
+        (
+            2,
+            -900.0,
+            (-4_390.0, 17_300.0),
+            "2 findings; the mean response time did not change significantly (−4.39 ms to +17.3 ms): how "
+            "large a part of it the findings' −900 µs are cannot be told.",
+        ),
+        (1, 0.0, (-4_390.0, 17_300.0), "1 finding; the mean response time did not change significantly."),
+        (1, 1_880.0, (-np.inf, np.inf), "1 finding; the mean response time did not change significantly."),
+    ],
+)
+def test_of_a_mean_that_may_be_the_same_nothing_is_explained(
+    findings: int, found_us: float, interval: tuple[float, float], text: str
+) -> None:
+    explained = ExplainedShare(found_us, 4_400.0, interval, significant=False)
+    found = decide(findings=findings, explained=explained)
+    assert found.outcome == "changed"
+    assert found.reasons[-1].replace(wording.NBSP, " ") == text
+
+
 def test_findings_without_a_change_of_the_mean() -> None:
     assert decide(findings=1).outcome == "changed"
 

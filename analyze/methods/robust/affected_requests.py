@@ -161,8 +161,8 @@ def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, va
     return np.ones(len(rows), dtype=np.bool_)
 
 
-def values_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Give the values of one sample's requests, on the instance that the change is of."""
+def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
+    """Give the own times of one sample's requests, on the instance that the change is of, us."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 

@@ -66,6 +66,8 @@ class Change:
     """It differs from the history, and not from the reference alone."""
     instance: Instance | None = None
     """It is there alone; None: wherever the site is."""
+    of_calls: bool = False
+    """Shares: of the calls that a request makes at the site, each request counting once; else of requests."""
 
     @property
     def middle(self) -> float:

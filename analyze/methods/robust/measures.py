@@ -61,6 +61,9 @@ class Observed:
     """Calls that take this or longer are very slow."""
     instance: Sequence[Instance] | None = None
     """Where alone it was seen."""
+    of_calls: B1 | None = None
+    """Whether a share is of the calls that a request makes here, because some make several; None: of
+    requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +350,7 @@ def failing_requests(view: View) -> Observed:
         seen,
         estimate=found,
         reference=alone,
+        of_calls=None,
         tested=seen.tested & several & (found.before + found.after > 0),
         weight=weight,
         call_ratio=view.call_ratio,
@@ -394,6 +398,7 @@ def _on_instances(view: View, found: InstanceTests, floor: float, matters: B1) -
         np.nan_to_num(np.abs(change)) * share,
         np.ones(len(found.site)),
         instance=found.instance,
+        of_calls=_several_calls(view)[found.site] if found.estimate.unit == "share" else None,
     )
 
 
@@ -416,7 +421,14 @@ def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
         np.nan_to_num(weight),
         view.visit_ratio[at],
         reference=alone,
+        of_calls=_several_calls(view)[at],
     )
+
+
+def _several_calls(view: View) -> B1:
+    """Tell at which sites some requests make several calls; passes of records count once a request."""
+    a_visit = [side.calls > side.w * (1 + 1e-9) for side in (view.before, view.after)]
+    return np.asarray((a_visit[0] | a_visit[1]) & ~view.of_kind(SiteKind.POINT))
 
 
 def _at_sites(view: View, found: Estimate, floor: F8 | float, matters: B1, gain_ns: F8) -> Observed:

@@ -43,6 +43,8 @@ class VerdictSettings(Config):
     """Share of the time, or of the requests, that must be known for the rest to be taken for it."""
     explained: float = Field(default=0.7, ge=0, le=1)
     """Share of the change of the mean from which findings explain it."""
+    rest: float = Field(default=0.1, gt=0, le=1)
+    """Share of it that findings leave from which the largest other parts are named."""
     sure: float = Field(default=0.001, gt=0, lt=1)
     """Level of what is said of the data: load, mix, flows left out."""
     load_floor: float = Field(default=1.2, gt=1)

@@ -196,6 +196,7 @@ def _change(row: _Row, at: int) -> Change:
         q=float(row.q[at]),
         there_before=bool(row.there_before[at]),
         instance=None if seen.instance is None else seen.instance[at],
+        of_calls=seen.of_calls is not None and bool(seen.of_calls[at]),
     )
 
 

@@ -56,7 +56,8 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     """Say what a finding led by `change` is in one sentence."""
     what = _place(change.site, names)
     before, now = wording.percent(change.before), wording.percent(change.after)
-    shares = f"{now} of its requests, was {before}"
+    whole = "calls" if change.of_calls else "requests"
+    shares = f"{now} of its {whole}, was {before}"
     kind = change.kind
     if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
         before, now = wording.durations(change.before, change.after)
@@ -78,8 +79,8 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
         return f"{what} is {called} {change.after:.1f} times a request, was {change.before:.1f}"
     does, doing = path_words(change, changes, names)
     if kind is ChangeKind.LOST_PATH and change.after < GONE:
-        return f"{what} stopped {doing} (was {before} of its requests)"
-    return f"{what} {does} in {f'{now} of its requests' if does.startswith('stopped') else shares}"
+        return f"{what} stopped {doing} (was {before} of its {whole})"
+    return f"{what} {does} in {f'{now} of its {whole}' if does.startswith('stopped') else shares}"
 
 
 def where(cause: Cause) -> str:

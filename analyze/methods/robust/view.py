@@ -126,7 +126,7 @@ class View:
 
     def values(self, measure: int) -> tuple[Histograms, I8]:
         """Give the per-request values of a measure by site and slot, and the call pattern of each row."""
-        return values_of(self.profile, measure)
+        return values_by_site(self.profile, measure)
 
     def given_pattern(self, values: Histograms, pattern: I8) -> Histograms:
         """Take values relative to the median before of their call pattern, scaled to the site's own median.
@@ -295,7 +295,7 @@ def not_normal(reference: Estimate) -> B1:
     return reference.before_outside() & (reference.n0 >= LEAST_IN_ENVELOPE)
 
 
-def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:
+def values_by_site(profile: Profile, measure: int) -> tuple[Histograms, I8]:
     """Give the per-request values of a measure by site and slot, and the call pattern of each row.
 
     Weighted requests count as the requests that they are worth.

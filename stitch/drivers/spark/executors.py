@@ -46,7 +46,7 @@ class SparkCluster:
         """See `Cluster.executor`."""
         # Python of the executors: their image is ours, if nobody says otherwise.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        conf = SparkConf().setMaster(self.master).setAppName("flowdiff import")
+        conf = SparkConf().setMaster(self.master).setAppName("flowdiff")
         conf.setAll([*{**_QUIET, **self.conf}.items()])
         try:
             context = SparkContext(conf=conf)

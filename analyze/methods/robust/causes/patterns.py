@@ -72,7 +72,8 @@ def load_moved(changes: Sequence[Change], lead: Change, names: Names, least: flo
 def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str:
     """Find the component whose call was the last of calls that are cut short; empty where none is.
 
-    Cut short: a pattern that became more frequent is a part of one that became less so.
+    Cut short: a pattern that became more frequent is a part of one that became less so. Statistics do not
+    say which call was last, unless all go to one component.
     """
     shorter = [
         change
@@ -88,7 +89,13 @@ def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int,
     if not shorter:
         return ""
     change = max(shorter, key=lambda c: c.after - c.before if names.shapes[c.shape] else 0.0)
-    return last_callee.get(change.shape, "")
+    if change.shape in last_callee:
+        return last_callee[change.shape]
+    called = {
+        names.callee(child.operation) or names.operations[child.operation].component
+        for child in names.shapes[change.shape]
+    }
+    return called.pop() if len(called) == 1 and names.operation(change.site).component not in called else ""
 
 
 def _is_part(shorter: Shape, longer: Shape) -> bool:

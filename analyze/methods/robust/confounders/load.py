@@ -16,7 +16,7 @@ import numpy as np
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
-from analyze.methods.robust.view import values_of
+from analyze.methods.robust.view import values_by_site
 from analyze.population import Population
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.histograms import Histograms, value_of
@@ -135,7 +135,7 @@ def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
     One server with random arrivals: t = s / (1 - rho), and rho / (1 - rho) requests are there (M/M/1). So rho
     is known from how many were there, slot by slot; with rho·ratio >= 1 any time is possible.
     """
-    votes, _ = values_of(profile, OWN_TIME)
+    votes, _ = values_by_site(profile, OWN_TIME)
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
     time_ns = _mean_ns(votes, votes.place * n_slots + votes.column, n_sites * n_slots).reshape(
         n_sites, n_slots

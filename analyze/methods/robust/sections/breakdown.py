@@ -427,13 +427,14 @@ def part(account: Account, amount: float) -> str:
 def load(section: AccountSection) -> str:
     """Say one sentence about the arrival rate."""
     before, after = section.rate0, section.rate1
-    rates = f"{wording.significant(before)} → {wording.significant(after)} requests a second."
+    rates = wording.significant(before), wording.significant(after)
     if not before or not after:
-        return f"Load: {rates}"
+        return f"Load: {' → '.join(rates)} requests a second."
     ratio = after / before
     if 1 / LOAD_MOVED <= ratio <= LOAD_MOVED:
-        return f"Load about the same: {rates}"
-    return f"Load {'rose' if ratio > 1 else 'fell'} {wording.factor(ratio)}: {rates}"
+        return f"Load about the same: {' → '.join(rates)} requests a second."
+    moved = wording.moved_sentence("Load", *rates, up=ratio > 1)
+    return f"{moved} requests a second ({wording.factor(ratio)})."
 
 
 BREAKDOWN: Final = SectionView(AccountSection, breakdown_blocks)

@@ -15,9 +15,9 @@ from analyze.methods.robust.affected_requests import (
     affected_by_statistics,
     affected_counts,
     affected_rows,
+    own_times_of,
     requests_at,
     selected,
-    values_of,
     when_by_statistics,
 )
 from analyze.methods.robust.causes.symptoms import Cause
@@ -356,7 +356,7 @@ _STEPS = 200
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
     """Give the own time of the site's calls a request, before and after; None where the site has no time."""
-    before, after = values_of(at, REFERENCE), values_of(at, PROBLEM)
+    before, after = own_times_of(at, REFERENCE), own_times_of(at, PROBLEM)
     if not before.any() and not after.any():
         return None
     name = names.operation(lead.site)

@@ -29,14 +29,15 @@ def verdict_section(
     run: RobustRun, looked: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
 ) -> VerdictSection:
     """Fill the section: the outcome and its reasons."""
-    mean = accounts[0]
+    mean, settings = accounts[0], looked.settings.verdict
     explained = None
-    if mean.changed and mean.after != mean.before:
+    if mean.after != mean.before:
         low, high = mean.low, mean.high
         explained = ExplainedShare(
             sum(f.contribution_us for f in findings),
             mean.after - mean.before,
             (-np.inf if low is None else low, np.inf if high is None else high),
+            mean.changed,
         )
     found = looked.outcome(
         len(findings),
@@ -50,7 +51,11 @@ def verdict_section(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
-        reasons=(*found.reasons, *likely_place(found, mean, looked.settings.verdict.explained)),
+        reasons=(
+            *found.reasons,
+            *likely_place(found, mean, settings.explained),
+            *(largest_rest(explained, mean, settings.rest) if explained is not None and findings else ()),
+        ),
         quality=looked.quality,
         visible=looked.visible,
         untested_requests=_untested(run),
@@ -78,6 +83,22 @@ def likely_place(reached: VerdictReached, mean: Account, least: float) -> Iterat
             f"Likely at {name}: {percent(min(part / change, 1.0))} of the change of the mean lies there "
             f"({amounts}), though no finding is there."
         )
+
+
+def largest_rest(explained: ExplainedShare, mean: Account, least: float) -> Iterator[str]:
+    """Name the operations with most of what no finding explains of a significant change of the mean: what
+    waits for a slow place is slower, too, and by itself not always significantly."""
+    change = mean.after - mean.before
+    if not explained.significant or (change - explained.found_us) / change < least:
+        return
+    parts: dict[str, float] = defaultdict(float, {"the mix of requests": mean.mix})
+    for row in mean.rows:
+        if row.finding is None:
+            parts[f"{row.site.component}/{row.site.operation}"] += row.total
+    largest = sorted(parts.items(), key=lambda item: -item[1] / change)[:_MOST_NAMED]
+    named = [f"{name} ({wording.change(part)})" for name, part in largest if part / change > 0]
+    if named:
+        yield f"Largest other parts, without a finding: {', '.join(named)}."
 
 
 def _held_back(run: RobustRun) -> HeldBack | None:
@@ -134,6 +155,7 @@ _MEANS: Final = {
     "not-explained": "Something changed significantly, and no finding says what.",
     "cannot-tell": "Too little was recorded to decide.",
 }
+_MOST_NAMED: Final = 2
 WORTH: Final = 0.05
 """Share of the time in root types that is worth a sentence."""
 UNSEEN: Final = "changed unseen"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Final, Literal
 
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.sizes import LargestChange
 from analyze.methods.robust.verdict.whole import PeriodMeasure
-from analyze.report.wording import change, counted, duration, percent
+from analyze.report.wording import change, counted, duration, moves, percent
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
 
@@ -51,6 +52,7 @@ class ExplainedShare:
     change_us: float
     """Not 0."""
     interval: tuple[float, float]
+    significant: bool = True
 
     @property
     def share(self) -> float:
@@ -61,11 +63,20 @@ class ExplainedShare:
         """Say `2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
 
         They may explain more than there is, where something else went the other way: that is said only beyond
-        what the change itself may be.
+        what the change itself may be. Of a change that is not significant nothing can be a part.
         """
+        low, high = self.interval
+        if not self.significant:
+            insignificant = f"{said}; the mean response time did not change significantly"
+            if not (moves(self.found_us) and isfinite(low) and isfinite(high)):
+                return f"{insignificant}."
+            whose = "the finding's" if one else "the findings'"
+            return (
+                f"{insignificant} ({change(low)} to {change(high)}): how large a part of it {whose} "
+                f"{change(self.found_us)} are cannot be told."
+            )
         amounts = f"({change(self.found_us)} of {change(self.change_us)})"
         verb = "explains" if one else "explain"
-        low, high = self.interval
         if self.found_us / self.change_us < 0:
             goes = "goes" if one else "go"
             return f"{said} {goes} the other way than the mean {amounts}: what moved it is not explained."
@@ -92,7 +103,7 @@ class VerdictBasis:
     has_noise: bool = False
     """A history, or a long reference, says how far ordinary periods differ."""
     explained: ExplainedShare | None = None
-    """What findings explain of the change of the mean; None where the mean did not change by test."""
+    """What findings explain of the change of the mean; None where the mean is the same."""
     external: str = ""
     """That clients sent less, and not because answers took longer, a sentence; so are the others."""
     by_load: str = ""
@@ -166,10 +177,9 @@ def _with_findings(
     said = counted(evidence.findings, "finding")
     explained = evidence.explained
     if explained is None:
-        return VerdictReached(
-            "changed", (*changed, f"{said}; the mean response time did not change significantly.")
-        )
-    word: Word = "changed" if explained.share >= settings.verdict.explained else "partly-explained"
+        return VerdictReached("changed", (*changed, f"{said}; the mean response time is the same."))
+    partly = explained.significant and explained.share < settings.verdict.explained
+    word: Word = "partly-explained" if partly else "changed"
     return VerdictReached(word, (*changed, explained.text(said, evidence.findings == 1)))
 
 
@@ -215,7 +225,7 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
         what
         for what, size, most in (
             ("the mean response time", largest.mean, times),
-            ("requests that pass one place", largest.place, times),
+            ("the time at a call site", largest.place, times),
             ("the share of slow requests", largest.slow or 0.0, share),
             ("the share of requests with a failing call", largest.errors, share),
             ("the share of a path", largest.path, share),

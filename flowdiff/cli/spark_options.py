@@ -1,0 +1,71 @@
+"""Declare the options of commands whose work a Spark cluster may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowdiff.extras import needed
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stitch.drivers.spark.executors import SparkCluster
+
+
+class EngineName(StrEnum):
+    """Who does the work of a command."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Who does the work, and how a cluster is reached."""
+
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            "--engine", help="Who does the work: processes of this machine, or executors of a Spark cluster."
+        ),
+    ] = EngineName.LOCAL
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            help="With --engine spark: its URL, spark://HOST:7077, k8s://…, yarn, local[2].",
+            metavar="URL",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf", help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"
+        ),
+    ] = None
+
+    def cluster(self, workers: int | None) -> SparkCluster | None:
+        """Return the cluster that does so many tasks at once; None: this machine does. Raises ConfigError."""
+        if self.engine is EngineName.LOCAL:
+            if self.master is not None or self.conf:
+                raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")
+            return None
+        if self.master is None:
+            raise ConfigError("--engine spark needs a cluster.", remedy="Name it: --master URL.")
+        settings = key_values("--conf", self.conf or [])
+        with needed():
+            from stitch.drivers.spark.executors import SparkCluster
+        return SparkCluster(self.master, settings, workers)
+
+
+def key_values(option: str, given: Iterable[str]) -> dict[str, str]:
+    """Return what was given as KEY=VALUE. Raises ConfigError."""
+    pairs = [each.partition("=") for each in given]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise ConfigError(f"'{option} {key}' is no setting.", remedy=f"Write {option} KEY=VALUE.")
+    return {key: value for key, _, value in pairs}
