@@ -23,41 +23,69 @@ from analyze.profile.shards import MOST_VOTES
 from analyze.profile.votes import Column, SlotVotes, Votes, summed_votes
 from schemas.arrays import I8
 
+MOST_APART: Final = 4
+"""Windows whose tables are held one by one until they are added up."""
 MOST_ROWS: Final = 2_000_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 
 
-def added_up(windows: Sequence[Stored], *, keep_account: bool = True) -> Stored:
-    """Windows as one slot, with names of its own. A breakdown is of samples that are compared: without
-    keep_account there is none."""
-    names = [*_TABLES] if keep_account else [name for name in _TABLES if name != "account"]
-    if len(windows) == 1:
-        (only,) = windows
-        return only._replace(votes=only.votes.compact(), tables={name: only.tables[name] for name in names})
-    run = RunNames()
-    votes: list[Votes] = []
-    tables: dict[str, list[pa.Table]] = {name: [] for name in names}
-    for window in windows:
-        codes = run.taken_in(window.names)
-        votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
-        for name in names:
-            tables[name].append(_renumbered(window, name, codes))
-    whole = {name: summed(name, parts) for name, parts in tables.items()}
-    watched = tuple(
-        one
-        for window in windows
-        for slot in window.slots
-        for one in slot.watched
-        or (Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"])),)
-    )
-    return Stored(
-        run.columns(),
-        (Slot(0, watched[0].start_ns, watched[-1].end_ns, watched),),
-        summed_votes(votes, 0).compact(),
-        {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
-        tuple(sorted({fold for window in windows for fold in window.folded}, key=str)),
-    )
+class Adding:
+    """Windows that are added up as one slot, with names of its own: of each is held what is added, no more.
+
+    A breakdown is of samples that are compared: without keep_account there is none.
+    """
+
+    def __init__(self, *, keep_account: bool = True) -> None:
+        self.n_votes = 0
+        """What was read."""
+        self._names = [name for name in _TABLES if keep_account or name != "account"]
+        self._only: Stored | None = None
+        """The first window, until there is another."""
+        self._run = RunNames()
+        self._votes: list[Votes] = []
+        self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
+        self._watched: list[Watched] = []
+        self._folded: set[FoldedNames] = set()
+
+    def add(self, window: Stored) -> None:
+        """Take a window in."""
+        self.n_votes += len(window.votes.bin)
+        if not self._votes and self._only is None:
+            self._only = window
+            return
+        if self._only is not None:
+            self._take(self._only)
+            self._only = None
+        self._take(window)
+
+    def _take(self, window: Stored) -> None:
+        codes = self._run.taken_in(window.names)
+        self._votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
+        for name, parts in self._tables.items():
+            parts.append(_renumbered(window, name, codes))
+            if len(parts) > MOST_APART:
+                parts[:] = [summed(name, parts)]
+        for slot in window.slots:
+            one = Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"]))
+            self._watched += slot.watched or (one,)
+        self._folded.update(window.folded)
+
+    def stored(self) -> Stored | None:
+        """The slot; None of no window."""
+        if self._only is not None:
+            votes, tables = self._only.votes.compact(), self._only.tables
+            return self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
+        if not self._votes:
+            return None
+        whole = {name: summed(name, parts) for name, parts in self._tables.items()}
+        return Stored(
+            self._run.columns(),
+            (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
+            summed_votes(self._votes, 0).compact(),
+            {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
+            tuple(sorted(self._folded, key=str)),
+        )
 
 
 @dataclass(slots=True)

@@ -4,13 +4,14 @@ What a system does on its own shows between blocks. How far two means differ by 
 depends on how long each was watched, so a block should be as long as the shortest sample; where that leaves
 too few blocks to estimate a spread from, blocks are shorter, down to a window; where it leaves more than
 there are codes for samples, they are longer. Cuts lie on the bounds of windows, by which statistics are kept.
+Where whole days are compared, blocks are days, too: of parts of days the course of the day would be noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -61,9 +62,17 @@ class _Stretch:
 
 
 def cut_history(
-    periods: Sequence[Period], samples: Sequence[LakePeriods], lakes: Lakes, *, most: int = MOST_BLOCKS
+    periods: Sequence[Period],
+    samples: Sequence[LakePeriods],
+    lakes: Lakes,
+    *,
+    most: int = MOST_BLOCKS,
+    calendar_ns: int = 0,
 ) -> History:
     """Blocks of a history beside what is compared.
+
+    calendar_ns: parts of the calendar, a day for example, that are a block each, however many pieces are left
+    of them, where half is left of `LEAST_BLOCKS` of them at least; 0: none.
 
     `periods` may overlap each other and may hold the samples: the windows of a sample are left out where a
     range of the history overlaps it. Windows that are not sealed yet are passed by. Raises PeriodError where
@@ -86,6 +95,8 @@ def cut_history(
             "Nothing of the history is left: all of it is among what is compared.",
             remedy="Give --history other times.",
         )
+    if len(whole := _by_calendar(stretches, lakes, calendar_ns)) >= LEAST_BLOCKS:
+        return History(tuple(whole), tuple(left_out))
     wanted_ns = min((total_ns(part.period for part in parts_of(sample)) for sample in samples), default=0)
     pieces = [
         piece for stretch in stretches for piece in _cut(stretch, _block_ns(stretches, wanted_ns, most))
@@ -117,17 +128,24 @@ def _stretches(period: Period, windows: Sequence[Window]) -> list[_Stretch]:
             runs[-1].append(window)
         else:
             runs.append([window])
-    return [
-        _Stretch(
-            replace(
-                period,
-                start_ns=max(period.start_ns, run[0].start_ns),
-                end_ns=min(period.end_ns, run[-1].end_ns),
-            ),
-            tuple(run),
-        )
-        for run in runs
-    ]
+    return [_stretch(period, run) for run in runs]
+
+
+def _stretch(period: Period, windows: Sequence[Window]) -> _Stretch:
+    """What a period has of some windows."""
+    start, end = max(period.start_ns, windows[0].start_ns), min(period.end_ns, windows[-1].end_ns)
+    return _Stretch(replace(period, start_ns=start, end_ns=end), tuple(windows))
+
+
+def _by_calendar(stretches: Sequence[_Stretch], lakes: Lakes, length_ns: int) -> list[tuple[LakePeriod, ...]]:
+    """The parts of the calendar of which half is left, in order of time; of no length none."""
+    found: dict[int, list[LakePeriod]] = {}
+    for stretch in stretches if length_ns else ():
+        for number, windows in groupby(stretch.windows, lambda window: window.start_ns // length_ns):
+            part = _stretch(stretch.period, [*windows])
+            found.setdefault(number, []).append(lakes.listed(part.period, part.windows))
+    whole = [tuple(found[number]) for number in sorted(found)]
+    return [parts for parts in whole if 2 * total_ns(part.period for part in parts) >= length_ns]
 
 
 def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
@@ -153,20 +171,8 @@ def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
     inner = np.array([window.start_ns for window in windows[1:]], dtype=np.int64)
     even = np.linspace(period.start_ns, period.end_ns, _n_blocks(stretch, block_ns) + 1)[1:-1]
     cuts = sorted({int(np.argmin(np.abs(inner - at))) + 1 for at in even.tolist()}) if len(inner) else []
-    found = []
-    for first, past in zip([0, *cuts], [*cuts, len(windows)], strict=True):
-        part = windows[first:past]
-        found.append(
-            _Stretch(
-                replace(
-                    period,
-                    start_ns=max(period.start_ns, part[0].start_ns),
-                    end_ns=min(period.end_ns, part[-1].end_ns),
-                ),
-                part,
-            )
-        )
-    return found
+    bounds = zip([0, *cuts], [*cuts, len(windows)], strict=True)
+    return [_stretch(period, windows[first:past]) for first, past in bounds]
 
 
 def _joined(pieces: Sequence[LakePeriod], most: int) -> list[tuple[LakePeriod, ...]]:

@@ -29,7 +29,7 @@ from analyze.profile.encoding import (
     stored_tables,
     version,
 )
-from analyze.profile.gathering import Gathered, Gathering, added_up
+from analyze.profile.gathering import Adding, Gathered, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
 from analyze.refine.settings import RefineSettings
@@ -197,20 +197,19 @@ def _read_blocks(
 ) -> Iterator[tuple[_Block, Stored | None]]:
     """Every block as one slot. The first tells how much there is to read, and whether processes share it."""
     rest, n_votes = blocks[1:], 0.0
-    for block, windows in _windows_of(blocks[:1], settings, tally):
-        n_votes = sum(len(window.votes.bin) for window in windows) / len(block.pieces)
-        yield block, _added_up(windows, keep_account)
+    for block, stored, votes in _read_here(blocks[:1], settings, tally, keep_account):
+        n_votes = votes / len(block.pieces)
+        yield block, stored
     workers = min(workers, int(n_votes * sum(len(block.pieces) for block in rest)) // VOTES_A_WORKER)
     if workers < 2:
-        for block, windows in _windows_of(rest, settings, tally):
-            yield block, _added_up(windows, keep_account)
+        yield from ((b, stored) for b, stored, _ in _read_here(rest, settings, tally, keep_account))
         return
     kept = (_KeptBlock(_keys(block, settings), keep_account) for block in rest)
     with worker_processes(workers) as pool:
         for block, stored in zip(rest, in_turn(pool, _read_there, kept, workers + 1), strict=True):
             if stored is None:
-                ((_, windows),) = _windows_of([block], settings, tally)
-                yield block, _added_up(windows, keep_account)
+                ((_, stored, _),) = _read_here([block], settings, tally, keep_account)
+                yield block, stored
             else:
                 tally.read += sum(len(here.windows) for here in block.pieces)
                 yield block, stored
@@ -225,20 +224,15 @@ def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey]
 def _read_there(block: _KeptBlock) -> Stored | None:
     """Add up what is kept of a block, in a process of its own; None where some of it is not."""
     keep_freed()
-    windows: list[Stored] = []
+    adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
         for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
             stored = _kept_tables(data)
             if stored is None or not _is_of(stored, key):
                 return None
-            windows.append(stored)
-    return _added_up(windows, block.keep_account)
-
-
-def _added_up(windows: Sequence[Stored], keep_account: bool) -> Stored | None:
-    """Windows as one slot; None of none."""
-    return added_up(windows, keep_account=keep_account) if windows else None
+            adding.add(stored)
+    return adding.stored()
 
 
 @cache
@@ -247,23 +241,22 @@ def _store(lake: str) -> Store:
     return open_store(lake)
 
 
-def _windows_of(
-    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally
-) -> Iterator[tuple[_Block, list[Stored]]]:
-    """The windows of every block that hold a request. What is not kept is made."""
+def _read_here(
+    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally, keep_account: bool
+) -> Iterator[tuple[_Block, Stored | None, int]]:
+    """Every block as one slot, None where its windows hold no request, and how many votes were read. What is
+    not kept is made."""
     pieces = [here for block in blocks for here in block.pieces]
     with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
-        # Decoded one ahead: meanwhile the one before is added up.
+        # Decoded one ahead: meanwhile those before are added up.
         kept = in_turn(pool, _kept_tables, _kept_ahead(pieces, settings), 2)
         for block in blocks:
-            yield (
-                block,
-                [
-                    one
-                    for here, of_window in zip(block.pieces, kept, strict=False)
-                    if (one := _window_stored(of_window, here, settings, tally)) is not None
-                ],
-            )
+            adding = Adding(keep_account=keep_account)
+            for here, of_window in zip(block.pieces, kept, strict=False):
+                stored = _window_stored(of_window, here, settings, tally)
+                if stored is not None:
+                    adding.add(stored)
+            yield block, adding.stored(), adding.n_votes
 
 
 def _window_stored(
@@ -442,11 +435,12 @@ def _kept_or_made(
 
 def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
     """Add up several windows, each kept or made; None where none holds a request."""
-    read = ((here, _kept_tables(_read(here, settings))) for here in whole_windows(quarter))
-    windows = [
-        stored for here, kept in read if (stored := _kept_or_made(kept, here, settings, tally)) is not None
-    ]
-    return added_up(windows) if windows else None
+    adding = Adding()
+    for here in whole_windows(quarter):
+        stored = _kept_or_made(_kept_tables(_read(here, settings)), here, settings, tally)
+        if stored is not None:
+            adding.add(stored)
+    return adding.stored()
 
 
 def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:

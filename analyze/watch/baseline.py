@@ -173,6 +173,8 @@ class Pooled:
     """Past values."""
     past: F8
     """[series, past values] innovations in these units, ascending, NaN last."""
+    signature: F8
+    """[series, values] what a change of the level by one leaves in its innovation and those behind it."""
     both: B1
     """Whether it alarms downward, too."""
 
@@ -258,6 +260,7 @@ def fit(
                 allow=allow,
                 n=n,
                 past=np.sort(white, axis=1),
+                signature=signature_of(level, settings.size_values),
                 both=np.isin(mine, list(BOTH_WAYS)),
             )
         )
@@ -315,6 +318,15 @@ def innovations(left: F8, pool: I8, error: F8, level: Level, allow: F8) -> tuple
         foretold = level.phi * (foretold + gain * seen)
         doubt = level.phi**2 * doubt * (1 - gain) + moves * (1 - level.phi**2)
     return found, units, allowed
+
+
+def signature_of(level: Level, n: int) -> F8:
+    """Give [series, n] the innovations of a level that changes by one for good: the filter learns it by and
+    by."""
+    step = np.zeros((len(level.phi), MEMORY + n))
+    step[:, MEMORY:] = 1.0
+    exact, at = np.zeros_like(step), np.arange(MEMORY + n)
+    return innovations(step, at, exact, level, np.zeros(len(step)))[0][:, MEMORY:]
 
 
 def _spread(off: F8, kinds: list[str]) -> F8:

@@ -49,8 +49,9 @@ class Decide(Protocol):
         history: Sequence[Range],
         *,
         where: tuple[str | None, str | None] = (None, None),
+        calendar_ns: int = 0,
     ) -> Decision:
-        """Decide. where: filters of the two."""
+        """Decide. where: filters of the two; calendar_ns: as `cut_history` takes it."""
         ...
 
 
@@ -75,6 +76,7 @@ class Comparer:
         history: Sequence[Range],
         *,
         where: tuple[str | None, str | None] = (None, None),
+        calendar_ns: int = 0,
     ) -> Decision:
         """See Decide. What holds no request cannot tell."""
         lakes = Lakes(self.lake)
@@ -83,11 +85,8 @@ class Comparer:
                 ("reference", lakes.ranges(_periods(reference, where[0]))),
                 ("problem", lakes.ranges(_periods(problem, where[1]))),
             ]
-            usual = (
-                cut_history(_periods(history, None), [p for _, p in samples], lakes).samples
-                if history
-                else ()
-            )
+            compared, periods = [parts for _, parts in samples], _periods(history, None)
+            usual = cut_history(periods, compared, lakes, calendar_ns=calendar_ns).samples if history else ()
         except PeriodError:
             if not history:
                 return Decision(UNSURE, "cannot-tell")

@@ -7,11 +7,15 @@ p-values of ordinary times are uniform whatever the law of the values, how often
 too (Brook and Evans), and some twenty times more seldom than that bound. So the threshold follows from the
 budget: candidates in the time for which one false incident is allowed. The last restart is the proposed
 change point.
+
+Ordinary times whose level jumps do depend on each other: until a filter has learned the new level, values are
+off together, and sums pass more often. So each sum knows how large its change is (`size_of`), by which the
+watch tells those that are worth a comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +27,7 @@ from analyze.watch.baseline import MEMORY, Baseline, Pooled, errors, innovations
 from analyze.watch.series import Name, Ring
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
+from schemas.config import Config
 
 _LEAST_P: Final = 1e-12
 _LEAST_SPREAD: Final = 1e-9
@@ -76,6 +81,25 @@ def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> floa
     return float(brentq(excess, _LEAST_THRESHOLD, _MOST_THRESHOLD, xtol=1e-3))
 
 
+def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
+    """Give [series, pools] how large a change of the level is that lasts to each value, by itself and the
+    values before it, in standard deviations of its estimate (Willsky and Jones, 1976).
+
+    white: innovations in their usual spread, an odd one taken for `limit` of it (winsorised); signature:
+    [series, values]. The largest of the estimates from two values to all of these; none lies across a gap.
+    """
+    bounded = np.clip(np.nan_to_num(white), -limit, limit)
+    found, left = np.full(white.shape, -np.inf), signature[:, :, None]
+    total, power = bounded * left[:, 0], left[:, 0] ** 2
+    for back in range(1, min(left.shape[1], len(pool))):
+        total = total[:, :-1] + bounded[:, back:] * left[:, back]
+        power = power + left[:, back] ** 2
+        near = pool[back:] - pool[:-back] == back
+        here = np.where(near, total / np.sqrt(power), -np.inf)
+        found[:, back:] = np.maximum(found[:, back:], here)
+    return found
+
+
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
     """What a value of k ticks may bring at most: a part of the threshold a tick."""
     return min(k / settings.cap_ticks, 1.0) * threshold
@@ -122,6 +146,8 @@ class TickEvidence:
     """The first tick of the values."""
     gain: F8
     """[ways, series] logarithms of e-values."""
+    size: F8
+    """[ways, series] how large a change is that lasts to here (`size_of`)."""
     z: F8
     """Values in units of what is usual."""
 
@@ -146,7 +172,7 @@ def evidence_of(
             - group.middle[:, None]
         )
         place = np.searchsorted(pool, ends // k)
-        gain = _gain(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
+        gain, size = _weighed(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
         now = left[:, place]
         usual = np.maximum(
             np.maximum(group.sd[:, None], error[:, place]), group.allow[:, None] / 2 + _LEAST_SPREAD
@@ -157,22 +183,52 @@ def evidence_of(
             chosen = np.flatnonzero(there[:, column])
             if len(chosen):
                 found.setdefault(at, []).append(
-                    TickEvidence(group.rows[chosen], at + 1 - k, gain[:, chosen, column], z[chosen, column])
+                    TickEvidence(
+                        group.rows[chosen],
+                        at + 1 - k,
+                        gain[:, chosen, column],
+                        size[:, chosen, column],
+                        z[chosen, column],
+                    )
                 )
     return found
 
 
-def _gain(group: Pooled, left: F8, pool: I8, error: F8, place: I8, cap: float, settings: WatchSettings) -> F8:
-    """[ways, series, ticks] evidence of the values at some places."""
-    white, unit, allow = (part[:, place] for part in innovations(left, pool, error, group.level, group.allow))
-    spread = np.maximum(group.spread[:, None], error[:, place] / unit) * np.sqrt(1 + 1 / group.n)[:, None]
+def _weighed(
+    group: Pooled,
+    left: F8,
+    pool: I8,
+    error: F8,
+    place: I8 | slice,
+    cap: float,
+    settings: WatchSettings,
+) -> tuple[F8, F8]:
+    """[ways, series, ticks] evidence of the values at some places, and sizes of changes that last to them."""
+    white, unit, allow = innovations(left, pool, error, group.level, group.allow)
+    spread = np.maximum(group.spread[:, None], error / unit) * np.sqrt(1 + 1 / group.n)[:, None]
     spread = np.maximum(spread, _LEAST_SPREAD)
-    gain = np.full((2, *white.shape), -np.inf)
+    here, near, allow = white[:, place], spread[:, place], allow[:, place]
+    gain = np.full((2, *here.shape), -np.inf)
     for way, sign, mine in ((UP, 1.0, np.ones(len(white), dtype=np.bool_)), (DOWN, -1.0, group.both)):
         if mine.any():
-            p = tail_p((sign * white - allow)[mine], spread[mine], group, settings, way, mine)
+            p = tail_p((sign * here - allow)[mine], near[mine], group, settings, way, mine)
             gain[way, mine] = np.minimum(log_e_value(p, settings.kappa), cap)
-    return gain
+    scaled = white / spread
+    sizes = [size_of(sign * scaled, pool, group.signature, settings.size_limit) for sign in (1.0, -1.0)]
+    return gain, np.stack(sizes)[:, :, place]
+
+
+class Kept(Config):
+    """The sums of one series; pairs are up and down."""
+
+    name: Name
+    sums: tuple[float, float]
+    starts: tuple[int, int]
+    sizes: tuple[float, float]
+    tried: int = 0
+    """Comparisons that could not tell."""
+    again: int = 0
+    """Tick of the next one."""
 
 
 @dataclass(slots=True)
@@ -182,6 +238,8 @@ class RunningEvidence:
     sums: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     starts: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
     """Tick numbers of their last restarts."""
+    sizes: F8 = field(default_factory=lambda: np.zeros((2, 0)))
+    """The largest change since then."""
     z: F8 = field(default_factory=lambda: np.zeros(0))
     """[series] the last value in units of what is usual; NaN where the tick had none."""
 
@@ -191,6 +249,7 @@ class RunningEvidence:
         if more > 0:
             self.sums = np.pad(self.sums, ((0, 0), (0, more)))
             self.starts = np.pad(self.starts, ((0, 0), (0, more)))
+            self.sizes = np.pad(self.sizes, ((0, 0), (0, more)))
 
     @property
     def most(self) -> F8:
@@ -202,6 +261,12 @@ class RunningEvidence:
     def since(self) -> I8:
         """[series] where it began."""
         found: I8 = np.where(self.sums[UP] >= self.sums[DOWN], self.starts[UP], self.starts[DOWN])
+        return found
+
+    @property
+    def size(self) -> F8:
+        """[series] how large the change since then is."""
+        found: F8 = np.where(self.sums[UP] >= self.sums[DOWN], self.sizes[UP], self.sizes[DOWN])
         return found
 
     def rising(self, since: int, least: float) -> I8:
@@ -223,26 +288,25 @@ class RunningEvidence:
                 old = self.sums[way, one.rows]
                 self.starts[way, one.rows] = np.where(old <= 0, one.start, self.starts[way, one.rows])
                 self.sums[way, one.rows] = grown(old, one.gain[way])
+                known = np.where(old <= 0, 0.0, self.sizes[way, one.rows])
+                self.sizes[way, one.rows] = np.maximum(known, one.size[way])
             self.z[one.rows] = one.z
 
-    def kept(self, names: list[Name]) -> list[tuple[Name, float, float, int, int]]:
+    def kept(self, names: list[Name]) -> list[Kept]:
         """The sums that are more than nothing: all that has to be remembered."""
         rows = np.flatnonzero((self.sums > 0).any(axis=0))
+        columns = (self.sums, self.starts, self.sizes)
         return [
-            (
-                names[row],
-                float(self.sums[UP, row]),
-                float(self.sums[DOWN, row]),
-                int(self.starts[UP, row]),
-                int(self.starts[DOWN, row]),
+            Kept(name=names[row], sums=sums, starts=starts, sizes=sizes)
+            for row, sums, starts, sizes in zip(
+                rows.tolist(), *(each[:, rows].T.tolist() for each in columns), strict=True
             )
-            for row in rows.tolist()
         ]
 
-    def restore(self, kept: Mapping[Name, tuple[float, float, int, int]], codes: Mapping[Name, int]) -> None:
+    def restore(self, kept: Iterable[Kept], codes: Mapping[Name, int]) -> None:
         """Take up the sums that were kept, of series that are still there."""
         self.grow(len(codes))
-        for name, (up, down, up_from, down_from) in kept.items():
-            if name in codes:
-                self.sums[:, codes[name]] = up, down
-                self.starts[:, codes[name]] = up_from, down_from
+        for one in kept:
+            if one.name in codes:
+                row = codes[one.name]
+                self.sums[:, row], self.starts[:, row], self.sizes[:, row] = one.sums, one.starts, one.sizes

@@ -58,6 +58,10 @@ class WatchSettings(Config):
     kappa: float = Field(default=0.25, gt=0, lt=1)
     """Of e-values, which grow fastest where -ln p is one over this on average: for a step of two
     deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
+    size_values: int = Field(default=8, ge=2, le=16)
+    """Values, at most, that say how large a change of a level is: then most of it is taken out."""
+    size_limit: float = Field(default=4.0, gt=1)
+    """Deviations that a value counts as at most for that: an odd value is no change."""
     rising_share: float = Field(default=0.5, gt=0, le=1)
     """Series that came so far towards the threshold since a change began rose with it."""
     tail_df: float = Field(default=3.0, ge=1)

@@ -91,7 +91,8 @@ SMALL: Final[tuple[LaneName, ...]] = ("daily", "weekly", "deployment")
 def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
     """A day against the same weekday of the weeks before, else against the day before; None where nothing is.
 
-    The other days of these weeks are the history. What the fast lane reported is left out.
+    The other days of these weeks are the history, each a block where there are enough: of parts of days the
+    course of the day would be noise. What the fast lane reported is left out.
     """
     problem = joined(quiet(windows_of(day * DAY, (day + 1) * DAY)))
     same = [day - 7 * back for back in range(1, WEEKS + 1)]
@@ -100,7 +101,7 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
     if not problem or not reference:
         return None
     others = [one for one in range(day - 7 * WEEKS, day) if one not in used]
-    return decide(reference, problem, _of(others, windows_of, quiet, SMALL))
+    return decide(reference, problem, _of(others, windows_of, quiet, SMALL), calendar_ns=DAY)
 
 
 def week_of(day: int) -> int:
@@ -124,7 +125,7 @@ def compared_week(monday: int, windows_of: WindowsOf, quiet: Quiet, decide: Deci
         reference = _of(range(before, before + 7), windows_of, quiet, SMALL)
         if problem and reference:
             history = _of(range(monday - 7 * WEEKS, before), windows_of, quiet, SMALL)
-            return decide(reference, problem, history)
+            return decide(reference, problem, history, calendar_ns=DAY)
     return None
 
 

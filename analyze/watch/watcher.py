@@ -15,8 +15,8 @@ import numpy as np
 
 from analyze.report.gate import Outcome
 from analyze.watch.baseline import RECENT, Baseline, Sample, count_slow, fit
-from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
-from analyze.watch.evidence import RunningEvidence, TickEvidence, evidence_of, log_threshold
+from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, joined
+from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
@@ -35,21 +35,9 @@ STRETCH_NS: Final = 60 * 10**9
 """A longer gap parts stretches: sums begin anew behind it."""
 USUAL_TICKS: Final = 60
 """Ticks that say how many requests are usual, for that."""
+ORDINARY_KEPT: Final = 10
+"""Sizes of ordinary changes that are kept for one that decides: when that one is too long ago, they do."""
 _HOUR: Final = 60 * NS_PER_MINUTE
-
-
-class Kept(Config):
-    """The sums of one series."""
-
-    name: Name
-    up: float
-    down: float
-    up_from: int
-    down_from: int
-    tried: int = 0
-    """Comparisons that could not tell."""
-    again: int = 0
-    """Tick of the next one."""
 
 
 class State(Config):
@@ -69,6 +57,8 @@ class State(Config):
     """The incidents that it left out."""
     anew: tuple[tuple[Name, int], ...] = ()
     """Series whose baseline begins at a tick: what was before is no longer normal."""
+    ordinary: tuple[tuple[int, float], ...] = ()
+    """Onsets and sizes of changes that were none by a comparison, or not worth one."""
     peaks: tuple[tuple[int, float], ...] = ()
     """Days and the most requests that one of their ticks had: a baseline is learned of a part of them."""
 
@@ -116,6 +106,7 @@ class Watcher:
         self._base: Baseline | None = None
         self._threshold = 0.0
         self._anew = dict(state.anew)
+        self._ordinary = dict(state.ordinary)
         self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
         self._again: dict[Name, int] = {kept.name: kept.again for kept in state.sums if kept.tried}
         self._restored = False
@@ -282,8 +273,7 @@ class Watcher:
         self._restored = True
         if self.state.fitted is not None and len(self.ring.at):
             self._fit(self.sampled(self.state.fitted, 0), self.state.fitted_tracked)
-        kept = {one.name: (one.up, one.down, one.up_from, one.down_from) for one in self.state.sums}
-        self.evidence.restore(kept, self.ring.codes)
+        self.evidence.restore(self.state.sums, self.ring.codes)
 
     # A tick
 
@@ -319,12 +309,26 @@ class Watcher:
             for row in hit.tolist():
                 self._drop(ring.names[row])
             return 0
+        is_worth = evidence.size[hit] >= self._worth(at)
+        for row in hit[~is_worth].tolist():
+            self._was_ordinary(int(evidence.since[row]), float(evidence.size[row]))
         # One that could not be told waits alone: what alarms anew has an onset of its own.
-        due = [row for row in hit.tolist() if self._again.get(ring.names[row], at) <= at]
+        due = [row for row in hit[is_worth].tolist() if self._again.get(ring.names[row], at) <= at]
         if not due:
             return 0
         ordered = sorted(due, key=lambda row: (-evidence.most[row], ring.names[row]))
         return self._candidate(np.array(ordered), at, threshold, decided)
+
+    def _worth(self, at: int) -> float:
+        """The size from which a change is worth a comparison: in the time that the budget has one false
+        incident for, as many ordinary ones were so large as it has candidates. 0 while there were fewer."""
+        since, n = at - self.settings.ns_a_false_alarm / self.tick_ns, int(self.settings.candidates)
+        sizes = sorted((size for tick, size in self._ordinary.items() if tick > since), reverse=True)
+        return sizes[n - 1] if len(sizes) >= n else 0.0
+
+    def _was_ordinary(self, onset: int, size: float) -> None:
+        """Remember the size of a change that a comparison refuted, or that was not worth one."""
+        self._ordinary[onset] = max(self._ordinary.get(onset, 0.0), size)
 
     def _stretch(self, column: int) -> int:
         """The first tick behind the last gap before a column."""
@@ -374,6 +378,8 @@ class Watcher:
             wait = int(np.ceil((at + 1 - onset) * self.settings.again_share))
             self._again |= dict.fromkeys(names, at + max(wait, 1))
         else:
+            if found.code == UNCHANGED:
+                self._was_ordinary(onset, float(evidence.size[hit].max()))
             evidence.reset(at, hit)
             for name in names:
                 self._drop(name)
@@ -461,26 +467,29 @@ class Watcher:
         kept = self.evidence.kept(self.ring.names)
         end = window.start_ns + window.n_ticks * window.tick_ns
         oldest = end // self.tick_ns - 2 * self._span
+        self._forget_ordinary(end)
         self.state = self.state.model_copy(
             update={
                 "through_ns": end,
                 "sums": tuple(
-                    Kept(
-                        name=n,
-                        up=u,
-                        down=d,
-                        up_from=uf,
-                        down_from=df,
-                        tried=self._tried.get(n, 0),
-                        again=self._again.get(n, 0),
+                    one.model_copy(
+                        update={"tried": self._tried.get(one.name, 0), "again": self._again.get(one.name, 0)}
                     )
-                    for n, u, d, uf, df in kept
+                    for one in kept
                 ),
                 "peaks": self._peaks(window),
+                "ordinary": tuple(self._ordinary.items()),
             }
         )
         self._anew = {name: at for name, at in self._anew.items() if at >= oldest}
         self._forget(window)
+
+    def _forget_ordinary(self, now_ns: int) -> None:
+        """Let go of changes that are too long ago, and of the smallest where they are many."""
+        since = (now_ns - self.settings.ns_a_false_alarm) / self.tick_ns
+        late = sorted((size, at) for at, size in self._ordinary.items() if at > since)
+        kept = {at for _, at in late[-ORDINARY_KEPT * int(self.settings.candidates) :]}
+        self._ordinary = {at: size for at, size in self._ordinary.items() if at in kept}
 
     def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
         """Those of the days that the season is learned from, this window among them."""

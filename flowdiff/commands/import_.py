@@ -40,7 +40,9 @@ HASH_KEY = "FLOWDIFF_HASH_KEY"
 
 @takes_settings
 def command(
-    files: Annotated[list[str], typer.Argument(help="Files or globs; `-` reads standard input.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Files or globs, also s3://BUCKET/…; `-` reads standard input.")
+    ],
     lake: Annotated[
         str,
         typer.Option(
@@ -243,14 +245,16 @@ def _split(values: list[str]) -> tuple[str, ...]:
 
 def expanded(patterns: list[str]) -> list[str]:
     """Files of every glob, in order of name. Raises InputError for one that finds nothing."""
-    from stitch.drivers.inputs import STDIN
+    from stitch.drivers.inputs import STDIN, names_in_bucket
+    from stitch.lake.place import is_bucket
 
     names: list[str] = []
     for pattern in patterns:
         if pattern == STDIN or Path(pattern).exists():
             names.append(pattern)
             continue
-        found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+        there = glob.glob(pattern, recursive=True)  # noqa: PTH207 - absolute patterns too
+        found = names_in_bucket(pattern) if is_bucket(pattern) else sorted(there)
         if not found:
             raise InputError(f"No file matches '{pattern}'.", remedy="Check the path.")
         names.extend(found)

@@ -194,6 +194,11 @@ class Gather:
             self.loop.start(at_ns, self.sleeper)
 
 
+def newest_first(keys: npt.NDArray[np.int64]) -> list[int]:
+    """Each of many keys once, in the order of their last places, the last one first."""
+    return list(dict.fromkeys(keys[::-1].tolist()))
+
+
 class Lru:
     """Least-recently-used set of integers."""
 
@@ -214,11 +219,9 @@ class Lru:
             entries.popitem(last=False)
         return False
 
-    def fill(self, keys: npt.NDArray[np.int64]) -> None:
-        """Touch many keys, oldest first (the cache must be empty): what is left is the newest ones."""
-        _, newest_first = np.unique(keys[::-1], return_index=True)
-        newest = keys[::-1][np.sort(newest_first)[: self._capacity]]
-        self._entries = OrderedDict.fromkeys(newest[::-1].tolist())
+    def fill(self, newest: list[int]) -> None:
+        """Put distinct keys in, the newest of them first (the cache must be empty): as many as it takes."""
+        self._entries = OrderedDict.fromkeys(reversed(newest[: self._capacity]))
 
     def drop(self, key: int) -> None:
         """Forget the key, if present."""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Generator
 from itertools import count
 
 import numpy as np
-import numpy.typing as npt
 
 from ingest.simulate import points as p
-from ingest.simulate.engine import Lock, Loop, Lru, Process, Server, Strand
+from ingest.simulate.engine import Lock, Loop, Lru, Process, Server, Strand, newest_first
 from ingest.simulate.faults import FaultMechanism, Injections
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode
@@ -84,13 +83,14 @@ class MetadataServer:
         self._prefetch = injections.get(FaultMechanism.PREFETCH)
         self._growth = injections.get(FaultMechanism.TREE_GROWTH)
 
-    def warm(self, files: npt.NDArray[np.int64]) -> None:
-        """Put items and their pages into the caches, as if used before the run, oldest first."""
+    def warm(self, files: list[int]) -> None:
+        """Put items (the last used first, each once) and their pages into the caches, as if used before."""
         self.cache.fill(files)
         depths = max(self._p.lookup_pages, self._p.tree_pages)
-        leaf = ((files * KEY_SPREAD >> 7) % self._p.tree_items) >> 3
+        oldest_first = np.array(files[::-1], dtype=np.int64)
+        leaf = ((oldest_first * KEY_SPREAD >> 7) % self._p.tree_items) >> 3
         pages = [META_BLOCK + ((d + 1) << 44) + (leaf >> self._p.fan_out_bits * d) for d in range(depths)]
-        order = np.stack(pages, axis=1).ravel()
+        order = newest_first(np.stack(pages, axis=1).ravel())
         self._pages.fill(order)
         self._meta_node.cache.fill(order)
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO, Final
+from tempfile import NamedTemporaryFile
+from typing import IO, Any, BinaryIO, Final
 
 from ingest.decoding import DecodedBatch
 from ingest.files import decode_file
@@ -22,6 +25,7 @@ from schemas.rejects import Reason
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
+from stitch.lake.place import is_bucket, open_bucket
 
 STDIN: Final = "-"
 _NAMED: Final = 5
@@ -29,26 +33,76 @@ _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
+class BucketFile:
+    """A file in a bucket: `s3://…/` and what is below it."""
+
+    folder: str
+    name: str
+
+    def copy(self, out: IO[bytes] | None = None) -> tuple[str, int]:
+        """Write the content to `out`; return its SHA-256 and its size. Raises OSError, LakeError."""
+        hashed = _Hashed(out)
+        open_bucket(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
+        return hashed.sha256.hexdigest(), hashed.size
+
+
+class _Hashed:
+    """Writes to a file, if there is one, and hashes."""
+
+    def __init__(self, out: IO[bytes] | None) -> None:
+        self.sha256 = hashlib.sha256()
+        self.size = 0
+        self._out = out
+
+    def write(self, data: Any) -> None:
+        view = memoryview(data)
+        self.sha256.update(view)
+        self.size += len(view)
+        if self._out is not None:
+            self._out.write(view)
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """One file to read: what the user called it, and where its bytes lie."""
 
     name: str
-    path: Path
+    path: Path | BucketFile
     sha256: str
     size: int
     mtime_ns: int
+    """0: in a bucket."""
 
-    def refuse_if_changed(self) -> None:
-        """Raises InputError where the file is gone or no longer what was hashed: its commit would lie."""
-        remedy = "Nothing was imported; try again."
+    @contextmanager
+    def at_hand(self) -> Iterator[Path]:
+        """Give a file of this machine with the content, for the block.
+
+        Raises InputError where the content is gone or no longer what was hashed: its commit would lie.
+        """
+        if isinstance(self.path, Path):
+            yield self.path
+            self._refuse_if_changed(self.path)
+            return
+        with NamedTemporaryFile(prefix="flowdiff-input-") as file:
+            try:
+                sha256, _ = self.path.copy(file)
+            except FileNotFoundError as error:
+                raise self._changed(f"went away while it was read: {error.strerror}") from error
+            if sha256 != self.sha256:
+                raise self._changed("changed while it was read")
+            file.flush()
+            yield Path(file.name)
+
+    def _refuse_if_changed(self, path: Path) -> None:
         try:
-            status = self.path.stat()
+            status = path.stat()
         except OSError as error:
-            raise InputError(
-                f"'{self.name}' went away while it was read: {error.strerror}.", remedy=remedy
-            ) from error
+            raise self._changed(f"went away while it was read: {error.strerror}") from error
         if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
-            raise InputError(f"'{self.name}' changed while it was read.", remedy=remedy)
+            raise self._changed("changed while it was read")
+
+    def _changed(self, what: str) -> InputError:
+        return InputError(f"'{self.name}' {what}.", remedy="Nothing was imported; try again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +116,26 @@ class Sources:
 
 
 def open_sources(names: Iterable[str], scratch: Path, stdin: BinaryIO) -> list[Source]:
-    """Hash every file (1 GB/s or so).
+    """Hash every file (1 GB/s or so; one in a bucket is fetched for it).
 
     What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
     InputError.
     """
-    return [
-        _open(name, _rereadable(name, scratch / f"input-{number}", stdin))
-        for number, name in enumerate(names)
-    ]
+    return [_opened(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
+
+
+def names_in_bucket(pattern: str) -> list[str]:
+    """Return the files that a pattern means, `s3://bucket/day=*/*.pb`, in order of name.
+
+    Without a `*` that is the pattern. Raises LakeError, ConfigError.
+    """
+    parts = pattern.split("/")
+    wild = next((at for at, part in enumerate(parts) if "*" in part), None)
+    if wild is None:
+        return [pattern]
+    folder = "/".join(parts[:wild])
+    names = (f"{folder}/{name}" for name in open_bucket(folder).below("", lambda _: False))
+    return [name for name in names if name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)]
 
 
 def sort_out(
@@ -131,10 +196,15 @@ def _unreadable(name: str, error: OSError) -> InputError:
     return InputError(f"'{name}' cannot be read: {error.strerror}.", remedy="Check the path.")
 
 
-def _open(name: str, path: Path) -> Source:
+def _opened(name: str, spool: Path, stdin: BinaryIO) -> Source:
+    path = None if is_bucket(name) else _rereadable(name, spool, stdin)
     try:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if path is None:
+            folder, _, last = name.rpartition("/")
+            file = BucketFile(folder, last)
+            return Source(readable_name(name), file, *file.copy(), mtime_ns=0)
+        with path.open("rb") as content:
+            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
         status = path.stat()
     except OSError as error:
         raise _unreadable(name, error) from error
@@ -224,16 +294,17 @@ def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -
     """
     tally = Tally(settings.format)
     for source in sources:
-        batches = decode_file(
-            source.path,
-            settings.format,
-            settings.decode,
-            chunk_bytes=settings.chunk_bytes,
-            batch_events=1,
-            columns=settings.columns,
-        )
-        for decoded in batches:
-            tally.add(source, decoded)
-            if tally.n_events:
-                return
+        with source.at_hand() as path:
+            batches = decode_file(
+                path,
+                settings.format,
+                settings.decode,
+                chunk_bytes=settings.chunk_bytes,
+                batch_events=1,
+                columns=settings.columns,
+            )
+            for decoded in batches:
+                tally.add(source, decoded)
+                if tally.n_events:
+                    return
     tally.require_events(sources)

@@ -8,14 +8,15 @@ in its place, and files of the same names are others: it replaces all. Cursor an
 catalog, made only if nobody else committed meanwhile: so a run that was killed at any step is done again,
 and every row is there once.
 
-Nobody but the lake may delete its files: the tables forbid it (`gc.enabled`).
+Nobody but the lake may delete its files: the tables forbid it (`gc.enabled`). Metadata of snapshots that are
+forgotten goes with them, by the run that forgets them.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -132,7 +133,9 @@ def publish(
             table = _table(catalog, f"{namespace}.{name}", name, location)
             change = _change(table, manifest, heads, name, location)
             if change.added or change.removed:
+                before = table.snapshots()
                 _commit(table, change, heads, forget_before)
+                _remove_forgotten(table, before)
             snapshot = table.current_snapshot()
             rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
             yield PublishedTable(name, len(change.added), len(change.removed), int(rows or 0))
@@ -344,3 +347,21 @@ def _commit(table: Table, change: _Change, heads: Heads, forget_before: datetime
             for file in change.added:
                 snapshot.append_data_file(file)
         ExpireSnapshots(transaction).older_than(forget_before).commit()
+
+
+def _remove_forgotten(table: Table, before: Sequence[Snapshot]) -> None:
+    """Remove the manifests and lists of snapshots that are there no more, but for what others use.
+
+    pyiceberg does not. A manifest that a snapshot no longer has is in none that is made of it. So those kept
+    that were made of a forgotten one have all of it that is still used. O(forgotten). Whoever dies in here
+    leaves files that nothing names.
+    """
+    kept = {snapshot.snapshot_id for snapshot in table.snapshots()}
+    forgotten = [snapshot for snapshot in before if snapshot.snapshot_id not in kept]
+    if not forgotten:
+        return
+    heirs = [snapshot for snapshot in table.snapshots() if snapshot.parent_snapshot_id not in kept]
+    used = {part.manifest_path for snapshot in heirs for part in snapshot.manifests(table.io)}
+    own = {part.manifest_path for snapshot in forgotten for part in snapshot.manifests(table.io)}
+    for path in [*sorted(own - used), *(snapshot.manifest_list for snapshot in forgotten)]:
+        table.io.delete(path)

@@ -34,8 +34,11 @@ def open_store(name: str) -> Store:
     Raises ConfigError for a name or settings that are wrong,
     LakeError where a bucket cannot be reached.
     """
-    if not is_bucket(name):
-        return LocalStore.at(Path(name))
+    return open_bucket(name) if is_bucket(name) else LocalStore.at(Path(name))
+
+
+def open_bucket(name: str) -> BucketStore:
+    """What is below `s3://bucket/prefix`, a lake or not. Raises as `open_store`."""
     return _bucket(bucket_settings(name, os.environ))
 
 

@@ -17,7 +17,7 @@ import argparse
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -34,7 +34,7 @@ from scipy import stats
 
 from analyze.refine.settings import RefineSettings
 from analyze.watch.baseline import usable, values
-from analyze.watch.decide import UNCHANGED, Decision
+from analyze.watch.decide import CHANGED, UNCHANGED, Decision, Range
 from analyze.watch.series import tick_length
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
@@ -47,17 +47,27 @@ from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings
 
 LEARNED = 2 * WEEK
+"""Before the steps."""
 HOUR, DAY = 12, 288
 """Ticks."""
+EFFECTS = 31
+"""Windows from the beginning of a step until what it left in the sums is gone."""
 SD = 0.2
 
 
 def candidates(
-    logs: np.ndarray, ticks: int, settings: WatchSettings, learned: int = LEARNED
+    logs: np.ndarray, ticks: int, settings: WatchSettings, learned: int, changes: Iterable[int] = ()
 ) -> list[ChangePoint]:
-    """What the fast lane asks a comparison for, where none finds anything; `ticks` in a window."""
+    """What the fast lane asks a comparison for, which refutes what does not end in a change; `ticks` in a
+    window, a change for so long as its effects."""
     state = State(lake_id="x", tick_ns=WINDOW_NS // ticks, through_ns=MONDAY)
-    watcher = Watcher(state, settings, lambda *_, **__: Decision(UNCHANGED, "unchanged"))
+
+    def decide(_reference: object, problem: Sequence[Range], _history: object, **_: object) -> Decision:
+        at = _window(problem[-1][1])
+        is_change = any(first < at <= first + EFFECTS for first in changes)
+        return Decision(CHANGED, "changed") if is_change else Decision(UNCHANGED, "unchanged")
+
+    watcher = Watcher(state, settings, decide)
     found: list[ChangePoint] = []
     for number, window in enumerate(windows(logs, ticks=ticks)):
         if number < learned:
@@ -99,21 +109,23 @@ def alarming(logs: np.ndarray) -> np.ndarray:
 
 
 def steps(seed: int, sd: float, series: int, settings: WatchSettings) -> dict[str, Any]:
-    """Twenty steps of a known size in a week, an hour and a half each; delays in windows."""
+    """Twenty steps of a known size in a week, an hour and a half each; delays in windows. A week before is
+    learned, and one behind it is decided."""
     rng, began = np.random.default_rng(seed), time.process_time()
     ticks = WINDOW_NS // tick_length(WINDOW_NS, settings.slot_ns)
     made = levels(rng, series, LEARNED + WEEK, ticks=ticks, sd=SD)
     truth = {place: LEARNED + 50 + 95 * place for place in range(20)}
     for place, at in truth.items():
         made[place, at * ticks : (at + 18) * ticks] += sd * SD
-    found = candidates(made, ticks, settings)
+    every = candidates(made, ticks, settings, WEEK, truth.values())
+    found = [one for one in every if _window(one.at_ns) > LEARNED]
     delays, near = [], 0
     for place, at in truth.items():
         mine = [one for one in found if at < _window(one.at_ns) <= at + 25 and f"/op-{place} <" in one.series]
         if mine:
             delays.append(_window(mine[0].at_ns) - at)
             near += abs(_window(mine[0].onset_ns) - at) <= 1
-    false = sum(not any(at < _window(one.at_ns) <= at + 31 for at in truth.values()) for one in found)
+    false = sum(not any(at < _window(one.at_ns) <= at + EFFECTS for at in truth.values()) for one in found)
     return {
         "seed": seed,
         "sd": sd,
@@ -122,6 +134,7 @@ def steps(seed: int, sd: float, series: int, settings: WatchSettings) -> dict[st
         "delay": median(delays) if delays else None,
         "near": near,
         "others": false,
+        "of the week before": len(every) - len(found),
         "cpu_s": time.process_time() - began,
     }
 

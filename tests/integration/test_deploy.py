@@ -272,13 +272,18 @@ def test_the_unit_waits_longer_than_the_stop_budget() -> None:
 
 # -- Schedules ----
 
-SCHEDULED = ("compare", "repair", "retain", "summarize")
+SCHEDULED = ("compare", "publish", "repair", "retain", "summarize")
 
 
 def systemd_words(command: str) -> list[str]:
     """What the template unit runs, without the program, as systemd splits a variable."""
+    return [command, *shlex.split(environment_of(command)["ARGUMENTS"])]
+
+
+def environment_of(command: str) -> dict[str, str]:
+    """Variables that the template unit runs with."""
     text = (DEPLOY / "systemd" / "schedules" / f"{command}.env").read_text()
-    return [command, *shlex.split(text.strip().removeprefix("ARGUMENTS="))]
+    return dict(line.split("=", 1) for line in text.splitlines())
 
 
 def cron_lines() -> dict[str, tuple[str, list[str]]]:
@@ -332,8 +337,13 @@ def test_what_is_scheduled_runs_and_is_the_same_everywhere(
     assert cron_lines()[command][1] == words
     assert container["args"][: len(words)] == words
     monkeypatch.setenv("FLOWDIFF_LAKE", str(recent_lake))
+    for name, value in environment_of(command).items():
+        monkeypatch.setenv(name, value.replace("/var/lib/flowdiff", str(recent_lake.parent)))
+    (recent_lake.parent / "warehouse").mkdir(exist_ok=True)
     assert exit_code_of(words) in (0, 1, 3)
     assert exit_code_of(container["args"]) == 0
+    if command == "publish":
+        assert "flowdiff.flows: 37 rows; 37 files added" in capsys.readouterr().out
     if command == "compare":
         told = capsys.readouterr().out
         assert [line.split(":")[1] for line in told.splitlines() if line.startswith(("Ref", "Prob"))] == [
@@ -402,7 +412,7 @@ def test_workers_of_the_import_job_meet_in_the_lake(tmp_path: Path, monkeypatch:
     assert "job-completion-index" in fields["WORKER"]["fieldPath"]
     assert "controller-uid" in fields["FLOWDIFF_JOB"]["fieldPath"]
     files = container["args"][1]
-    assert Path(files).parent in {Path(each["mountPath"]) for each in container["volumeMounts"]}
+    assert files.startswith("s3://")
     (tmp_path / "traces").mkdir()
     write_otlp(tmp_path / "traces" / "a.pb", 20)
     monkeypatch.setenv("FLOWDIFF_LAKE", str(tmp_path / "lake"))

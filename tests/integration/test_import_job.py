@@ -203,6 +203,24 @@ def test_workers_with_other_options_are_refused(tmp_path: Path) -> None:
         assert leading.result().counters.flows
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_fails_is_said_and_ends_the_worker(
+    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The import of worker 0 is committed by then; it is started again, and tells the others."""
+    file, lake = tmp_path / "a.ndjson", tmp_path / "lake"
+    write_native(file, 30, seed=1, seconds=900)
+    put(lake, [file], 1)
+    if number:  # a folder where a task should be, and a file where a folder should be
+        (lake / "stage" / "lane=0" / "000000000002-ab-job-a" / "task-000000").mkdir(parents=True)
+    else:
+        (lake / "stage" / "ended-jobs").touch()
+    with pytest.raises(SystemExit) as ended:
+        main(["import", str(file), "--lake", str(lake), "--worker", f"{number}/2", "--job", "a"])
+    assert ended.value.code == 2
+    assert "A worker of the import into" in capsys.readouterr().err
+
+
 class Harm:
     """Pickled as a call."""
 

@@ -374,6 +374,56 @@ def test_old_snapshots_are_forgotten(tmp_path: Path) -> None:
     agrees(lake, catalog)
 
 
+def metadata_of(table: Table) -> set[str]:
+    """Manifests and their lists that a table's snapshots name."""
+    named = {part.manifest_path for each in table.snapshots() for part in each.manifests(table.io)}
+    return named | {each.manifest_list for each in table.snapshots()}
+
+
+def test_metadata_of_what_is_forgotten_goes_and_all_else_stays(tmp_path: Path) -> None:
+    lake, catalog = tmp_path / "lake", catalog_at(tmp_path / "catalog")
+    filled(lake)
+    times: list[datetime] = []
+    for turn in range(5):
+        if turn == 3:
+            compact(upkeep(lake), least_files=2, dry_run=False)
+        after_an_import(lake)
+        # The second to last that was made stays, and those after it.
+        forget = NEVER if len(times) < 2 else times[-2] - timedelta(milliseconds=1)
+        published(lake, catalog, forget_before=forget)
+        agrees(lake, catalog)
+        table = catalog.load_table("flowdiff.flows")
+        times.append(datetime.fromtimestamp(table.snapshots()[-1].timestamp_ms / 1000, UTC))
+        assert metadata_of(table) == stored_metadata(tmp_path / "catalog")
+    assert 2 <= len(table.snapshots()) < 5
+
+
+def stored_metadata(folder: Path) -> set[str]:
+    return {path.as_uri() for path in folder.rglob("flows/metadata/*.avro")}
+
+
+def test_metadata_stays_that_only_a_later_branch_uses(tmp_path: Path) -> None:
+    """Another tool emptied the table, and somebody put it back to the snapshot before."""
+    lake, catalog = tmp_path / "lake", catalog_at(tmp_path / "catalog")
+    filled(lake)
+    published(lake, catalog)
+    table = catalog.load_table("flowdiff.flows")
+    (first,) = table.snapshots()
+    table.delete("true")
+    emptied = table.current_snapshot()
+    assert emptied is not None
+    table.manage_snapshots().set_current_snapshot(first.snapshot_id).commit()
+    after_an_import(lake)
+    forget = datetime.fromtimestamp((first.timestamp_ms + 1) / 1000, UTC)
+    published(lake, catalog, forget_before=forget)
+    table = catalog.load_table("flowdiff.flows")
+    kept = [each.snapshot_id for each in table.snapshots()]
+    assert len(kept) == 2
+    assert kept[0] == emptied.snapshot_id
+    agrees(lake, catalog)
+    assert metadata_of(table) == stored_metadata(tmp_path / "catalog")
+
+
 def test_tables_of_another_lake_and_other_columns_are_refused(tmp_path: Path) -> None:
     lake, other, catalog = tmp_path / "lake", tmp_path / "other", catalog_at(tmp_path / "catalog")
     filled(lake)

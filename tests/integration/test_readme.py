@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = folder / ".venv" / "bin" / "flowdiff"
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m flowdiff "$@"\n')
     script.chmod(0o755)
-    demo = [str(script), "demo", "--requests", "1000", "--workers", "1"]
+    demo = [str(script), "demo", "--requests", "400", "--workers", "1"]
     done = subprocess.run(demo, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder

@@ -42,7 +42,8 @@ class Asked:
     def __init__(self) -> None:
         self.days: list[list[int]] = []
 
-    def __call__(self, *ranges: list[Range], where: tuple[str | None, str | None] = (None, None)) -> Decision:
+    def __call__(self, *ranges: list[Range], calendar_ns: int, **_: object) -> Decision:
+        assert calendar_ns == NS_PER_DAY
         self.days = [
             [day for start, end in part for day in range(start // NS_PER_DAY, end // NS_PER_DAY)]
             for part in ranges

@@ -58,8 +58,11 @@ def tail_thresholds(reference: PeriodRequests, levels: Sequence[float] = TAIL_LE
     """Response times over which a request is slow, µs: weighted quantiles that enough lie above."""
     n = len(reference.response_us)
     usable = [level for level in levels if n * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
+    if not usable:
+        return ()
     us, weight = reference.response_us, reference.weight
-    return tuple(float(np.quantile(us, level, method="inverted_cdf", weights=weight)) for level in usable)
+    found: list[float] = np.quantile(us, usable, method="inverted_cdf", weights=weight).tolist()
+    return tuple(found)
 
 
 def period_blocks(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracles.made_profiles import Service
 
 from analyze.profile.encoding import decode, encode, stored_of, stored_tables
-from analyze.profile.gathering import Gathering, added_up
+from analyze.profile.gathering import Adding, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot, joined, summed
 
@@ -75,8 +75,12 @@ def test_windows_added_up_are_their_sum(
     gathering = Gathering(RunNames())
     kept = [stored_tables(encode(profile)) for profile in windows]
     for block in np.unique(of_block).tolist():
-        mine = [one for one, of in zip(kept, of_block, strict=True) if of == block and one is not None]
-        gathering.add(pickle.loads(pickle.dumps(added_up(mine))), 0)
+        adding = Adding()
+        for one, of in zip(kept, of_block, strict=True):
+            if of == block:
+                assert one is not None
+                adding.add(one)
+        gathering.add(pickle.loads(pickle.dumps(adding.stored())), 0)
     found = gathering.gathered().profile()
     slots = np.unique(of_block, return_inverse=True)[1]
     whole = joined(windows)

@@ -90,6 +90,23 @@ def test_a_table_of_clickhouse_reads_as_otlp_does(tmp_path: Path) -> None:
     assert events.to_pylist() == EVENTS.to_pylist()
 
 
+def test_text_that_is_written_as_bytes_reads_as_text(tmp_path: Path) -> None:
+    """As ClickHouse wrote it by default until 2023."""
+    table = clickhouse()
+    of_bytes = pa.map_(pa.binary(), pa.binary())
+    columns = {
+        name: column.cast(pa.binary())
+        if pa.types.is_string(column.type)
+        else column.cast(of_bytes)
+        if pa.types.is_map(column.type)
+        else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    events, rejects, _ = read(pa.table(columns), tmp_path)
+    assert not rejects
+    assert events.to_pylist() == EVENTS.to_pylist()
+
+
 NS = [span["span"].start_time_unix_nano for span in SPANS]
 US = [ns // 1000 * 1000 for ns in NS]
 ENDS = [span["span"].end_time_unix_nano for span in SPANS]

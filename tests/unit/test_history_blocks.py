@@ -38,10 +38,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def cut(lake: str, history: Sequence[str], *samples: str, most: int = MOST_BLOCKS) -> History:
+def cut(
+    lake: str, history: Sequence[str], *samples: str, most: int = MOST_BLOCKS, calendar_ns: int = 0
+) -> History:
     lakes = Lakes(lake)
     compared = [lakes.ranges(parse_ranges([text], now_ns=0)) for text in samples]
-    return cut_history(parse_ranges(history, now_ns=0), compared, lakes, most=most)
+    return cut_history(parse_ranges(history, now_ns=0), compared, lakes, most=most, calendar_ns=calendar_ns)
 
 
 def spans(found: History) -> list[tuple[int, int]]:
@@ -78,6 +80,17 @@ def test_a_long_history_keeps_within_the_codes_of_samples(lake: str) -> None:
     covered = [window for start, end in told for window in range(start, end)]
     compared = 288 + 144
     assert covered == [w for w in range(N_WINDOWS) if not 288 <= w < 308 and w != compared]
+
+
+def test_parts_of_the_calendar_are_blocks_where_half_is_left_of_enough_of_them(lake: str) -> None:
+    """Of two hours, 24 windows: of the third a piece is compared, the nineteenth is; the thirteenth has 4."""
+    two_hours, compared = 120 * NS_PER_MINUTE, ("2026-11-01T05:00/10m", "2026-11-02T12:00/2h")
+    found = cut(lake, ["all"], *compared, calendar_ns=two_hours)
+    assert [len(block) for block in found.blocks] == [1, 1, 2, *[1] * 20]
+    whole = [(at, at + 24) for at in range(0, 600, 24) if at not in (48, 288, 432)]
+    assert spans(found) == sorted([*whole, (48, 60), (62, 72)])
+    fewer = ["2026-11-01/22h"]
+    assert cut(lake, fewer, *compared, calendar_ns=two_hours).blocks == cut(lake, fewer, *compared).blocks
 
 
 def test_more_ranges_than_blocks_share_them(lake: str) -> None:

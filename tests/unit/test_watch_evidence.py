@@ -10,26 +10,39 @@ import pytest
 from oracles.watched_series import EVENT_SD, EVENTS, MONDAY, WINDOW_NS, levels, windows
 from scipy import signal, stats
 
-from analyze.watch.baseline import RUN, Sample, _course, innovations, level_of
-from analyze.watch.decide import UNCHANGED, UNSURE, Decision
-from analyze.watch.evidence import grown, log_e_value, run_length
+from analyze.watch.baseline import (
+    RUN,
+    Sample,
+    _course,
+    innovations,
+    level_of,
+)
+from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decision
+from analyze.watch.evidence import (
+    Kept,
+    grown,
+    log_e_value,
+    run_length,
+    size_of,
+)
 from analyze.watch.series import TIME, Name
 from analyze.watch.settings import WatchSettings, rate_ns
 from analyze.watch.slow_lane import Spent, after, level, weight
-from analyze.watch.watcher import REFIT_SHARE, Kept, State, Watcher
+from analyze.watch.watcher import REFIT_SHARE, State, Watcher
 from schemas.watch_tables import ChangePoint
 from schemas.windows import NS_PER_DAY
 
 NEVER = Decision(UNCHANGED, "unchanged")
+CONFIRMED = Decision(CHANGED, "changed")
 SETTINGS = WatchSettings(slot_ns=0, baseline_ns=1152 * WINDOW_NS, season_days=14)
 
 
-def watched(logs: np.ndarray, settings: WatchSettings, learned: int) -> list[ChangePoint]:
-    """Candidates of the ticks behind those that are learned; no comparison finds anything."""
+def watched(
+    logs: np.ndarray, settings: WatchSettings, learned: int, decision: Decision = NEVER
+) -> list[ChangePoint]:
+    """Candidates of the ticks behind those that are learned, each decided alike."""
     watcher = Watcher(
-        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY),
-        settings,
-        lambda *_, **__: Decision(UNCHANGED, "unchanged"),
+        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), settings, lambda *_, **__: decision
     )
     found = []
     for number, window in enumerate(windows(logs)):
@@ -94,6 +107,33 @@ def test_a_level_is_learned_of_runs_of_two_values_too(k: int) -> None:
     assert (white[:, 1:] * white[:, :-1]).mean() / white.var() < 0.35  # 0.9 where nothing is taken out
 
 
+def test_a_change_is_as_large_as_its_estimate_by_all_that_it_left_in_innovations() -> None:
+    """The same by least squares of each stretch that ends at a value, none across the gap."""
+    rng, limit = np.random.default_rng(2), 4.0
+    pool = np.delete(np.arange(30), [11, 12, 13])
+    white = rng.standard_t(2, (3, len(pool)))
+    signature = 0.8 ** np.arange(5) * np.array([[1.0], [2.0], [0.5]])
+    found = size_of(white, pool, signature, limit)
+    for row, at in np.ndindex(found.shape):
+        estimates = [-np.inf]
+        for n in range(2, 6):
+            past = range(at + 1 - n, at + 1)
+            if past[0] >= 0 and pool[at] - pool[past[0]] == n - 1:
+                x, y = signature[row, :n], np.clip(white[row, past], -limit, limit)
+                estimates.append(float(np.linalg.lstsq(x[:, None], y)[0][0]) * np.sqrt(x @ x))
+        assert found[row, at] == pytest.approx(max(estimates))
+
+
+def test_comparisons_of_levels_that_jump_are_as_many_as_the_budget_has() -> None:
+    """Increments of Student's law with 3 degrees of freedom; every comparison says that nothing changed."""
+    settings = SETTINGS.model_copy(update={"false_alarms": "1 a day", "candidates": 2.0})
+    logs = levels(np.random.default_rng(2), 60, 1152 + 1152, rho=0.975, sd=0.045, season=0.0, df=3.0)
+    found = watched(logs, settings, 1152)
+    days = np.bincount([(one.at_ns - MONDAY) // NS_PER_DAY - 4 for one in found], minlength=4)
+    assert days[0] > 2 * settings.candidates
+    assert stats.poisson.sf(days[1:].sum() - 1, 3 * settings.candidates) > 0.01
+
+
 def test_one_that_cannot_be_told_holds_up_no_other() -> None:
     logs = levels(np.random.default_rng(5), 20, 900, sd=0.05, season=0.0)
     logs[0, 620:] += 0.6
@@ -156,7 +196,11 @@ def test_what_rose_while_load_was_beyond_the_known_asks_for_nothing_afterwards(
 
 def test_a_series_that_is_gone_ends_no_restart() -> None:
     gone = Kept(
-        name=Name(TIME, "gone", "op", "gone/op < -"), up=3.0, down=0.0, up_from=1, down_from=1, tried=1
+        name=Name(TIME, "gone", "op", "gone/op < -"),
+        sums=(3.0, 0.0),
+        starts=(1, 1),
+        sizes=(4.0, 0.0),
+        tried=1,
     )
     watcher = Watcher(
         State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY, sums=(gone,)),
@@ -240,9 +284,10 @@ def test_a_budget_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_alarms_more_often_than_the_budget_says_and_without_whitening_it_does(seed: int) -> None:
+    """Nothing is refuted, so no size is asked."""
     logs = levels(np.random.default_rng(seed), 40, 1152 + 576, rho=0.7, sd=0.2)
-    with_it = watched(logs, SETTINGS, 1152)
-    without = watched(logs, SETTINGS.model_copy(update={"whiten": False}), 1152)
+    with_it = watched(logs, SETTINGS, 1152, CONFIRMED)
+    without = watched(logs, SETTINGS.model_copy(update={"whiten": False}), 1152, CONFIRMED)
     budget = SETTINGS.candidates * 2 / 7  # of two days
     assert stats.poisson.sf(len(with_it) - 1, budget) > 0.01
     assert len(without) > 10 * max(len(with_it), 1)
@@ -257,7 +302,7 @@ def test_a_step_is_found_and_its_onset_is_that_of_ruptures() -> None:
     for k, at in steps.items():
         logs[k, at : at + 20] += 0.5
     first: dict[str, ChangePoint] = {}
-    for one in watched(logs, SETTINGS, 2016):
+    for one in watched(logs, SETTINGS, 2016, CONFIRMED):
         first.setdefault(one.series, one)
     mine = [(at, first[f"time service-{k % 10}/op-{k} < -"]) for k, at in steps.items()]
     off = [abs((one.onset_ns - MONDAY) // WINDOW_NS - at) for at, one in mine]

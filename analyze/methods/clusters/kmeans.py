@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -65,7 +66,6 @@ def partition(
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
     n_rows = points.shape[0]
     k = min(k, n_rows)
@@ -87,7 +87,7 @@ def partition(
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Sums of several threads come in any order, and a tie would go either way. The products are small:
         # a second thread takes twice the CPU and saves no time.
-        with threadpool_limits(limits=1):
+        with _threads().limit(limits=1):
             model.fit(points, sample_weight=weight)
     label = np.asarray(model.labels_, dtype=np.int64)
     held = np.bincount(label, weight, len(model.cluster_centers_))
@@ -96,6 +96,14 @@ def partition(
     number = np.full(len(held), -1, np.int64)
     number[order] = np.arange(len(order))
     return Partition(np.asarray(model.cluster_centers_)[order], number[label], float(model.inertia_))
+
+
+@cache
+def _threads() -> Any:
+    """Find the thread pools of the libraries that are loaded, which takes longer than a small K-means."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def moved_on(found: Partition, points: Points) -> I8:

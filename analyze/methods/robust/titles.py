@@ -57,14 +57,14 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     what = _place(change.site, names)
     before, now = wording.percent(change.before), wording.percent(change.after)
     whole = "calls" if change.of_calls else "requests"
-    shares = f"{now} of its {whole}, was {before}"
+    shares = f"{now} of its {whole}, {_compared(change, before)}"
     kind = change.kind
     if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
         before, now = wording.durations(change.before, change.after)
         if names.callee(names.sites[change.site].operation):
-            return f"{what}: the call takes {now}, was {before}"
+            return f"{what}: the call takes {now}, {_compared(change, before)}"
         own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
-        return f"{what}: {own} {now}, was {before}"
+        return f"{what}: {own} {now}, {_compared(change, before)}"
     if kind is ChangeKind.TAIL:
         return f"{what} takes very long in {shares}"
     if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
@@ -81,6 +81,11 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     if kind is ChangeKind.LOST_PATH and change.after < GONE:
         return f"{what} stopped {doing} (was {before} of its {whole})"
     return f"{what} {does} in {f'{now} of its {whole}' if does.startswith('stopped') else shares}"
+
+
+def _compared(change: Change, before: str) -> str:
+    """Say the value before; of one instance the one to expect, had it changed, or been, as its siblings."""
+    return f"was {before}" if change.instance is None else f"{before} expected from its siblings"
 
 
 def where(cause: Cause) -> str:

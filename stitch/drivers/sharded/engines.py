@@ -175,7 +175,8 @@ class _OtherProcesses:
         decoders = 1 if len(sources) >= self.at_once else DECODERS
         tasks: dict[Source, Future[FileDealt]] = {}
         for source in sorted(sources, key=lambda source: -source.size):
-            there = replace(source, path=source.path.absolute())
+            path = source.path.absolute() if isinstance(source.path, Path) else source.path
+            there = replace(source, path=path)
             tasks[source] = self._pool.submit(deal_file, self._job, there, decoders)
         for source in sources:
             dealt = tasks.pop(source).result()

@@ -74,17 +74,17 @@ def decoded_batches(
 
     Raises InputError, also where the file changed meanwhile.
     """
-    yield from decode_file(
-        source.path,
-        settings.format,
-        settings.decode,
-        chunk_bytes=settings.chunk_bytes,
-        batch_events=settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT,
-        pool=pool,
-        ahead=ahead,
-        columns=settings.columns,
-    )
-    source.refuse_if_changed()
+    with source.at_hand() as path:
+        yield from decode_file(
+            path,
+            settings.format,
+            settings.decode,
+            chunk_bytes=settings.chunk_bytes,
+            batch_events=settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT,
+            pool=pool,
+            ahead=ahead,
+            columns=settings.columns,
+        )
 
 
 def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:

@@ -77,17 +77,32 @@ class JobWorker:
             yield executor, at_once
 
     def end(self) -> None:
-        """Tell the others that the job is done. Raises OSError, LakeError."""
+        """Tell the others that the job is done. Raises LakeError."""
         store, stage = open_store(self.lake), f"{STAGE}/{self._suffix}"
-        with suppress(FileExistsError):
-            store.put_if_absent(self._ended, b"", stage)
-        store.remove(stage)
-        for name, written_ns in store.written(_ENDED).items():
-            if written_ns + _ENDED_FOR_NS < time.time_ns():
-                store.remove(f"{_ENDED}/{name}")
+        with self._failures():
+            with suppress(FileExistsError):
+                store.put_if_absent(self._ended, b"", stage)
+            store.remove(stage)
+            for name, written_ns in store.written(_ENDED).items():
+                if written_ns + _ENDED_FOR_NS < time.time_ns():
+                    store.remove(f"{_ENDED}/{name}")
 
     def work(self) -> int:
         """Do tasks until the job is done; how many it were. Raises LakeError, ConfigError."""
+        with self._failures():
+            return self._work()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LakeError(
+                f"A worker of the import into '{self.lake}' failed: {error.strerror or error}.",
+                remedy="See to it, and start this worker again: the others wait for it.",
+            ) from error
+
+    def _work(self) -> int:
         store = open_store(self.lake)
         queue, done = self._queue(""), 0
         while store.size(self._ended) is None:
@@ -97,12 +112,9 @@ class JobWorker:
                 if newest and queue.do_next():
                     done += 1
                     continue
-            except OSError as error:
+            except OSError:
                 if self._newest(store) == newest:  # else it was swept: worker 0 was started again
-                    raise LakeError(
-                        f"A task of the import into '{self.lake}' failed: {error.strerror or error}.",
-                        remedy="See to it, and start this worker again: the others wait for it.",
-                    ) from error
+                    raise
             time.sleep(self.poll_s)
         return done
 

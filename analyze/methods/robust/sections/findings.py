@@ -172,9 +172,10 @@ def _numbers(finding: Finding) -> b.Facts:
             both = bounds.stretch("quiet", f.share_of_change.low, f.share_of_change.high)
             share.append(b.Bar((bounds.stretch("mark", 0.0, f.share_of_change.low), both), sentence))
     affected = (f"{count(f.affected0)} → ", b.strong(count(f.affected1)))
+    what = f"{KIND[f.kind][2]}: expected from its siblings → seen" if f.factors else KIND[f.kind][2]
     return b.Facts(
         (
-            b.Fact(KIND[f.kind][2], values),
+            b.Fact(what, values),
             b.Fact("part of the change of the mean", share),
             b.Fact(
                 "requests affected",
