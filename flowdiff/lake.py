@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from analyze.methods.port import Chosen
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
-    from analyze.report.outcome import Outcome
+    from analyze.report.gate import Outcome
     from analyze.scope import LakePeriod
     from flowdiff.samples import Samples
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from analyze.methods.port import AnyMethod, Chosen
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
-    from analyze.report.outcome import Outcome
+    from analyze.report.gate import Outcome
     from flowdiff.samples import Samples
 
 
