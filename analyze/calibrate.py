@@ -24,7 +24,7 @@ from analyze.profile.history import NamedSamples, cut_history
 from analyze.profile.profile import Profile
 from analyze.profile.stored import whole_windows, window_profile
 from analyze.refine.settings import RefineSettings
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.scope import LakePeriod, Lakes
 from schemas.arrays import B1, F8
 from schemas.calibration import CalibrationRecord, CalibrationSettings

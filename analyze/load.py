@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.population import PARAMS_AS_TEXT, FoldedNames, Population, Sample
-from analyze.refine.name_folding import FoldableName, FoldedStructures, Folding, NameFolder
+from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
+from analyze.refine.stored import Operation
 from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note, provisional_note
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
@@ -209,7 +211,7 @@ class _OperationsOf:
             ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
             fields = nodes.flatten()
             names = zip(fields.field("component").to_pylist(), fields.field("point").to_pylist(), strict=True)
-            words = ["/".join(self.folding.name(FoldableName(*name))[:2]) for name in names]
+            words = ["/".join(self.folding.name(Operation(*name))[:2]) for name in names]
             for number, key in enumerate(table["category"].to_pylist()):
                 known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
         return known
@@ -301,13 +303,10 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
             f'Filter "{where.text}" asks for a parameter, and no request of these windows has any.',
             remedy=f"Filter by {', '.join(FLOW_KEYS)}.",
         )
-    lists: dict[str, object] = {
-        "flows": _names(found.flows),
-        "structures": _names(found.structures),
-        "params": _names(found.params),
-    }
+    tables = {"flows": found.flows, "structures": found.structures, "params": found.params}
+    lists = {name: [str(path) for path in paths] for name, paths in tables.items()}
     sql = statement("matching_flows").replace("/*terms*/", " AND ".join(terms.text))
-    files = (*found.flows, *found.structures, *found.params)
+    files = list(chain.from_iterable(tables.values()))
     verify(found, files)
     matches = arrays(found, files, sql, {**lists, **terms.values})
     if len(matches["row"]) == 0:
@@ -316,7 +315,3 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
     numbers: I8 = matches["row"].astype(np.int64)
     cuts = np.flatnonzero(names[1:] != names[:-1]) + 1
     return {str(names[part[0]]): numbers[part] for part in np.split(np.arange(len(names)), cuts) if len(part)}
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    return [str(path) for path in paths]

@@ -345,6 +345,12 @@ class Population:
         """Whether a sample has a request that tests may use."""
         return any(c.rows(sample).stop > c.rows(sample).start for c in self.categories)
 
+    def root_types(self) -> tuple[tuple[str, ...], I8]:
+        """(root types, ascending; [categories] which of them each is of)."""
+        roots = tuple(sorted({category.graph.root for category in self.categories}))
+        number = {root: i for i, root in enumerate(roots)}
+        return roots, np.array([number[category.graph.root] for category in self.categories], np.int64)
+
     def of_samples(self, first: int, past: int) -> Population:
         """Samples `first` to `past` (not included), as a population of its own: same graphs and keys."""
 

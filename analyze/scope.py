@@ -25,7 +25,7 @@ from schemas.windows import Window
 from stitch.lake.copies import Copies
 from stitch.lake.disk import mapped
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
-from stitch.lake.layout import WindowTable
+from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
@@ -324,38 +324,25 @@ def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
 
 def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """The period with the files of `windows`. Raises LakeError where one is missing."""
-    found = _with_sealed_files(_without_files(period, lake, windows), lake)
-    asked = set(windows)
-    held = [file for file in lake.provisional if file.window in asked]
-    flows = _rows_by_window(file for file in held if file.table == "flows")
-
-    def paths(table: WindowTable) -> tuple[Path, ...]:
-        return tuple(file.path for file in held if file.table == table)
-
+    root, asked = lake.place.root, set(windows)
+    files: dict[WindowTable, list[tuple[Path, LakeFile | ProvisionalFile]]] = {
+        table: [(root / file.name, file) for file in lake.manifest.files(table, windows)]
+        for table in WINDOW_TABLES
+    }
+    for held in lake.provisional:
+        if held.window in asked:
+            files[held.table].append((held.path, held))
+    rows: Counter[Window | None] = Counter()
+    for _, file in files["flows"]:
+        rows[file.window] += file.rows
+    flows, structures, params = (tuple(path for path, _ in files[table]) for table in WINDOW_TABLES)
     return replace(
-        found,
-        flows=found.flows + paths("flows"),
-        structures=found.structures + paths("structures"),
-        params=found.params + paths("params"),
-        sums={**found.sums, **{file.path: file.sha256 for file in held}},
-        n_flows=tuple(n + flows[window] for n, window in zip(found.n_flows, found.windows, strict=True)),
-    )
-
-
-def _with_sealed_files(found: LakePeriod, lake: _Opened) -> LakePeriod:
-    """The period with what was published of its windows."""
-    root = lake.place.root
-    tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
-    files = [lake.manifest.files(table, found.windows) for table in tables]
-    flows, structures, params = (tuple(root / file.name for file in listed) for listed in files)
-    rows = _rows_by_window(files[0])
-    return replace(
-        found,
+        _without_files(period, lake, windows),
         flows=flows,
         structures=structures,
         params=params,
-        sums={root / file.name: file.sha256 for listed in files for file in listed},
-        n_flows=tuple(rows[window] for window in found.windows),
+        sums={path: file.sha256 for listed in files.values() for path, file in listed},
+        n_flows=tuple(rows[window] for window in windows),
     )
 
 
@@ -381,14 +368,6 @@ def _without_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> 
         ),
         copies=lake.place.copies,
     )
-
-
-def _rows_by_window(files: Iterable[LakeFile | ProvisionalFile]) -> Counter[Window | None]:
-    """Rows of the files of each window."""
-    rows: Counter[Window | None] = Counter()
-    for file in files:
-        rows[file.window] += file.rows
-    return rows
 
 
 def resolve(
@@ -445,7 +424,8 @@ def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
     places = {root: root.resolve() for root in {part.root for part in parts}}
     latest: dict[tuple[Path, tuple[Condition, ...]], Period] = {}
     for part in sorted(parts, key=lambda part: part.period.start_ns):
-        alike = (places[part.root], _terms(part.period))
+        where = part.period.where
+        alike = (places[part.root], () if where is None else where.conditions)
         # Parts of one sample share no instant: what is still open when this one starts is of another sample.
         before = latest.get(alike)
         if before is not None and part.period.start_ns < before.end_ns:
@@ -454,7 +434,3 @@ def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
                 remedy="Take periods apart, or filters that differ (--reference-where, --problem-where).",
             )
         latest[alike] = part.period
-
-
-def _terms(period: Period) -> tuple[Condition, ...]:
-    return () if period.where is None else period.where.conditions

@@ -12,8 +12,8 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,97 +24,46 @@ from flowdiff.cli.outcome import Leaving, exit_code, open_closed_streams, tolera
 from flowdiff.cli.version import version
 from schemas.errors import InputError
 
-
-@dataclass(frozen=True, slots=True)
-class ListedCommand:
-    """One subcommand as `flowdiff --help` lists it, without importing it."""
-
-    module: str
-    about: str
-    """First sentence of the command's docstring (a test holds it to that)."""
-
-
 COMMANDS: Final = {
-    "import": ListedCommand("import_", "Import trace files into a lake."),
-    "ingest": ListedCommand("ingest", "Ingest topics of Kafka into a lake, continuously and exactly once."),
-    "top": ListedCommand("top", "Show what a running `flowdiff ingest` does, in a terminal."),
-    "config": ListedCommand(
-        "config",
-        "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
-    ),
-    "compare": ListedCommand("compare", "Compare two periods: name, rank and explain what changed."),
-    "watch": ListedCommand(
-        "watch", "Watch a lake: say once what changed, where and since when, and nothing otherwise."
-    ),
-    "incidents": ListedCommand("incidents", "List what `flowdiff watch` found, show one, or say what it is."),
-    "distalyze": ListedCommand(
-        "distalyze",
-        "Compare two classes of requests: what diverges, and what response time depends on.",
-    ),
-    "variance": ListedCommand("variance", "Find where response times vary, and which edges make them vary."),
-    "clusters": ListedCommand(
-        "clusters",
-        "Group requests by what they do and how long, and overlay the groups' call trees.",
-    ),
-    "browse": ListedCommand(
-        "browse",
-        "Look around in one period: response times, typical requests, what happened when and where.",
-    ),
-    "windows": ListedCommand(
-        "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
-    ),
-    "categories": ListedCommand(
-        "categories", "List the categories of a period: requests that took exactly the same path."
-    ),
-    "flow": ListedCommand(
-        "flow", "Draw one request: which component worked when, and what the response waited for."
-    ),
-    "reports": ListedCommand(
-        "reports",
+    "import": "Import trace files into a lake.",
+    "ingest": "Ingest topics of Kafka into a lake, continuously and exactly once.",
+    "top": "Show what a running `flowdiff ingest` does, in a terminal.",
+    "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
+    "compare": "Compare two periods: name, rank and explain what changed.",
+    "watch": "Watch a lake: say once what changed, where and since when, and nothing otherwise.",
+    "incidents": "List what `flowdiff watch` found, show one, or say what it is.",
+    "distalyze": "Compare two classes of requests: what diverges, and what response time depends on.",
+    "variance": "Find where response times vary, and which edges make them vary.",
+    "clusters": "Group requests by what they do and how long, and overlay the groups' call trees.",
+    "browse": "Look around in one period: response times, typical requests, what happened when and where.",
+    "windows": "List the sealed windows of a lake: requests, categories, mean response time, errors.",
+    "categories": "List the categories of a period: requests that took exactly the same path.",
+    "flow": "Draw one request: which component worked when, and what the response waited for.",
+    "reports": (
         "List the reports that a lake keeps: when, what was compared, the verdict, the first finding, the "
-        "page.",
+        "page."
     ),
-    "sql": ListedCommand("sql", "Query a lake in SQL."),
-    "export": ListedCommand(
-        "export", "Write flows out again: as DOT graphs, as OTLP spans or as native records."
+    "sql": "Query a lake in SQL.",
+    "export": "Write flows out again: as DOT graphs, as OTLP spans or as native records.",
+    "summarize": "Work out the statistics of every window ahead, so that histories are read in seconds.",
+    "repair": "Fold late events into the windows they belong to, under readers and live ingestion.",
+    "retain": "Drop whole windows past an age from a lake, under readers and live ingestion.",
+    "compact": "Write sealed windows of many small files anew, as one file a table, with the same rows.",
+    "publish": "Show a lake's tables to engines that read Iceberg, without copying a row.",
+    "end-lane": (
+        "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer."
     ),
-    "summarize": ListedCommand(
-        "summarize",
-        "Work out the statistics of every window ahead, so that histories are read in seconds.",
+    "calibrate": (
+        "Compare ordinary periods of a lake with each other and count the findings, all of them false."
     ),
-    "repair": ListedCommand(
-        "repair", "Fold late events into the windows they belong to, under readers and live ingestion."
-    ),
-    "retain": ListedCommand(
-        "retain", "Drop whole windows past an age from a lake, under readers and live ingestion."
-    ),
-    "compact": ListedCommand(
-        "compact", "Write sealed windows of many small files anew, as one file a table, with the same rows."
-    ),
-    "publish": ListedCommand(
-        "publish", "Show a lake's tables to engines that read Iceberg, without copying a row."
-    ),
-    "end-lane": ListedCommand(
-        "end_lane",
-        "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer.",
-    ),
-    "calibrate": ListedCommand(
-        "calibrate",
-        "Compare ordinary periods of a lake with each other and count the findings, all of them false.",
-    ),
-    "demo": ListedCommand(
-        "demo", "Simulate a storage service before and after a change, compare, write a report."
-    ),
-    "simulate": ListedCommand("simulate", "Simulate a storage service and write its traces."),
-    "produce": ListedCommand(
-        "produce", "Write trace files to a Kafka topic, all of a request to one partition."
-    ),
-    "rekey": ListedCommand("rekey", "Write a Kafka topic to another one, all of a request to one partition."),
-    "fsck": ListedCommand(
-        "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."
-    ),
+    "demo": "Simulate a storage service before and after a change, compare, write a report.",
+    "simulate": "Simulate a storage service and write its traces.",
+    "produce": "Write trace files to a Kafka topic, all of a request to one partition.",
+    "rekey": "Write a Kafka topic to another one, all of a request to one partition.",
+    "fsck": "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is.",
 }
-"""Every subcommand by its name."""
+"""Every subcommand, and the first sentence of its docstring (a test holds it to that): listing them imports
+none."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """New objects between collections of cycles. Python's own 700 cost a comparison of 1,600 categories 9 % of
@@ -132,14 +81,16 @@ class _Commands(typer.core.TyperGroup):
 
 def _load(name: str) -> Any:
     app = typer.Typer(add_completion=False)
-    module = import_module(f"flowdiff.commands.{COMMANDS[name].module}")
-    app.command(name, help=_paragraphs(module.command))(module.command)
+    command = import_module(module_of(name)).command
+    # A line a paragraph: Typer keeps line ends, and would break each line again.
+    paragraphs = (" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
+    app.command(name, help="\n\n".join(paragraphs))(command)
     return typer.main.get_command(app)
 
 
-def _paragraphs(command: Any) -> str:
-    """A docstring with a line a paragraph: Typer keeps line ends, and would break each line again."""
-    return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
+def module_of(name: str) -> str:
+    """Name the module of a subcommand."""
+    return f"flowdiff.commands.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}"
 
 
 def build_app(names: Sequence[str]) -> typer.Typer:
@@ -152,7 +103,7 @@ def build_app(names: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     for name in names:
-        app.command(name, help=COMMANDS[name].about)(_stand_in)
+        app.command(name, help=COMMANDS[name])(_stand_in)
     return app
 
 

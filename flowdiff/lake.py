@@ -5,10 +5,8 @@ The front door: commands and notebooks come this way. What does the work is impo
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from analyze.methods.port import Chosen
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
-    from analyze.report.outcome import Outcome
+    from analyze.report.gate import Outcome
     from analyze.scope import LakePeriod
     from flowdiff.samples import Samples
 
@@ -64,9 +62,11 @@ class Lake:
             if where is None:
                 return Table(session.query("FROM requests"))
             parts = [rows for _, rows in read_flow_files(found, ["request_id", "kind", "start_ns"])]
-            ids = [(one, kind) for rows in parts for one, kind in _pairs(rows)]
+            ids, kinds = (
+                [one for rows in parts for one in rows[name].to_pylist()] for name in ("request_id", "kind")
+            )
             query = "FROM requests WHERE (request_id, kind) IN (SELECT unnest(?), unnest(?))"
-            return Table(session.query(query, [[one for one, _ in ids], [kind for _, kind in ids]]))
+            return Table(session.query(query, [ids, kinds]))
 
     def flow(self, request_id: str, period: Period = "all", *, kind: str | None = None) -> Flow:
         """One request, by its id or the beginning of it; `kind` where spans and records have the same.
@@ -122,7 +122,7 @@ class Lake:
 
         The same file twice changes nothing. Raises LakeError, InputError, ConfigError, UnknownFormatError.
         """
-        from flowdiff.cli.version import version
+        from flowdiff.cli.version import owner_name, version
         from flowdiff.commands.import_ import expanded, import_progress
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
@@ -133,7 +133,7 @@ class Lake:
                 self.name,
                 expanded([str(name) for name in names]),
                 ImportSettings(format=format),
-                owner=f"{os.getpid()}-{uuid.uuid4().hex}",
+                owner=owner_name(),
                 created_by=f"flowdiff {version()}",
                 stdin=sys.stdin.buffer,
                 progress=bar,
@@ -305,10 +305,6 @@ def _one(period: Period) -> str:
     if len(texts) != 1:
         raise PeriodError("Several periods are given, and one is asked for.")
     return texts[0]
-
-
-def _pairs(rows: Any) -> Any:
-    return zip(rows["request_id"].to_pylist(), rows["kind"].to_pylist(), strict=True)
 
 
 def _attached(name: str, given: object) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flowdiff.tables import Table
 
 if TYPE_CHECKING:
-    from analyze.report.outcome import Outcome
+    from analyze.report.gate import Outcome
     from analyze.sql.browse import StoredFlow
     from schemas.report.accounts import AccountSection
     from schemas.report.findings import Finding

@@ -108,7 +108,8 @@ def find_samples(
         if name not in asked:
             raise ConfigError(f"--{name}-where is given, and no --{name}.")
     lakes = Lakes(lake, provisional=provisional)
-    anchor = _anchor(asked, now_ns)
+    # What `same-weekday` is a week before.
+    anchor = parse_ranges(asked[PROBLEM], now_ns=now_ns) if PROBLEM in asked else ()
     compared = tuple(
         (
             name,
@@ -142,11 +143,6 @@ def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
         last = max(part.period.end_ns for part in after)
         if last <= first:
             yield "The reference is later than the problem period: swap the two if that is not meant."
-
-
-def _anchor(asked: Mapping[str, Sequence[str]], now_ns: int) -> tuple[Period, ...]:
-    """Find what `same-weekday` is a week before: the problem, where there is one."""
-    return parse_ranges(asked[PROBLEM], now_ns=now_ns) if PROBLEM in asked else ()
 
 
 def _is_there(lakes: Lakes, period: Period) -> bool:

@@ -17,13 +17,10 @@ Periods = Period | Sequence[Period]
 
 def period_texts(periods: Periods) -> list[str]:
     """The texts of some periods. Raises PeriodError for what is no period."""
-    if isinstance(periods, list) or (isinstance(periods, tuple) and not _is_range(periods)):
+    is_range = isinstance(periods, tuple) and len(periods) == 2 and isinstance(periods[0], date)
+    if isinstance(periods, list | tuple) and not is_range:
         return [_text(period) for period in periods]
     return [_text(periods)]
-
-
-def _is_range(given: object) -> bool:
-    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], date)
 
 
 def _text(period: object) -> str:

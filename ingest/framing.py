@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+
+from ingest.codecs.values.wire import BYTES, MAX_VARINT, fields_of, varint
 
 
 class Framing(StrEnum):
@@ -47,12 +48,12 @@ class MessageShape:
         """Find where the last field ends; None where one is not of this message, or one is missing."""
         end, seen = 0, 0
         sizes, missing = dict(self.sizes), set(self.needs)
-        for number, wire, size, after in _fields(body):
-            if number not in self.fields or (self.bytes_only and wire != _BYTES):
+        for number, wire, size, after in fields_of(body):
+            if number not in self.fields or (self.bytes_only and wire != BYTES):
                 return None
-            if seen < len(self.begins) and (wire, (number, size)) != (_BYTES, self.begins[seen]):
+            if seen < len(self.begins) and (wire, (number, size)) != (BYTES, self.begins[seen]):
                 return None
-            if number in sizes and (wire != _BYTES or size not in sizes[number]):
+            if number in sizes and (wire != BYTES or size not in sizes[number]):
                 return None
             if seen == 0 and self.inner is not None:
                 first = body[after - size : after]
@@ -64,10 +65,6 @@ class MessageShape:
 
 
 _LENGTH32 = 4
-_MAX_VARINT = 10
-_BYTES = 2
-
-
 _MAX_ODD = 1_000
 """So many frames that hold something else, less those that fit, and the file is something else."""
 
@@ -96,7 +93,7 @@ def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool
     while at < len(view) and odd - good <= _MAX_ODD:
         frame = read_length(view, at, framing)
         if frame is None:
-            is_cut = len(view) - at < _MAX_VARINT
+            is_cut = len(view) - at < MAX_VARINT
             return Fit(fitting, is_perfect=odd == 0) if is_cut else Fit()
         end = frame.start + frame.length
         is_complete = end <= len(view)
@@ -124,44 +121,5 @@ def read_length(view: memoryview, at: int, framing: Framing) -> Frame | None:
         if at + _LENGTH32 > len(view):
             return None
         return Frame(at + _LENGTH32, int.from_bytes(view[at : at + _LENGTH32], "big"))
-    varint = _varint(view, at)
-    return None if varint is None else Frame(varint[1], varint[0])
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int] | None:
-    """(value, position after it), or None if it is cut off or too long."""
-    value = 0
-    for i, byte in enumerate(view[at : at + _MAX_VARINT]):
-        value |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            return value, at + i + 1
-    return None
-
-
-def _fields(body: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """(number, wire type, size, position after) of each field; stops at what is no field.
-
-    A field that runs past the end is given with its position after, which then is past the end.
-    """
-    at = 0
-    while at < len(body):
-        tag = _varint(body, at)
-        if tag is None:
-            return
-        number, wire, at = tag[0] >> 3, tag[0] & 7, tag[1]
-        if wire == _BYTES:
-            length = _varint(body, at)
-            if length is None:
-                return
-            size, at = length[0], length[1] + length[0]
-        elif wire == 0:
-            value = _varint(body, at)
-            if value is None:
-                return
-            size, at = value[1] - at, value[1]
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-            at += size
-        else:
-            return
-        yield number, wire, size, at
+    length = varint(view, at)
+    return None if length is None else Frame(length[1], length[0])

@@ -66,7 +66,9 @@ class CalibrationRecord(Config):
     def sentence(self) -> str:
         """For a report."""
         total = sum(self.findings.values())
-        kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.findings.items(), key=_most_first))
+        kinds = ", ".join(
+            f"{n} {kind}" for kind, n in sorted(self.findings.items(), key=lambda item: (-item[1], item[0]))
+        )
         found = f"{total} false finding{'s' if total != 1 else ''}"
         found += f" ({self.a_pair:.2f} a pair: {kinds})" if total else ""
         return (
@@ -74,7 +76,3 @@ class CalibrationRecord(Config):
             f"(about {self.requests0} requests against {self.requests1}, seed {self.chosen.seed}) "
             f"these settings gave {found}."
         )
-
-
-def _most_first(item: tuple[str, int]) -> tuple[int, str]:
-    return -item[1], item[0]

@@ -11,23 +11,17 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from schemas.config import Config
+from schemas.visible import readable_name
 
 RECORD_VERSION: Final = 2
 NO_COMMIT: Final = "0" * 64
 """`previous` of the first record of a lane."""
 
 
-def _spelled(name: object) -> object:
-    """A name of the system that is not UTF-8, its odd bytes as `\\xff`: a record is text."""
-    if not isinstance(name, str):
-        return name
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 class InputFile(Config):
     """One imported file; the content decides, the name is for people."""
 
-    name: Annotated[str, BeforeValidator(_spelled)]
+    name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
     sha256: str
     size: int
     format: str | None = None

@@ -6,12 +6,14 @@ An event is a native activity record (a *point*: `ts_ns` only) or a span (`ts_ns
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import I8, U1
 from schemas.stored_columns import list_of, stored
 
 
@@ -120,41 +122,50 @@ def with_text_ids(events: pa.Table) -> pa.Table:
 
     Raises pa.ArrowInvalid where the id of a record is not UTF-8 (no codec makes one).
     """
-    if events.schema.equals(TEXT_EVENT_SCHEMA):
-        return events
-    is_span = pc.greater_equal(events["kind"], SPAN_KIND_BASE).to_numpy()
-    if not is_span.any():
-        return events.cast(TEXT_EVENT_SCHEMA)
-    if is_span.all():
-        for name, type_ in _TEXT_IDS.items():
-            column = pa.chunked_array([_hex(chunk) for chunk in events[name].chunks], type_)
-            place = events.schema.get_field_index(name)
-            events = events.set_column(place, TEXT_EVENT_SCHEMA.field(name), column)
-        return events.cast(TEXT_EVENT_SCHEMA)
-    rows = [np.flatnonzero(is_span), np.flatnonzero(~is_span)]
-    parts = pa.concat_tables(with_text_ids(events.take(pa.array(some))) for some in rows)
-    return parts.take(pa.array(np.argsort(np.concatenate(rows))))
+    return _with_ids(events, TEXT_EVENT_SCHEMA, _hex)
 
 
 def with_binary_ids(events: pa.Table) -> pa.Table:
     """Events in EVENT_SCHEMA: the way back from `with_text_ids`. O(rows + bytes of ids)."""
-    if events.schema.equals(EVENT_SCHEMA):
+    return _with_ids(events, EVENT_SCHEMA, _bytes)
+
+
+def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array], pa.Array]) -> pa.Table:
+    """Events in a schema, ids of spans spelled as it has them; those of records are cast."""
+    if events.schema.equals(schema):
         return events
     is_span = pc.greater_equal(events["kind"], SPAN_KIND_BASE).to_numpy()
     if not is_span.any():
-        return events.cast(EVENT_SCHEMA)
+        return events.cast(schema)
     if is_span.all():
-        for name, type_ in _TEXT_IDS.items():
-            place = events.schema.get_field_index(name)
-            field = EVENT_SCHEMA.field(name)
-            column = pa.chunked_array(
-                [_bytes(chunk.cast(type_)) for chunk in events[name].chunks], field.type
-            )
-            events = events.set_column(place, field, column)
-        return events.cast(EVENT_SCHEMA)
+        for name in _TEXT_IDS:
+            field, place = schema.field(name), events.schema.get_field_index(name)
+            chunks = [_each(chunk, spelled) for chunk in events[name].chunks]
+            events = events.set_column(place, field, pa.chunked_array(chunks, field.type))
+        return events.cast(schema)
     rows = [np.flatnonzero(is_span), np.flatnonzero(~is_span)]
-    parts = pa.concat_tables(with_binary_ids(events.take(pa.array(some))) for some in rows)
+    parts = pa.concat_tables(_with_ids(events.take(pa.array(some)), schema, spelled) for some in rows)
     return parts.take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+def _each(ids: pa.Array, spelled: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Ids, or lists of them, spelled otherwise."""
+    if not pa.types.is_list(ids.type):
+        return spelled(ids)
+    bounds = ids.offsets.to_numpy().astype(np.int64)
+    inner = spelled(ids.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0])))
+    missing = ids.is_null() if ids.null_count else None
+    return pa.ListArray.from_arrays(pa.array(bounds - bounds[0], pa.int32()), inner, mask=missing)
+
+
+def _content(ids: pa.Array) -> tuple[I8, U1]:
+    """[ids + 1] where each begins, from 0 on, and the bytes of all."""
+    if not len(ids):
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    bounds = np.frombuffer(ids.buffers()[1], np.int32, len(ids) + 1, 4 * ids.offset).astype(np.int64)
+    first, last = int(bounds[0]), int(bounds[-1])
+    data = np.frombuffer(ids.buffers()[2], np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
+    return bounds - first, data
 
 
 _HEX = np.frombuffer(b"".join(f"{byte:02x}".encode() for byte in range(256)), dtype=np.uint16)
@@ -162,41 +173,24 @@ _HEX = np.frombuffer(b"".join(f"{byte:02x}".encode() for byte in range(256)), dt
 
 
 def _hex(ids: pa.Array) -> pa.Array:
-    """Ids, or lists of them, as hexadecimal digits."""
-    if pa.types.is_list(ids.type):
-        bounds = ids.offsets.to_numpy().astype(np.int64)
-        text = _hex(ids.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0])))
-        missing = ids.is_null() if ids.null_count else None
-        return pa.ListArray.from_arrays(pa.array(bounds - bounds[0], pa.int32()), text, mask=missing)
-    bounds = np.frombuffer(ids.buffers()[1], np.int32, len(ids) + 1, 4 * ids.offset) if len(ids) else _NO_IDS
-    first, last = int(bounds[0]), int(bounds[-1])
-    data = np.frombuffer(ids.buffers()[2], np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
-    digits = pa.py_buffer(_HEX[data].tobytes())
-    offsets = pa.py_buffer(((bounds.astype(np.int64) - first) * 2).astype(np.int32).tobytes())
-    text = pa.StringArray.from_buffers(len(ids), offsets, digits)
+    """Ids as hexadecimal digits."""
+    bounds, data = _content(ids)
+    offsets = pa.py_buffer((bounds * 2).astype(np.int32).tobytes())
+    text = pa.StringArray.from_buffers(len(ids), offsets, pa.py_buffer(_HEX[data].tobytes()))
     return pc.if_else(ids.is_valid(), text, pa.scalar(None, pa.string())) if ids.null_count else text
 
 
-_NO_IDS = np.zeros(1, dtype=np.int32)
 _DIGIT = np.zeros(256, dtype=np.uint8)
 """[character] the digit it stands for, lower case."""
 _DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
 
 
 def _bytes(text: pa.Array) -> pa.Array:
-    """Convert lower-case hexadecimal digits to bytes, or lists of them."""
-    if pa.types.is_list(text.type):
-        bounds = text.offsets.to_numpy().astype(np.int64)
-        ids = _bytes(text.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0])))
-        missing = text.is_null() if text.null_count else None
-        return pa.ListArray.from_arrays(pa.array(bounds - bounds[0], pa.int32()), ids, mask=missing)
-    bounds = (
-        np.frombuffer(text.buffers()[1], np.int32, len(text) + 1, 4 * text.offset) if len(text) else _NO_IDS
-    )
-    first, last = int(bounds[0]), int(bounds[-1])
-    digits = np.frombuffer(text.buffers()[2], np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
+    """Lower-case hexadecimal digits as bytes."""
+    text = text.cast(pa.string())
+    bounds, digits = _content(text)
     data = (_DIGIT[digits[0::2]] << 4) | _DIGIT[digits[1::2]]
-    offsets = pa.py_buffer(((bounds.astype(np.int64) - first) // 2).astype(np.int32).tobytes())
+    offsets = pa.py_buffer((bounds // 2).astype(np.int32).tobytes())
     ids = pa.Array.from_buffers(pa.binary(), len(text), [None, offsets, pa.py_buffer(data.tobytes())])
     return pc.if_else(text.is_valid(), ids, pa.scalar(None, pa.binary())) if text.null_count else ids
 

@@ -8,34 +8,25 @@ from typing import Final
 
 
 class Quality(IntFlag):
-    """Why a flow may not be what the program did. Zero is a clean flow."""
+    """Why a flow may not be what the program did (`MEANINGS`). Zero is a clean flow."""
 
     ORPHAN = 1 << 0
-    """A node whose declared parent is missing was re-attached."""
     INCOMPLETE = 1 << 1
     """More than max(1, 5 %) orphans, or closed before it was complete: kept out of tests, counted."""
     NO_END = 1 << 2
-    """No `end` record: the response is taken from the last record of the entry strand."""
     MULTI_ROOT = 1 << 3
     """Several nodes without a parent: a synthetic `?root` was put before them."""
     CYCLE = 1 << 4
-    """Parents formed a cycle, which was cut."""
     CAPPED = 1 << 5
     """More events than `max_events_per_flow`: only the first in time are kept."""
     NEGATIVE = 1 << 6
     """A node precedes its predecessor on the same host: clamped when latencies are read."""
     LOST_STRAND = 1 << 7
-    """A split or join names a breadcrumb that has no record."""
     UNCLOSED = 1 << 8
-    """A strand neither joined nor ended, or has records after its join."""
     UNTIMED = 1 << 9
-    """A span without start or duration: its times were taken from its relatives."""
     CONFLICT = 1 << 10
-    """The same id came with other content: one version was kept, the others were dropped and counted."""
     MIXED_SEQ = 1 << 11
-    """Only some records of a breadcrumb carry `seq`: the strand is ordered by `ts`."""
     MIXED_RATE = 1 << 12
-    """Events of one flow disagree on the sampling rate: the smallest is used."""
 
 
 # Flows with one of these are counted, shown as a data-quality finding, and left out of every test.

@@ -15,7 +15,7 @@ from schemas.events import SMALLEST_RATE
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.runs import ranges, sorted_words, whole
-from stitch.graph.placed import END, NodeLabels, PlacedFlows
+from stitch.graph.placed import END, LabelCodes, PlacedFlows
 from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
 
@@ -46,7 +46,7 @@ class FlowOrder:
     """[flows] nodes of each flow, in the new order."""
 
 
-def categorise(placed: PlacedFlows, labels: NodeLabels, memo: StructureMemo) -> Categorised:
+def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> Categorised:
     """Group flows by structure and describe the structures that `memo` does not know yet."""
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
@@ -139,9 +139,7 @@ def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
     """[flows asked] request ids."""
-    names = placed.request_names
-    assert names is not None, "the builders name the requests"
-    return names.take(pa.array(placed.request[flow]))
+    return placed.request_names.take(pa.array(placed.request[flow]))
 
 
 def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
@@ -204,7 +202,7 @@ def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
     if of_event.any():
         of_node = of_event[placed.event]
         failing = np.flatnonzero(of_node)
-        flow = np.searchsorted(placed.first_node, failing, side="right") - 1
+        flow = placed.flow_of(failing)
         is_root = failing == placed.first_node[flow]
         order = np.lexsort((failing, placed.ts_ns[failing], ~is_root, flow))
         failing, flow, is_root = failing[order], flow[order], is_root[order]
@@ -225,7 +223,7 @@ def _response_ns(placed: PlacedFlows, start: I8) -> I8:
 
 
 def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
-    """Flows with an edge that runs back in time on one host; `host` [nodes] codes, -1 unknown.
+    """Flows, some repeated, with an edge back in time on one host; `host` [nodes] codes, -1 unknown.
 
     The two sides of one event are on one host even where its name is unknown.
     """
@@ -236,8 +234,7 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
     same = (host[src] == host[dst]) & (
         (host[src] >= 0) | ((placed.event[src] == placed.event[dst]) & (placed.event[src] >= 0))
     )
-    flows: I8 = np.unique(np.searchsorted(placed.first_node, src[same], side="right") - 1)
-    return flows
+    return placed.flow_of(src[same])
 
 
 FLOW_PARAMS_SCHEMA = pa.schema(
@@ -278,7 +275,7 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
     keys = pc.struct_field(lists.values, "key").dictionary_encode()
     key = keys.indices.to_numpy(zero_copy_only=False)[value]
     words: list[str] = keys.dictionary.to_pylist()
-    if placed.merged is not None and len(placed.merged[0]):
+    if len(placed.merged[0]):
         kept = _first_of_key(placed, event, n_params, flow, position, key, words)
         value, flow, position, key = value[kept], flow[kept], position[kept], key[kept]
     taken = pa.array(value)
@@ -305,9 +302,9 @@ def _bearers(placed: PlacedFlows, order: FlowOrder) -> tuple[I8, I8, I8]:
     flow = np.searchsorted(ends, place, side="right")
     position = place - (ends - order.n_nodes)[flow]
     event = placed.event[node[place]]
-    if placed.merged is None or not len(placed.merged[0]):
-        return event, flow, position
     partial, into = placed.merged
+    if not len(partial):
+        return event, flow, position
     index_of = np.full(int(max(event.max(), into.max())) + 1, -1, dtype=np.int64)
     index_of[event] = np.arange(len(event))
     index = index_of[into]
@@ -330,7 +327,6 @@ def _first_of_key(
     ordered = sorted(range(len(words)), key=words.__getitem__)
     rank = np.empty(len(words), dtype=np.int64)
     rank[ordered] = np.arange(len(words))
-    assert placed.merged is not None
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
     order = np.lexsort((borrowed, rank[key], position, flow))
     flow, position, key = flow[order], position[order], key[order]

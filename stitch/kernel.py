@@ -21,7 +21,7 @@ from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.columnar.runs import whole
 from stitch.flow_rows import FlowOrder, categorise, flows_table, named_params, order_flows, params_of_flows
-from stitch.graph.placed import LabelCodes, PlacedFlows, encode_labels, label_nodes
+from stitch.graph.placed import LabelCodes, PlacedFlows, encode_labels, label_nodes, rows_of_nodes
 from stitch.records.record_graphs import place_records
 from stitch.spans.span_graphs import place_spans
 from stitch.structures import StructureMemo
@@ -85,10 +85,12 @@ def stitch(
         (placed.conflicts, Reason.CONFLICT, "another version of this id was kept"),
         (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
     ):
-        if rows is not None:
+        if len(rows):
             rejects += reject_rows(batch, rows, reason, detail)
-    merged = 0 if placed.merged is None else len(placed.merged[0])
-    used_otherwise = placed.duplicates + merged + len(rejects)
+    used = np.zeros(batch.num_rows + 2, dtype=np.bool_)  # the last two places take the synthetic nodes
+    used[placed.event] = True
+    n_placed = int(used[: batch.num_rows].sum())
+    merged = len(placed.merged[0])
     return Stitched(
         flows=flows,
         structures=structures,
@@ -97,11 +99,11 @@ def stitch(
         counts={
             "events": n_events,
             "flows": placed.n_flows,
-            "duplicates": placed.duplicates,
-            "conflicts": 0 if placed.conflicts is None else len(placed.conflicts),
+            "duplicates": len(placed.copies),
+            "conflicts": len(placed.conflicts),
             "merged": merged,
             "rejected": len(rejects),
-            "capped": n_events - used_otherwise - _n_placed(placed, batch.num_rows),
+            "capped": n_events - n_placed - len(placed.copies) - merged - len(rejects),
         },
     )
 
@@ -121,8 +123,6 @@ def stitch_closed(
     """
     batch = concat_events([events] if events.num_rows else [])
     placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
-    assert placed.code is not None, "the builders tell the requests of events"
-    none = np.zeros(0, dtype=np.int64)
     row_of_code = np.full(int(placed.code.max(initial=0)) + 2, -1, dtype=np.int64)  # the last serves code -1
     row_of_code[placed.request[order.flow]] = np.arange(placed.n_flows)
     return ClosedFlows(
@@ -131,9 +131,9 @@ def stitch_closed(
         params=params_of_flows(placed, batch, order),
         events=batch,
         flow=row_of_code[placed.code],
-        copies=none if placed.copies is None else placed.copies,
-        conflicts=none if placed.conflicts is None else placed.conflicts,
-        timeless=none if placed.timeless is None else placed.timeless,
+        copies=placed.copies,
+        conflicts=placed.conflicts,
+        timeless=placed.timeless,
     )
 
 
@@ -143,17 +143,11 @@ def _stitch(
     """`(placed, order, flows, structures)` of a batch of events of closed requests."""
     placed, labels = place_events(batch, config)
     if aged is not None and aged.any():
-        placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
+        nodes = np.flatnonzero(np.append(aged, [False, False])[placed.event])
+        placed.quality[placed.flow_of(nodes)] |= np.uint32(Quality.INCOMPLETE)
     categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
     return placed, order, flows_table(placed, batch, categorised, order, lane), categorised.structures
-
-
-def _n_placed(placed: PlacedFlows, n_events: int) -> int:
-    """Number of events that became nodes."""
-    seen = np.zeros(n_events + 2, dtype=np.bool_)  # the last two places take the synthetic nodes
-    seen[placed.event] = True
-    return int(seen[:n_events].sum())
 
 
 def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, LabelCodes]:
@@ -188,28 +182,8 @@ def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
     return events.filter(pc.invert(anonymous)).combine_chunks(), rejects
 
 
-def _flows_of(placed: PlacedFlows, marked: B1) -> I8:
-    """Flows with a node whose event is `marked` [events]."""
-    nodes = np.flatnonzero(np.append(marked, [False, False])[placed.event])
-    flows: I8 = np.unique(np.searchsorted(placed.first_node, nodes, side="right") - 1)
-    return flows
-
-
 def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: I8) -> PlacedFlows:
     """Join two sets of flows; rows of the two parts are mapped to rows of the whole batch."""
-    assert spans.request_names is not None
-    assert records.request_names is not None
-
-    def rows_of(part: I8 | None, rows: I8) -> I8:
-        return np.zeros(0, np.int64) if part is None else rows[part]
-
-    def events_of(part: PlacedFlows, rows: I8) -> I8:
-        return np.where(part.event >= 0, np.append(rows, [0, 0])[part.event], part.event)
-
-    conflicts = np.concatenate((rows_of(spans.conflicts, span_rows), rows_of(records.conflicts, record_rows)))
-    timeless = np.concatenate((rows_of(spans.timeless, span_rows), rows_of(records.timeless, record_rows)))
-    assert spans.code is not None
-    assert records.code is not None
     code = np.empty(len(span_rows) + len(record_rows), dtype=np.int64)
     code[span_rows] = spans.code
     code[record_rows] = np.where(records.code < 0, -1, records.code + len(spans.request_names))
@@ -218,7 +192,9 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
         quality=np.concatenate((spans.quality, records.quality)),
         first_node=np.concatenate((spans.first_node, spans.first_node[-1] + records.first_node[1:])),
         first_edge=np.concatenate((spans.first_edge, spans.first_edge[-1] + records.first_edge[1:])),
-        event=np.concatenate((events_of(spans, span_rows), events_of(records, record_rows))),
+        event=np.concatenate(
+            (rows_of_nodes(spans.event, span_rows), rows_of_nodes(records.event, record_rows))
+        ),
         side=np.concatenate((spans.side, records.side)),
         point_code=np.concatenate((spans.point_code, records.point_code)),
         ts_ns=np.concatenate((spans.ts_ns, records.ts_ns)),
@@ -228,14 +204,13 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
         response=np.concatenate((spans.response, records.response)),
         src=np.concatenate((spans.src, records.src)),
         dst=np.concatenate((spans.dst, records.dst)),
-        mark_names=spans.mark_names,
-        conflicts=conflicts if len(conflicts) else None,
-        duplicates=spans.duplicates + records.duplicates,
-        copies=np.concatenate((rows_of(spans.copies, span_rows), rows_of(records.copies, record_rows))),
         code=code,
         request_names=pa.concat_arrays([spans.request_names, records.request_names]),
-        merged=None if spans.merged is None else (span_rows[spans.merged[0]], span_rows[spans.merged[1]]),
-        timeless=timeless if len(timeless) else None,
+        conflicts=np.concatenate((span_rows[spans.conflicts], record_rows[records.conflicts])),
+        copies=np.concatenate((span_rows[spans.copies], record_rows[records.copies])),
+        timeless=np.concatenate((span_rows[spans.timeless], record_rows[records.timeless])),
+        mark_names=spans.mark_names,
+        merged=(span_rows[spans.merged[0]], span_rows[spans.merged[1]]),
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I4, I8, U1
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
 from stitch.columnar.runs import list_arrays, offsets, ranges, struct_arrays
-from stitch.graph.placed import NodeLabels, PlacedFlows
+from stitch.graph.placed import LabelCodes, PlacedFlows
 from stitch.graph.template import name_bytes, structure_key
 
 _MAX_CHUNKS = 64
@@ -89,7 +89,7 @@ class _Templates:
     dst: I4
 
 
-def structures_of(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> pa.Table:
+def structures_of(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> pa.Table:
     """Rows of STRUCTURES_SCHEMA, the structure of each of `flows`, in their order.
 
     Columns of numbers are cut from the batch's; only keys are made one structure after another.
@@ -123,7 +123,7 @@ def structures_of(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> pa.Tabl
 _NAMES = ("component", "point", "label")
 
 
-def _take(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> _Templates:
+def _take(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> _Templates:
     n_nodes = np.diff(placed.first_node)[flows]
     n_edges = np.diff(placed.first_edge)[flows]
     nodes = ranges(placed.first_node[flows], n_nodes)
@@ -151,7 +151,7 @@ def _positions(templates: _Templates) -> I8:
     return positions
 
 
-def _keys(templates: _Templates, labels: NodeLabels) -> list[str]:
+def _keys(templates: _Templates, labels: LabelCodes) -> list[str]:
     """[structures] L0 key. The columns' bytes are cut into pieces, so nothing is packed node by node."""
     used, name = np.unique(templates.label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()

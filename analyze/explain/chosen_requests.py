@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from analyze.population import Population
 from schemas.arrays import F8, I4, I8
@@ -62,6 +64,13 @@ class ChosenRequests:
     def __len__(self) -> int:
         return len(self.row)
 
+    def take(self, places: npt.NDArray[np.integer]) -> ChosenRequests:
+        """Those at the places, in that order."""
+        return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
+
+
+_COLUMNS: Final = ("group", "category", "row", "sample", "start_ns", "weight")
+
 
 def choose(
     population: Population, groups: Sequence[Selection], most: int, rng: np.random.Generator
@@ -76,15 +85,8 @@ def choose(
         group.check(population)
     parts = [_flat(population, number, group) for number, group in enumerate(groups)]
     kept = [part if len(part) <= most else _thin(part, most, rng) for part in parts]
-    return ChosenRequests(
-        np.concatenate([part.group for part in kept]),
-        np.concatenate([part.category for part in kept]),
-        np.concatenate([part.row for part in kept]),
-        np.concatenate([part.sample for part in kept]),
-        np.concatenate([part.start_ns for part in kept]),
-        np.concatenate([part.weight for part in kept]),
-        tuple(len(part) for part in parts),
-    )
+    columns = {name: np.concatenate([getattr(part, name) for part in kept]) for name in _COLUMNS}
+    return ChosenRequests(**columns, available=tuple(len(part) for part in parts))
 
 
 def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
@@ -105,43 +107,15 @@ def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None 
 
 def _flat(population: Population, number: int, group: Selection) -> ChosenRequests:
     """All requests of one selection, by start."""
-    category: list[I4] = [np.zeros(0, np.int32)]
-    row: list[I8] = [np.zeros(0, np.int64)]
-    sample: list[I4] = [np.zeros(0, np.int32)]
-    start: list[I8] = [np.zeros(0, np.int64)]
-    weight: list[F8] = [np.zeros(0)]
-    for index in sorted(group.rows):
-        of = population.categories[index]
-        rows = np.unique(np.asarray(group.rows[index], dtype=np.int64))
-        category.append(np.full(len(rows), index, np.int32))
-        row.append(rows)
-        sample.append(of.sample[rows].astype(np.int32))
-        start.append(of.start_ns[rows])
-        weight.append(of.weight[rows])
-    starts = np.concatenate(start)
-    order = np.argsort(starts, kind="stable")
-    return ChosenRequests(
-        np.full(len(order), number, np.int32),
-        np.concatenate(category)[order],
-        np.concatenate(row)[order],
-        np.concatenate(sample)[order],
-        starts[order],
-        np.concatenate(weight)[order],
-        (len(order),),
-    )
+    rows = {index: np.unique(np.asarray(group.rows[index], np.int64)) for index in sorted(group.rows)}
+    category = np.repeat(np.array(list(rows), np.int32), [len(mine) for mine in rows.values()])
+    row = np.concatenate([np.zeros(0, np.int64), *rows.values()])
+    found = chosen_rows(population, category, row, np.full(len(row), number, np.int32))
+    return found.take(np.argsort(found.start_ns, kind="stable"))
 
 
 def _thin(part: ChosenRequests, most: int, rng: np.random.Generator) -> ChosenRequests:
     """One request from each of `most` pieces of equal weight."""
     reach = np.cumsum(np.maximum(part.weight, 0.0))
     points = (np.arange(most) + rng.random(most)) * (reach[-1] / most)
-    picked = np.unique(np.minimum(np.searchsorted(reach, points, side="right"), len(part) - 1))
-    return ChosenRequests(
-        part.group[picked],
-        part.category[picked],
-        part.row[picked],
-        part.sample[picked],
-        part.start_ns[picked],
-        part.weight[picked],
-        part.available,
-    )
+    return part.take(np.unique(np.minimum(np.searchsorted(reach, points, side="right"), len(part) - 1)))

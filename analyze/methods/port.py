@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from analyze.population import Population
 from analyze.profile.samples import ComparedSamples
+from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
-from analyze.report.outcome import Weighed
 from analyze.report.section_view import SectionView
 from schemas.config import Config
 from schemas.report.parts import Section

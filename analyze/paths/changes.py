@@ -120,7 +120,7 @@ def _confidence(
     confidence = np.full(len(flows.amount), np.nan)
     if not settings.draws or len(flows.amount) == 0:
         return confidence
-    root = flow_roots(table, flows)
+    root = flow_roots(table.root, flows)
     weight = np.bincount(root, np.abs(account.flow_us), len(table.roots))
     for r in np.lexsort((np.arange(len(weight)), -weight))[:_DRAWN_ROOTS].tolist():
         mine = np.flatnonzero(root == r)

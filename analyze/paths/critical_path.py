@@ -207,9 +207,7 @@ def recoverable_us(category: Category, flagged: B1, *, max_requests: int = 2_000
         below, upto = (np.searchsorted(problem, own, side=side) for side in ("left", "right"))
         # Mid-ranks and Hazen's quantiles: equal samples change nothing.
         change[edge] = np.quantile(reference, (below + upto) / 2 / n_problem, method="hazen") - own
-    incoming: list[list[tuple[int, int]]] = [[] for _ in range(graph.n_nodes)]
-    for edge, (src, dst) in enumerate(graph.edges.tolist()):
-        incoming[dst].append((edge, src))
+    incoming = _incoming(graph)
     again = np.zeros_like(times)
     for node in range(1, graph.n_nodes):
         wait = times[node] - np.max([times[src] for _, src in incoming[node]], axis=0)

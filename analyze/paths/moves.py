@@ -293,7 +293,7 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
     for end in (flows.source, flows.target):
         involved[end[end != OTHER]] = True
     others = _mean_of_others(root, n_roots, q_mid, mean_mid, involved)
-    flow_root = root[np.where(flows.source == OTHER, flows.target, flows.source)]
+    flow_root = flow_roots(root, flows)
     ends = [np.where(end == OTHER, others[flow_root], mean_mid[end]) for end in (flows.source, flows.target)]
     flow = s_mid[flow_root] * flows.amount * (ends[1] - ends[0])
     moved = np.where(involved, 0.0, shares.change)
@@ -382,10 +382,9 @@ class _Cluster:
         return mine is not None and other.signature is not None and mine.alike(other.signature) >= _ALIKE
 
 
-def flow_roots(table: PathTable, flows: Flows) -> I8:
-    """[flows] root of each."""
-    root: I8 = table.root[np.where(flows.source == OTHER, flows.target, flows.source)]
-    return root
+def flow_roots(root: I8, flows: Flows) -> I8:
+    """[flows] root of each, of the roots of categories."""
+    return root[np.where(flows.source == OTHER, flows.target, flows.source)]
 
 
 def grouped_moves(
@@ -401,7 +400,7 @@ def grouped_moves(
     Moves come largest first; each joins the first group whose leading move has the same signature, or one
     with a Jaccard index of 0.6. O(moves · (groups + steps²/64)).
     """
-    of_all = shares.of_all.mean(axis=0)[flow_roots(table, flows)] * flows.amount
+    of_all = shares.of_all.mean(axis=0)[flow_roots(table.root, flows)] * flows.amount
     scale = max(float(shares.total_us.max()), 1e-300)
     score = np.maximum(np.abs(account.flow_us) / scale, _SHARE_WEIGHT * of_all)
     moves = [

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from analyze.population import FoldedNames
 from analyze.profile.names import Names, OperationName
-from analyze.refine.name_folding import FoldableName, Folding, NameFolder
+from analyze.refine.name_folding import Folding, NameFolder
+from analyze.refine.stored import Operation
 
 
 def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int | None) -> Folding:
@@ -21,7 +22,7 @@ def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int 
         return Folding()
     folder = NameFolder(sum(len(one.operations) for one in names) + 1 if most is None else most, before)
     for one in names:
-        folder.add(FoldableName(operation.component, operation.point) for operation in one.operations)
+        folder.add(Operation(operation.component, operation.point) for operation in one.operations)
     return folder.folding()
 
 
@@ -38,7 +39,7 @@ def folded(names: Names, before: Sequence[FoldedNames], folding: Folding) -> Nam
 
 def _operation(name: OperationName, folding: Folding) -> OperationName:
     """Its callees are components, distinguished by `+`."""
-    component, point, _ = folding.name(FoldableName(name.component, name.point))
+    component, point, _ = folding.name(Operation(name.component, name.point))
     callees = {folding.component(callee) for callee in name.callee.split("+")}
     return OperationName(component, point, "+".join(sorted(callees)))
 
@@ -48,6 +49,6 @@ def _root(root: str, folding: Folding) -> str:
     places = [at for at, letter in enumerate(root) if letter == "/"]
     for at in places:
         if folding.level(folding.component(root[:at])):
-            return "/".join(folding.name(FoldableName(root[:at], root[at + 1 :]))[:2])
+            return "/".join(folding.name(Operation(root[:at], root[at + 1 :]))[:2])
     at = places[0] if places else len(root)
     return folding.component(root[:at]) + root[at:]

@@ -249,7 +249,7 @@ def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
     begin_ns = np.concatenate((from_ns[:1] - 1, from_ns)) if len(from_ns) else np.zeros(1, dtype=np.int64)
     theta, loose = {}, {}
     for pair, clock in fitted.items():
-        piece = clock.piece_at(begin_ns)
+        piece = np.searchsorted(np.array(clock.from_ns, dtype=np.int64), begin_ns, side="right")
         theta[pair] = np.array(clock.add_ns, dtype=np.int64)[piece]
         if any(clock.loose):
             loose[pair] = np.array(clock.loose)[piece]
@@ -366,10 +366,6 @@ class PairClock:
     """[pieces] ns to add to b's times."""
     loose: tuple[bool, ...]
     """[pieces] whether calls are to be corrected request by request instead."""
-
-    def piece_at(self, begin_ns: I8) -> I8:
-        """The piece that holds each moment."""
-        return np.searchsorted(np.array(self.from_ns, dtype=np.int64), begin_ns, side="right")
 
 
 def _contradicted(n_calls: I8, n_against: I8) -> B1:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.population import FoldedNames
+from analyze.refine.stored import Operation
 from schemas.arrays import I8
 from schemas.errors import LakeError
 from stitch.columnar.hashing import hash_rows
@@ -57,14 +58,6 @@ _ROWS_AT_ONCE: Final = 16_384
 """Structures whose names are objects of Python at once."""
 
 
-class FoldableName(NamedTuple):
-    """What a node is called."""
-
-    component: str
-    point: str
-    label: str | None = None
-
-
 def fold_text(text: str, level: int) -> str:
     """The text at a level; 0: as it is. At one level and then at another, it is that at the coarser one."""
     if level >= NOTHING:
@@ -99,7 +92,7 @@ class Folding:
         """Level of the operations of a component, whose name is folded already."""
         return self._levels.get(component, 0)
 
-    def name(self, name: FoldableName) -> FoldableName:
+    def name(self, name: Operation) -> Operation:
         """A node's name."""
         return _folded(name, self._levels)
 
@@ -112,14 +105,14 @@ class NameFolder:
         self._most = most
         self._levels: dict[str | None, int] = {}
         self._before: dict[str | None, FoldedNames] = {}
-        self._seen: dict[str, dict[FoldableName, FoldableName]] = {}
+        self._seen: dict[str, dict[Operation, Operation]] = {}
         """Folded component -> folded name -> the least name that became it."""
         for fold in sorted(before, key=lambda fold: fold.component is not None):
             place = None if fold.component is None else self._component(fold.component)
             self._levels[place] = max(fold.level, self._levels.get(place, 0))
             self._before[place] = min(fold, self._before.get(place, fold), key=lambda folded: folded.example)
 
-    def add(self, names: Iterable[FoldableName]) -> None:
+    def add(self, names: Iterable[Operation]) -> None:
         """See some names; equal ones may come again."""
         for name in names:
             self._put(name)
@@ -128,7 +121,7 @@ class NameFolder:
         """What was found so far."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
-    def _put(self, name: FoldableName) -> None:
+    def _put(self, name: Operation) -> None:
         folded = _folded(name, self._levels)
         mine = self._seen.setdefault(folded.component, {})
         mine[folded] = min(name, mine.get(folded, name), key=_order)
@@ -156,7 +149,7 @@ class NameFolder:
         else:
             mine = self._seen.get(place, {})
             pairs = sorted(mine.items(), key=lambda pair: _order(pair[1]))
-            shown = [(_text(name), _text(folded)) for folded, name in pairs]
+            shown = [(name.text, folded.text) for folded, name in pairs]
             left = len(mine)
         example = next(((name, folded) for name, folded in shown if name != folded), None)
         before = self._before.get(place)
@@ -165,41 +158,37 @@ class NameFolder:
         return FoldedNames(place, level, left, example or ("", ""))
 
 
-def _folded(name: FoldableName, levels: Mapping[str | None, int]) -> FoldableName:
+def _folded(name: Operation, levels: Mapping[str | None, int]) -> Operation:
     component = fold_text(name.component, levels.get(None, 0))
     level = levels.get(component, 0)
     if not level:
-        return FoldableName(component, name.point, name.label)
+        return Operation(component, name.point, name.label)
     label = None if name.label is None or level >= LEADING_WORD else fold_text(name.label, level)
-    return FoldableName(component, fold_text(name.point, level), label)
+    return Operation(component, fold_text(name.point, level), label)
 
 
-def _order(name: FoldableName) -> tuple[str, str, str]:
+def _order(name: Operation) -> tuple[str, str, str]:
     return name.component, name.point, name.label or ""
-
-
-def _text(name: FoldableName) -> str:
-    return "/".join(part for part in name if part is not None)
 
 
 class _Names(NamedTuple):
     """Names of the nodes of some structures."""
 
-    distinct: list[FoldableName]
+    distinct: list[Operation]
     code: I8
     """[nodes] index into `distinct`."""
 
 
 def _names_of(nodes: pa.StructArray) -> _Names:
-    words = [nodes.field(name).dictionary_encode() for name in FoldableName._fields]
+    words = [nodes.field(name).dictionary_encode() for name in Operation._fields]
     code = np.zeros(len(nodes), dtype=np.int64)
     for column in words:
         code *= len(column.dictionary) + 1
         code += column.indices.fill_null(len(column.dictionary)).to_numpy()
     first, code = np.unique(code, return_index=True, return_inverse=True)[1:]
     at = pa.array(first)
-    texts = [nodes.field(name).take(at).to_pylist() for name in FoldableName._fields]
-    return _Names([FoldableName(*name) for name in zip(*texts, strict=True)], code)
+    texts = [nodes.field(name).take(at).to_pylist() for name in Operation._fields]
+    return _Names([Operation(*name) for name in zip(*texts, strict=True)], code)
 
 
 class FoldedStructures:
@@ -274,7 +263,7 @@ def fold_structures(stored: pa.Table, folding: Folding) -> tuple[pa.Table, I8]:
     code = pa.array(names.code)
     columns = [nodes.field(number) for number in range(nodes.type.num_fields)]
     for place, words in enumerate(zip(*folded, strict=True) if folded else ()):
-        columns[nodes.type.get_field_index(FoldableName._fields[place])] = pa.array(words, pa.string()).take(
+        columns[nodes.type.get_field_index(Operation._fields[place])] = pa.array(words, pa.string()).take(
             code
         )
     bounds = lists.offsets.to_numpy()

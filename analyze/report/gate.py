@@ -1,16 +1,49 @@
-"""Whether a comparison passes a gate (CI): the exit code of `flowdiff compare`, decided here."""
+"""Weigh what was found, and decide whether a comparison passes a gate (CI): the exit code of `compare`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
-from analyze.report.outcome import Outcome, Weighed
+import pyarrow as pa
+
+from analyze.report.section_view import Views
 from schemas.errors import ConfigError
+from schemas.report.accounts import Measure, VerdictSection
+from schemas.report.findings import ChangeKind, Finding
+from schemas.report.report import Report
 from schemas.windows import parse_duration_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One thing found, as a gate weighs it."""
+
+    kind: str
+    """`structural`, `response-time`, or another kind that the method distinguishes."""
+    us: float | None
+    """Change of summed response time that it stands for, µs; None: it is no matter of time (errors)."""
+    sure: bool = True
+    """False: something of this kind may be there and was not found, or there is a change without a cause."""
+    better: bool = False
+    """It is known to be for the better: faster, or failing less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A report and what belongs to it."""
+
+    report: Report
+    tables: Mapping[str, pa.Table]
+    """Complete, by name."""
+    views: Views
+    """Of every section of the report."""
+    weighed: Sequence[Weighed]
+    """Everything that the first method found, uncut."""
+
 
 ANY: Final = "any"
 NEVER: Final = "never"
@@ -67,10 +100,6 @@ class Floor:
     us: float = 0.0
     share: float = 0.0
 
-    def least_us(self, reference_total_us: float) -> float:
-        """The smallest |contribution| that counts, µs, where the reference took that long in sum."""
-        return max(self.us, self.share * reference_total_us)
-
 
 def parse_floor(text: str) -> Floor:
     """`500ms`, `2s`: summed response time. `5%`: of that of the reference. Raises ConfigError."""
@@ -92,7 +121,7 @@ def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
     Decided on all that was found: the report lists the best of each direction, and what it leaves out may be
     larger than what it lists of the other, or all there is of a kind. What is no matter of time has no floor.
     """
-    least = floor.least_us(outcome.report.samples[0].total_us)
+    least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 
     def counts(found: Weighed) -> bool:
         return on.counts(found) and (found.us is None or abs(found.us) >= least)
@@ -101,3 +130,112 @@ def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
     if any(found.sure for found in counted):
         return GateCode.CHANGED
     return GateCode.UNSURE if counted else GateCode.PASSED
+
+
+RESPONSE_TIME: Final = "response-time"
+STRUCTURAL: Final = "structural"
+ERRORS: Final = "errors"
+WORKLOAD: Final = "workload"
+
+FINDING_KINDS: Final = (RESPONSE_TIME, STRUCTURAL, ERRORS, WORKLOAD)
+"""Kinds of what a method with findings weighs."""
+
+_KIND: Final = {
+    ChangeKind.SLOWER: RESPONSE_TIME,
+    ChangeKind.FASTER: RESPONSE_TIME,
+    ChangeKind.TAIL: RESPONSE_TIME,
+    ChangeKind.MORE_CALLS: STRUCTURAL,
+    ChangeKind.FEWER_CALLS: STRUCTURAL,
+    ChangeKind.PATH: STRUCTURAL,
+    ChangeKind.NEW_PATH: STRUCTURAL,
+    ChangeKind.LOST_PATH: STRUCTURAL,
+    ChangeKind.SERIAL: STRUCTURAL,
+    ChangeKind.PARALLEL: STRUCTURAL,
+    ChangeKind.ERRORS: ERRORS,
+    ChangeKind.FEWER_ERRORS: ERRORS,
+    ChangeKind.WORKLOAD: WORKLOAD,
+}
+
+_OPEN: Final[dict[Measure, tuple[str, ...]]] = {
+    "mean": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
+    "tail": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
+    "errors": (ERRORS,),
+}
+"""What a change of a measure may have come from."""
+
+
+class ChangedMeasure(Protocol):
+    """A measure of the whole period that changed by test; of the mean in µs."""
+
+    @property
+    def measure(self) -> Measure:
+        """Which one it is."""
+        ...
+
+    @property
+    def before(self) -> float:
+        """Its value in the reference."""
+        ...
+
+    @property
+    def after(self) -> float:
+        """Its value in the problem period."""
+        ...
+
+
+def weigh(
+    findings: Iterable[Finding],
+    verdict: VerdictSection,
+    changed: Iterable[ChangedMeasure],
+    reference_requests: float,
+    *,
+    mix_changed: bool = False,
+    silent: bool = False,
+) -> list[Weighed]:
+    """All findings, uncut, and what the verdict leaves open.
+
+    A finding counts as the kind that leads it, and as errors where it comes with any. Times are summed over
+    as many requests as the reference has (weighted), so that a share of the reference's sum is one of its
+    mean, however long the problem period is. silent: nothing was recorded in a stretch of it, so nothing can
+    be said of any kind.
+    """
+    weighed = []
+    for finding in findings:
+        us = finding.contribution_us * reference_requests
+        kinds = {_KIND[kind] for kind in _kinds(finding)}
+        leading = _KIND[finding.kind]
+        weighed.append(Weighed(leading, _timed(leading, us), better=finding.is_better))
+        if leading != ERRORS and ERRORS in kinds:
+            weighed.append(Weighed(ERRORS, None, better=ChangeKind.ERRORS not in _kinds(finding)))
+    if verdict.outcome == "cannot-tell" or silent:
+        weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
+    # A finding without effect, of another kind or direction, accounts for no change of a measure.
+    known = {(found.kind, found.better) for found in weighed if found.sure}
+    open_ = [a for a in changed if known.isdisjoint((k, a.after < a.before) for k in _OPEN[a.measure])]
+    if open_ or verdict.outcome == "not-explained" or (mix_changed and not known):
+        weighed += _unexplained(open_, reference_requests)
+    return weighed
+
+
+def _kinds(finding: Finding) -> set[ChangeKind]:
+    return {finding.kind, *(evidence.kind for evidence in finding.evidence)}
+
+
+def _timed(kind: str, us: float) -> float | None:
+    """Errors and another mix are no matter of time."""
+    return us if kind in (RESPONSE_TIME, STRUCTURAL) else None
+
+
+def _unexplained(changed: Iterable[ChangedMeasure], requests: float) -> list[Weighed]:
+    """Changes by test that no finding accounts for; of the mix alone where no measure changed."""
+    open_ = [
+        Weighed(
+            kind,
+            (a.after - a.before) * requests if a.measure == "mean" else None,
+            sure=False,
+            better=a.after < a.before,
+        )
+        for a in changed
+        for kind in _OPEN[a.measure]
+    ]
+    return open_ or [Weighed(WORKLOAD, None, sure=False)]

@@ -6,19 +6,16 @@ once: rows of reports that are gone are dropped, missing ones are made anew, by 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import resources
 from typing import Final
 
 from markupsafe import Markup
 from pydantic import TypeAdapter, ValidationError
 
 from analyze.report.blocks import Column, Grid, Part, Styled, Text
-from analyze.report.page_templates import blocks_html, template
+from analyze.report.page import STYLE, blocks_html, csp_hash, source, template
 from analyze.report.store import HTML_FILE, JSON_FILE, put_same
 from schemas.report.findings import FindingsSection
 from schemas.report.parts import Frozen
@@ -133,8 +130,7 @@ def index_page(rows: Sequence[KeptReport], lake: str) -> str:
     table = Grid("Reports", _COLUMNS, rows[:LISTED], len(rows))
     note = table.shown_of or "newest first"
     blocks = (Part(f"Reports of {lake}", (table if rows else Text("None."),), note=note),)
-    style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style = source(STYLE)
     return template("analyze.report", "templates/index.html.jinja").render(
-        lake=lake, style=Markup(style), style_hash=f"sha256-{digest}", blocks=blocks_html(blocks, "", 1)
+        lake=lake, style=Markup(style), style_hash=csp_hash(style), blocks=blocks_html(blocks, "", 1)
     )

@@ -1,23 +1,96 @@
 """One self-contained HTML page: no request, every name escaped (jinja2 autoescape and markupsafe).
 
 The page's only style sheet is allowed by its hash, and so is the one script, where a section has any;
-everything else is forbidden by the content security policy. The report's JSON rides in an inert script block,
-with `<`, `>` and `&` as JSON escapes. What a section says is its own business (`SectionView.blocks`).
+everything else is forbidden by the content security policy. Templates lie beside the modules that fill them
+(`package:file`), a missing name fails, and control characters of what they print are shown: in one place. The
+report's JSON rides in an inert script block, with `<`, `>` and `&` as JSON escapes. What a section says is
+its own business (`SectionView.blocks`).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import resources
+from typing import Final
+from urllib.parse import quote
 
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from analyze.report.page_templates import blocks_html, template
+from analyze.report import wording
+from analyze.report.blocks import Block, cell, runs
 from analyze.report.section_view import Views, warnings
 from schemas.report.parts import Section
 from schemas.report.report import Report
+from schemas.trace_urls import TRACE_ID
+
+STYLE: Final = "analyze.report:templates/report.css"
+
+
+def template(package: str, file: str) -> Template:
+    """The template `file` of a package. Raises FileNotFoundError."""
+    return _environment().get_template(f"{package}:{file}")
+
+
+def blocks_html(blocks: Sequence[Block], end: str, level: int = 2, trace_url: str = "") -> Markup:
+    """Blocks as HTML: `end` ends every id, `level` is of the outermost headings; trace_url: of the report."""
+    made = template("analyze.report", "templates/blocks.html.jinja").render(
+        shown=blocks, end=end, level=level, trace_url=trace_url
+    )
+    return Markup(made)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(source),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        durations=wording.durations, runs=runs, cell=cell, kind=lambda block: type(block).__name__
+    )
+    environment.filters.update(
+        duration=wording.duration,
+        percent=wording.percent,
+        count=wording.count,
+        capital=lambda text: text[:1].upper() + text[1:],
+        breakable=_breakable,
+        shown=_shown,
+        trace=lambda url, request_id: url.replace(TRACE_ID, quote(request_id, safe="")),
+    )
+    return environment
+
+
+def source(name: str) -> str:
+    """Text of a file `package:file`."""
+    package, _, file = name.partition(":")
+    return resources.files(package).joinpath(file).read_text(encoding="utf-8")
+
+
+_SEPARATORS = re.compile(r"(?<=[/._:])(?=[^\W\d])")
+"""After these a name may break at the end of a line; a number never does."""
+
+
+def _breakable(text: str) -> Markup:
+    return Markup("<wbr>").join(_SEPARATORS.split(wording.visible(text)))
+
+
+def _shown(markup: Markup) -> Markup:
+    """A drawing with the control characters of its texts made visible; its own line ends stay."""
+    return Markup("\n").join(Markup(wording.visible(line)) for line in markup.split("\n"))
+
+
+def _visible(value: object) -> object:
+    """What a template prints, with control characters made visible; markup of ours as it is."""
+    return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def render_html(report: Report, views: Views) -> str:
@@ -31,20 +104,19 @@ def render_html(report: Report, views: Views) -> str:
         (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2, url))
         for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
     ]
-    style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
-    style += "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
+    style = source(STYLE) + "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
     script = "\n".join(dict.fromkeys(view.script for view, _ in shown if view.script))
     return template("analyze.report", "templates/page.html.jinja").render(
         r=report,
         before=report.samples[0],
         after=report.samples[1] if report.headline.change is not None else None,
         style=Markup(style),
-        style_hash=_csp_hash(style),
+        style_hash=csp_hash(style),
         script=Markup(script),
-        script_hash=_csp_hash(script),
+        script_hash=csp_hash(script),
         json=_inert_json(report),
         warnings=warnings(report, views),
-        titles=_titles(report),
+        titles={method.name: method.title for method in report.methods} if len(report.methods) > 1 else {},
         leading={method: block for view, method, block in reversed(blocks) if view.leads},
         blocks=[(method, block) for view, method, block in blocks if not view.aside and not view.leads],
         asides=[(method, block) for view, method, block in blocks if view.aside],
@@ -61,12 +133,8 @@ def _id_ends(sections: Iterable[Section]) -> list[str]:
     return ends
 
 
-def _titles(report: Report) -> dict[str, str]:
-    """Method -> the title over its blocks; none where there is one method."""
-    return {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
-
-
-def _csp_hash(text: str) -> str:
+def csp_hash(text: str) -> str:
+    """How a content security policy names a style sheet or a script."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

@@ -78,33 +78,10 @@ class StepLine:
         return "slower" if self.part_us > 0 else "faster"
 
 
-@dataclass(frozen=True, slots=True)
-class StepsView:
-    """The drawing of one account."""
-
-    account: StepAccount
-    lines: tuple[StepLine, ...]
-
-    @property
-    def part_us(self) -> float:
-        """What the parts of all lines add up to."""
-        return self.account.mean1_us - self.account.mean0_us
-
-    @property
-    def aligned(self) -> bool:
-        """Whether two structures stand side by side."""
-        return self.account.category0 != self.account.category1
-
-    @property
-    def new(self) -> bool:
-        """Whether there was nothing before to compare with: the times after stand alone."""
-        return self.account.requests0 == 0
-
-
-def steps_view(account: StepAccount) -> StepsView:
+def step_lines(account: StepAccount) -> tuple[StepLine, ...]:
     """Rows and folds of an account. O(steps · log steps)."""
     lines = _lines(account.rows, 100 / max(account.mean0_us, account.mean1_us, 1e-9))
-    return StepsView(account, _folded(lines, _shown(lines)))
+    return _folded(lines, _shown(lines))
 
 
 def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
@@ -215,49 +192,47 @@ def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> b.B
 
     label says which steps; names: whether the two sides are called by their categories.
     """
-    view = steps_view(account)
-    every = [inner for line in view.lines for inner in (line.inside or (line,))]
-    columns = _columns(view)
-    total = _total(every)
-    shown = b.Grid(label, columns, (*view.lines, total), printed=0, tone=partial(_tone, view))
-    if len(every) == len(view.lines):
-        return (b.Text(_caption(view, names), "dim"), shown)
-    whole = b.Grid(f"{label}, every one", columns, (*every, total), printed=0, tone=partial(_tone, view))
+    lines = step_lines(account)
+    every = [inner for line in lines for inner in (line.inside or (line,))]
+    is_new = account.requests0 == 0
+    columns, tone = _columns(is_new), partial(_tone, is_new)
+    total = replace(_fold(every), text=_TOGETHER, inside=())
+    shown = b.Grid(label, columns, (*lines, total), printed=0, tone=tone)
+    if len(every) == len(lines):
+        return (b.Text(_caption(account, names), "dim"), shown)
+    whole = b.Grid(f"{label}, every one", columns, (*every, total), printed=0, tone=tone)
     return (
-        b.Text(_caption(view, names), "dim"),
+        b.Text(_caption(account, names), "dim"),
         shown,
         b.Details(f"All {wording.count(len(every))} steps", (whole,)),
     )
 
 
-def _caption(view: StepsView, names: bool) -> b.Words:
-    account = view.account
+def _caption(account: StepAccount, names: bool) -> b.Words:
     head = "How long the response waited for each step, from the step before it, mean over"
     after = wording.count(account.requests1)
-    if view.new:
+    if not account.requests0:
         return f"{head} {after} requests after; there were none before."
     of: tuple[b.Words, b.Words] = ("", "")
-    if view.aligned and names:
+    if names and account.category0 != account.category1:
         of = (
             ("the precursor's (", b.code(wording.short(account.category0)), ") "),
             ("the mutation's (", b.code(wording.short(account.category1)), ") "),
         )
     before = wording.count(account.requests0)
-    end = f"{after} after. The parts add up to {wording.change(view.part_us)}."
+    end = f"{after} after. The parts add up to {wording.change(account.mean1_us - account.mean0_us)}."
     return (f"{head} ", of[0], f"{before} requests before and ", of[1], end)
 
 
-def _columns(view: StepsView) -> tuple[b.Column, ...]:
+def _columns(is_new: bool) -> tuple[b.Column, ...]:
     def part(line: StepLine) -> b.Words:
-        return "" if view.new or line.part_us == 0 else wording.change(line.part_us)
+        return "" if is_new or line.part_us == 0 else wording.change(line.part_us)
 
     return (
         b.Column("", "Step", "text", _step),
-        b.Column(
-            "", "Before", "figure", lambda line: _waited(line.before_us, line.was_there and not view.new)
-        ),
+        b.Column("", "Before", "figure", lambda line: _waited(line.before_us, line.was_there and not is_new)),
         b.Column("", "After", "figure", lambda line: _waited(line.after_us, line.is_there)),
-        b.Column("", "", "bar", lambda line: b.Bar(line.bars, _title(line, view.new))),
+        b.Column("", "", "bar", lambda line: b.Bar(line.bars, _title(line, is_new))),
         b.Column("", "Contribution", "figure", part),
     )
 
@@ -288,13 +263,9 @@ def _title(line: StepLine, new: bool) -> str:
     return f"{before}{wording.duration(line.after_us)} after"
 
 
-def _tone(view: StepsView, line: StepLine) -> str:
-    return "end" if line.text == _TOGETHER else "" if view.new else line.heat
+def _tone(is_new: bool, line: StepLine) -> str:
+    return "end" if line.text == _TOGETHER else "" if is_new else line.heat
 
 
 _TOGETHER = "Together"
-
-
-def _total(every: Sequence[StepLine]) -> StepLine:
-    """The last row: both means."""
-    return replace(_fold(every), text=_TOGETHER, inside=())
+"""Of the last row: both means."""

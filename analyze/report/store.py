@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from schemas.errors import LakeError
 from schemas.report.report import Report, from_json, to_json
 from stitch.lake.copies import REPORT_END

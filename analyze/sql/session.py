@@ -2,7 +2,7 @@
 
 Locked down before any user text runs: no other files, no network, no extensions, no change of settings,
 and only statements that read. The files are listed, never globbed, so that a concurrent import is not
-seen half.
+seen half. Somebody's own files and tables are read before, so that a session gets rows and no path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
 from analyze.sql.stored_tables import LISTED, tables_behind
 from analyze.verify import verify
-from schemas.errors import ConfigError, LakeError, QueryError
+from schemas.errors import ConfigError, InputError, LakeError, QueryError
 from schemas.quality import Quality
 from schemas.watch_tables import WATCH_TABLES
 from stitch.lake.encoding import still_at
@@ -334,3 +334,45 @@ def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Seq
 def bound_names(text: str, names: Collection[str]) -> str:
     """The statement with `$` for `:` before each of the names; a colon elsewhere is left alone."""
     return _PARTS.sub(lambda found: f"${found['name']}" if found["name"] in names else found[0], text)
+
+
+READERS: Final = {
+    ".csv": "FROM read_csv(?)",
+    ".tsv": "FROM read_csv(?)",
+    ".json": "FROM read_json(?)",
+    ".jsonl": "FROM read_json(?)",
+    ".ndjson": "FROM read_json(?)",
+    ".parquet": "FROM read_parquet(?)",
+}
+"""What reads a file, by the end of its name; `.gz` and `.zst` behind it are unpacked."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def attached_tables(asked: Mapping[str, Path | pa.Table]) -> dict[str, pa.Table]:
+    """The tables of some names. Raises ConfigError for a name that cannot be, InputError for a file."""
+    for name in asked:
+        if not _NAME.fullmatch(name) or name.lower() in VIEWS:
+            raise ConfigError(
+                f"No table can be attached as '{name}'.",
+                remedy=f"Take letters, digits and _, and none of {', '.join(VIEWS)}.",
+            )
+    return {name: _read(given) if isinstance(given, Path) else given for name, given in asked.items()}
+
+
+def _read(path: Path) -> pa.Table:
+    """All rows of a file. DuckDB says what a CSV's columns are, from all of its rows."""
+    plain = path.with_suffix("") if path.suffix.lower() in (".gz", ".zst") else path
+    reader = READERS.get(plain.suffix.lower())
+    if reader is None:
+        raise InputError(
+            f"'{path}' does not tell by its name what it is.", remedy=f"End it in {', '.join(READERS)}."
+        )
+    if not path.is_file():
+        raise InputError(f"There is no file '{path}'.")
+    # A path is no pattern, and nothing is fetched from elsewhere.
+    escaped = re.sub(r"([*?\[])", r"[\1]", str(path.resolve()))
+    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as connection:
+        try:
+            return connection.sql(reader, params=[escaped]).to_arrow_table()
+        except duckdb.Error as error:
+            raise InputError(f"'{path}' cannot be read: {str(error).splitlines()[0]}") from error

@@ -178,8 +178,7 @@ class SessionProcess:
 def serve(descriptor: int) -> None:
     """The child: open the session that is asked for, then answer statements until the parent is gone."""
     from analyze.scope import notes, resolve
-    from analyze.sql.attached import attached_tables
-    from analyze.sql.session import open_session
+    from analyze.sql.session import attached_tables, open_session
     from schemas.periods import parse_period
 
     pipe = Connection(descriptor)

@@ -57,182 +57,92 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table's schema and its statements."""
+    """A table's schema and its statements: constant but for `@`, which stands for the name of the table."""
 
+    name: str
     schema: pa.Schema
-    columns: str
-    """Makes the empty table `_schema_<table>` from `_schema`, the empty table of its schema."""
-    empty: str
-    """Its view without files."""
-    unread: str
-    """Its view until a query uses it."""
-    set_files: str
-    """Binds the list of files; or takes over what `rows` gave, under the name `_rows`."""
-    read: str
-    """Its view from then on."""
+    source: str
+    """What its view reads from a query on that uses it."""
+    blank: str = "FROM _schema"
+    """What it reads without files: `_schema` is the empty table of its schema."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Reads the files where DuckDB does not: all rows, of `schema`."""
+
+    def _named(self, statement: str) -> str:
+        return statement.replace("@", self.name)
+
+    @property
+    def columns(self) -> str:
+        """Makes the empty table `_schema_<table>`."""
+        return self._named(f"CREATE TABLE _schema_@ AS {self.blank}")
+
+    @property
+    def empty(self) -> str:
+        """Makes its view without files."""
+        return self._named("CREATE VIEW _@ AS FROM _schema_@")
+
+    @property
+    def unread(self) -> str:
+        """Makes its view until a query uses it."""
+        return self._named(
+            "CREATE VIEW _@ AS SELECT s.* FROM (SELECT 1 WHERE error('the table @ is not read yet') IS NULL)"
+            " LEFT JOIN _schema_@ AS s ON true"
+        )
+
+    @property
+    def set_files(self) -> str:
+        """Binds the list of files; or takes over what `rows` gave, under the name `_rows`."""
+        return self._named(
+            "SET VARIABLE @_files = ?" if self.rows is None else "CREATE TABLE _rows_of_@ AS FROM _rows"
+        )
+
+    @property
+    def read(self) -> str:
+        """Makes its view from then on."""
+        return self._named(f"CREATE OR REPLACE VIEW _@ AS {self.source}")
 
 
 # Partitions are never taken from paths: the lake itself may lie under `root=x/`. A statement is constant, the
 # list of files a bound value.
+_FILES: Final = "FROM read_parquet(getvariable('@_files'), hive_partitioning = false)"
+_ROWS: Final = "FROM _rows_of_@"
+
+
+def _of_reports(name: str, table: str) -> StoredTable:
+    """A table of all reports, with the file of each row; reports of an earlier flowdiff may lack a column."""
+    source = (
+        "FROM read_parquet(getvariable('@_files'),"
+        " filename = true, union_by_name = true, hive_partitioning = false)"
+        " UNION ALL BY NAME FROM _schema_@"
+    )
+    return StoredTable(name, REPORT_TABLES[table], source, "SELECT *, '' AS filename FROM _schema")
+
+
 LISTED: Final = {
-    "flows": StoredTable(
-        TABLES["flows"],
-        "CREATE TABLE _schema_flows AS FROM _schema",
-        "CREATE VIEW _flows AS FROM _schema_flows",
-        "CREATE VIEW _flows AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table flows is not read yet') IS NULL)"
-        " LEFT JOIN _schema_flows AS s ON true",
-        "SET VARIABLE flows_files = ?",
-        "CREATE OR REPLACE VIEW _flows AS"
-        " FROM read_parquet(getvariable('flows_files'), hive_partitioning = false)"
-        " WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
-    ),
-    # Files have structures in a denser form than views want them, so these two are read by Arrow.
-    "structures": StoredTable(
-        STRUCTURES_SCHEMA,
-        "CREATE TABLE _schema_structures AS FROM _schema",
-        "CREATE VIEW _structures AS FROM _schema_structures",
-        "CREATE VIEW _structures AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table structures is not read yet') IS NULL)"
-        " LEFT JOIN _schema_structures AS s ON true",
-        "CREATE TABLE _rows_of_structures AS FROM _rows",
-        "CREATE OR REPLACE VIEW _structures AS FROM _rows_of_structures",
-        _read_structures_once,
-    ),
-    "readings": StoredTable(
-        READINGS_SCHEMA,
-        "CREATE TABLE _schema_readings AS FROM _schema",
-        "CREATE VIEW _readings AS FROM _schema_readings",
-        "CREATE VIEW _readings AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table readings is not read yet') IS NULL)"
-        " LEFT JOIN _schema_readings AS s ON true",
-        "CREATE TABLE _rows_of_readings AS FROM _rows",
-        "CREATE OR REPLACE VIEW _readings AS FROM _rows_of_readings",
-        _read_readings,
-    ),
-    "params": StoredTable(
-        TABLES["params"],
-        "CREATE TABLE _schema_params AS FROM _schema",
-        "CREATE VIEW _params AS FROM _schema_params",
-        "CREATE VIEW _params AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table params is not read yet') IS NULL)"
-        " LEFT JOIN _schema_params AS s ON true",
-        "SET VARIABLE params_files = ?",
-        "CREATE OR REPLACE VIEW _params AS"
-        " FROM read_parquet(getvariable('params_files'), hive_partitioning = false)",
-    ),
-    "findings": StoredTable(
-        REPORT_TABLES["findings"],
-        "CREATE TABLE _schema_findings AS SELECT *, '' AS filename FROM _schema",
-        "CREATE VIEW _findings AS FROM _schema_findings",
-        "CREATE VIEW _findings AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table findings is not read yet') IS NULL)"
-        " LEFT JOIN _schema_findings AS s ON true",
-        "SET VARIABLE findings_files = ?",
-        "CREATE OR REPLACE VIEW _findings AS"
-        " FROM read_parquet(getvariable('findings_files'),"
-        " filename = true, union_by_name = true, hive_partitioning = false)"
-        " UNION ALL BY NAME FROM _schema_findings",
-    ),
-    "evidence": StoredTable(
-        REPORT_TABLES["evidence"],
-        "CREATE TABLE _schema_evidence AS SELECT *, '' AS filename FROM _schema",
-        "CREATE VIEW _evidence AS FROM _schema_evidence",
-        "CREATE VIEW _evidence AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table evidence is not read yet') IS NULL)"
-        " LEFT JOIN _schema_evidence AS s ON true",
-        "SET VARIABLE evidence_files = ?",
-        "CREATE OR REPLACE VIEW _evidence AS"
-        " FROM read_parquet(getvariable('evidence_files'),"
-        " filename = true, union_by_name = true, hive_partitioning = false)"
-        " UNION ALL BY NAME FROM _schema_evidence",
-    ),
-    "account": StoredTable(
-        REPORT_TABLES["account"],
-        "CREATE TABLE _schema_account AS SELECT *, '' AS filename FROM _schema",
-        "CREATE VIEW _account AS FROM _schema_account",
-        "CREATE VIEW _account AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table account is not read yet') IS NULL)"
-        " LEFT JOIN _schema_account AS s ON true",
-        "SET VARIABLE account_files = ?",
-        "CREATE OR REPLACE VIEW _account AS"
-        " FROM read_parquet(getvariable('account_files'),"
-        " filename = true, union_by_name = true, hive_partitioning = false)"
-        " UNION ALL BY NAME FROM _schema_account",
-    ),
-    "mutations": StoredTable(
-        REPORT_TABLES["mutations"],
-        "CREATE TABLE _schema_mutations AS SELECT *, '' AS filename FROM _schema",
-        "CREATE VIEW _mutations AS FROM _schema_mutations",
-        "CREATE VIEW _mutations AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table mutations is not read yet') IS NULL)"
-        " LEFT JOIN _schema_mutations AS s ON true",
-        "SET VARIABLE mutations_files = ?",
-        # Reports of an earlier flowdiff may lack a column.
-        "CREATE OR REPLACE VIEW _mutations AS"
-        " FROM read_parquet(getvariable('mutations_files'),"
-        " filename = true, union_by_name = true, hive_partitioning = false)"
-        " UNION ALL BY NAME FROM _schema_mutations",
-    ),
-    "report_requests": StoredTable(
-        REPORT_TABLES["requests"],
-        "CREATE TABLE _schema_report_requests AS SELECT *, '' AS filename FROM _schema",
-        "CREATE VIEW _report_requests AS FROM _schema_report_requests",
-        "CREATE VIEW _report_requests AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table report_requests is not read yet') IS NULL)"
-        " LEFT JOIN _schema_report_requests AS s ON true",
-        "SET VARIABLE report_requests_files = ?",
-        "CREATE OR REPLACE VIEW _report_requests AS"
-        " FROM read_parquet(getvariable('report_requests_files'),"
-        " filename = true, union_by_name = true, hive_partitioning = false)"
-        " UNION ALL BY NAME FROM _schema_report_requests",
-    ),
-    "dead_letters": StoredTable(
-        REJECT_SCHEMA,
-        "CREATE TABLE _schema_dead_letters AS SELECT *, '0-0-0' AS filename FROM _schema",
-        "CREATE VIEW _dead_letters AS FROM _schema_dead_letters",
-        "CREATE VIEW _dead_letters AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table dead_letters is not read yet') IS NULL)"
-        " LEFT JOIN _schema_dead_letters AS s ON true",
-        "SET VARIABLE dead_letters_files = ?",
-        "CREATE OR REPLACE VIEW _dead_letters AS"
-        " FROM read_parquet(getvariable('dead_letters_files'), filename = true, hive_partitioning = false)",
-    ),
-    "incident_events": StoredTable(
-        WATCH_TABLES["incident_events"],
-        "CREATE TABLE _schema_incident_events AS FROM _schema",
-        "CREATE VIEW _incident_events AS FROM _schema_incident_events",
-        "CREATE VIEW _incident_events AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table incident_events is not read yet') IS NULL)"
-        " LEFT JOIN _schema_incident_events AS s ON true",
-        "CREATE TABLE _rows_of_incident_events AS FROM _rows",
-        "CREATE OR REPLACE VIEW _incident_events AS FROM _rows_of_incident_events",
-        _read_watch("incident_events"),
-    ),
-    "change_points": StoredTable(
-        WATCH_TABLES["change_points"],
-        "CREATE TABLE _schema_change_points AS FROM _schema",
-        "CREATE VIEW _change_points AS FROM _schema_change_points",
-        "CREATE VIEW _change_points AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table change_points is not read yet') IS NULL)"
-        " LEFT JOIN _schema_change_points AS s ON true",
-        "CREATE TABLE _rows_of_change_points AS FROM _rows",
-        "CREATE OR REPLACE VIEW _change_points AS FROM _rows_of_change_points",
-        _read_watch("change_points"),
-    ),
-    "watch_runs": StoredTable(
-        WATCH_TABLES["watch_runs"],
-        "CREATE TABLE _schema_watch_runs AS FROM _schema",
-        "CREATE VIEW _watch_runs AS FROM _schema_watch_runs",
-        "CREATE VIEW _watch_runs AS SELECT s.* FROM"
-        " (SELECT 1 WHERE error('the table watch_runs is not read yet') IS NULL)"
-        " LEFT JOIN _schema_watch_runs AS s ON true",
-        "CREATE TABLE _rows_of_watch_runs AS FROM _rows",
-        "CREATE OR REPLACE VIEW _watch_runs AS FROM _rows_of_watch_runs",
-        _read_watch("watch_runs"),
-    ),
+    table.name: table
+    for table in (
+        StoredTable(
+            "flows",
+            TABLES["flows"],
+            f"{_FILES} WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
+        ),
+        # Files have structures in a denser form than views want them, so these two are read by Arrow.
+        StoredTable("structures", STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once),
+        StoredTable("readings", READINGS_SCHEMA, _ROWS, rows=_read_readings),
+        StoredTable("params", TABLES["params"], _FILES),
+        *(_of_reports(name, name) for name in ("findings", "evidence", "account", "mutations")),
+        _of_reports("report_requests", "requests"),
+        StoredTable(
+            "dead_letters",
+            REJECT_SCHEMA,
+            "FROM read_parquet(getvariable('@_files'), filename = true, hive_partitioning = false)",
+            "SELECT *, '0-0-0' AS filename FROM _schema",
+        ),
+        *(
+            StoredTable(name, WATCH_TABLES[name], _ROWS, rows=_read_watch(name))
+            for name in ("incident_events", "change_points", "watch_runs")
+        ),
+    )
 }
 """Tables that views read, each by the name of its files."""
 

@@ -13,8 +13,7 @@ from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.profile.history import cut_history, read_samples
 from analyze.refine.settings import RefineSettings
-from analyze.report.gate import FailOn, Floor, gate_code
-from analyze.report.outcome import Outcome
+from analyze.report.gate import FailOn, Floor, Outcome, gate_code
 from analyze.scope import Lakes
 from schemas.errors import PeriodError
 from schemas.periods import Period, parse_filter

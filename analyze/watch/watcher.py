@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.watch.baseline import RECENT, Baseline, Sample, count_slow, fit
 from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, joined
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold

@@ -17,7 +17,7 @@ import numpy as np
 
 from analyze.profile.stored import whole_windows
 from analyze.refine.settings import RefineSettings
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from analyze.report.store import keep_report
 from analyze.scope import LakePeriod, Lakes

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from analyze.methods.port import AnyMethod, Chosen
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
-    from analyze.report.outcome import Outcome
+    from analyze.report.gate import Outcome
     from flowdiff.samples import Samples
 
 
@@ -122,13 +122,14 @@ def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None
     page is to be opened that is in a bucket.
     """
     from analyze.report.markdown import render_markdown
+    from analyze.report.page import render_html
     from stitch.lake.place import is_bucket
 
     if to.open_page and to.html_file is None and is_bucket(lake):
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
     outcome = with_trace_url(outcome, lake, to.trace_url)
     with stage("Writing the report"):
-        page = _rendered(outcome) if to.save or to.html_file is not None else ""
+        page = render_html(outcome.report, outcome.views) if to.save or to.html_file is not None else ""
         kept = _kept(outcome, lake, page) if to.save else None
         at = kept if isinstance(kept, str) else None
         at = at if to.html_file is None or to.prints_page else str(to.html_file)
@@ -157,12 +158,6 @@ def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
         url = "" if info is None else info.trace_url
     found = parse_trace_url(url) if url else ""
     return replace(outcome, report=outcome.report.model_copy(update={"trace_url": found}))
-
-
-def _rendered(outcome: Outcome) -> str:
-    from analyze.report.page import render_html
-
-    return render_html(outcome.report, outcome.views)
 
 
 def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:

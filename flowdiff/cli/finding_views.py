@@ -15,7 +15,7 @@ from schemas.report.findings import ChangeKind, Finding, FindingsSection, Furthe
 from schemas.visible import visible
 
 if TYPE_CHECKING:
-    from analyze.report.outcome import Outcome
+    from analyze.report.gate import Outcome
     from analyze.scope import LakePeriod
     from schemas.report.report import Report
 

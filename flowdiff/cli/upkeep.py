@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.cli.version import version
+from flowdiff.cli.version import owner_name, version
+from flowdiff.settings.keys import duration_of
 from schemas.errors import LakeError
-from schemas.windows import parse_duration_ns
 
 if TYPE_CHECKING:
     from stitch.lake.upkeep.upkeep_lane import UpkeepRun
@@ -28,18 +26,13 @@ GraceOption = Annotated[
 ]
 
 
-def duration_ns(text: str) -> int:
-    """Nanoseconds of a duration, or of `0`. Raises ConfigError."""
-    return 0 if text.strip() == "0" else parse_duration_ns(text)
-
-
 @contextmanager
 def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
     """Open a lake for upkeep; one in a folder is locked against imports meanwhile.
 
     what: for messages. Raises LakeError; ConfigError for a grace that is no duration.
     """
-    grace_ns = duration_ns(grace)
+    grace_ns = duration_of(grace)
     from stitch.lake.disk import exclusive_lock
     from stitch.lake.layout import LAKE_FILE
     from stitch.lake.place import is_bucket, open_store
@@ -51,8 +44,8 @@ def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
         try:
             if not is_bucket(lake):
                 held.enter_context(exclusive_lock(Path(lake)))
-            owner = f"{os.getpid()}-{uuid.uuid4().hex}"
-            yield UpkeepRun(open_store(lake), lake, time.time_ns(), grace_ns, owner, f"flowdiff {version()}")
+            made_by = owner_name(), f"flowdiff {version()}"
+            yield UpkeepRun(open_store(lake), lake, time.time_ns(), grace_ns, *made_by)
         except OSError as error:
             raise LakeError(
                 f"{what} of '{lake}' failed: {error.strerror or error}.",

@@ -1,7 +1,9 @@
-"""Say which flowdiff this is."""
+"""Say which flowdiff this is, and which process of it."""
 
 from __future__ import annotations
 
+import os
+import uuid
 from importlib import metadata
 
 
@@ -11,3 +13,8 @@ def version() -> str:
         return metadata.version("flowdiff")
     except metadata.PackageNotFoundError:
         return "0+source"
+
+
+def owner_name() -> str:
+    """Name a writer of a lake: no two have the same."""
+    return f"{os.getpid()}-{uuid.uuid4().hex}"

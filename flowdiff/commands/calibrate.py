@@ -93,7 +93,7 @@ def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
     """Do what `flowdiff compare` does, without writing."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
-    from analyze.report.outcome import Outcome
+    from analyze.report.gate import Outcome
 
     def run(samples: NamedSamples, history: NamedSamples) -> Outcome:
         read = read_samples(samples, history, refine, can_use=chosen.method.statistics is not None)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,18 +14,10 @@ if TYPE_CHECKING:
     from analyze.export.flows import Exported
 
 
-class ExportFormat(StrEnum):
-    """Forms of exported flows."""
-
-    DOT = "dot"
-    OTLP = "otlp"
-    NATIVE = "native"
-
-
 def command(
     lake: LakeOption,
     format_: Annotated[
-        ExportFormat,
+        Literal["dot", "otlp", "native"],
         typer.Option(
             "--format", help="dot (the original Spectroscope's input), otlp (JSON lines), native (NDJSON)."
         ),
@@ -52,11 +43,7 @@ def command(
     from analyze.export.flows import AskedFlows, export_dot, export_native, export_otlp
     from flowdiff.cli.output import open_output
 
-    writers = {
-        ExportFormat.DOT: export_dot,
-        ExportFormat.OTLP: export_otlp,
-        ExportFormat.NATIVE: export_native,
-    }
+    writers = {"dot": export_dot, "otlp": export_otlp, "native": export_native}
     found = period_of(lake, period, where)
     with open_output(output) as out:
         done = writers[format_](found, AskedFlows(category, report, sample), out)

@@ -6,8 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -20,7 +19,6 @@ from analyze.sql.browse import StoredFlow, find_flow
 from analyze.sql.session import open_session
 from flowdiff.cli.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.cli.table_output import print_json_value
-from schemas.lake import RECORDS, SPANS
 from schemas.quality import Quality
 
 LEAST_NAME, LEAST_AXIS = 8, 12
@@ -36,13 +34,6 @@ UNSEEN_WIDTH = 120
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 
 
-class FlowKind(StrEnum):
-    """What a flow was made of."""
-
-    SPANS = SPANS
-    RECORDS = RECORDS
-
-
 def command(
     request_id: Annotated[str, typer.Argument(help="Request or trace id, or the beginning of one.")],
     lake: LakeOption,
@@ -50,7 +41,8 @@ def command(
     rows: Annotated[int, typer.Option(min=1, help="Longest list of bars to draw.")] = ROWS,
     params: Annotated[bool, typer.Option("--params", help="List the low-level parameters too.")] = False,
     kind: Annotated[
-        FlowKind | None, typer.Option(help="Which, where an id came with spans and with records.")
+        Literal["spans", "records"] | None,
+        typer.Option(help="Which, where an id came with spans and with records."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

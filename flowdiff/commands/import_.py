@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import sys
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,9 @@ from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import SparkOptions, key_values
-from flowdiff.cli.version import version
+from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import share_one_heap
+from flowdiff.settings.given import read_secret
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules, SpanColumns
 from schemas.errors import ConfigError, InputError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
@@ -140,7 +140,7 @@ def command(
             lake,
             expanded(files),
             settings,
-            owner=f"{os.getpid()}-{uuid.uuid4().hex}",
+            owner=owner_name(),
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
@@ -214,33 +214,24 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
     """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
-    lists = {name: _split(values) for name, values in patterns.items() if values is not None}
+    lists = {  # options may be repeated or separated by commas
+        name: tuple(filter(None, ",".join(values).split(",")))
+        for name, values in patterns.items()
+        if values is not None
+    }
     key = SecretBytes(_hash_key(key_file)) if lists.get("hash") else None
     return ParamRules.model_validate({**lists, "hash_key": key})
 
 
 def _hash_key(file: Path | None) -> bytes:
     """Read the key from the file, else the environment; neither shows in a list of processes."""
-    if file is None:
-        key = os.environ.get(HASH_KEY, "").encode()
-    else:
-        try:
-            key = file.read_bytes().strip()
-        except OSError as error:
-            raise InputError(
-                f"The key file '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
-            ) from error
+    key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(
             f"--hash-params needs a key of {MIN_HASH_KEY_BYTES} bytes or more.",
             remedy=f"Set {HASH_KEY}, or name a file: --hash-key-file FILE.",
         )
     return key
-
-
-def _split(values: list[str]) -> tuple[str, ...]:
-    """Options may be repeated or separated by commas."""
-    return tuple(part for value in values for part in value.split(",") if part)
 
 
 def expanded(patterns: list[str]) -> list[str]:

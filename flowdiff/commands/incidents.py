@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-import uuid
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flowdiff.cli.options import JsonOption, LakeOption
-from flowdiff.cli.version import version
+from flowdiff.cli.version import owner_name, version
 from schemas.errors import ConfigError, NotFoundError
 from schemas.visible import visible
 
@@ -45,7 +43,7 @@ def command(
         raise ConfigError(f"'{action}' is no action.", remedy=f"Choose from {', '.join(ACTIONS)}.")
     if action != "list" and not what:
         raise ConfigError(f"{action} needs {'a text' if action == 'mark' else 'an id'}.")
-    who = f"{os.getpid()}-{uuid.uuid4().hex}", f"flowdiff {version()}"
+    who = owner_name(), f"flowdiff {version()}"
     if action == "mark":
         marked(lake, str(what), time.time_ns(), *who)
         typer.echo(visible(f"marked: {what}"))

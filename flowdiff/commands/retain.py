@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LAKE_HELP
-from flowdiff.cli.upkeep import GraceOption, duration_ns, upkeep
+from flowdiff.cli.upkeep import GraceOption, upkeep
+from flowdiff.settings.keys import duration_of
 
 
 def command(
@@ -36,9 +37,9 @@ def command(
     anew go with the next one, by their own time. Readers that start from now on see none of them; the files
     are deleted by the first run after the grace.
     """
-    keep_ns = duration_ns(keep)
+    keep_ns = duration_of(keep)
     keep_late_ns, keep_reports_ns = (
-        None if age is None else duration_ns(age) for age in (keep_late, keep_reports)
+        None if age is None else duration_of(age) for age in (keep_late, keep_reports)
     )
     with upkeep(lake, "Retention", grace) as run:
         from stitch.lake.upkeep.retention import retire

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help
 from flowdiff.cli.options import LAKE_HELP, JsonOption
 from flowdiff.cli.outcome import say
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
-from flowdiff.cli.version import version
+from flowdiff.cli.version import owner_name, version
 from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, watch_of
 from schemas.errors import ConfigError, LakeError
 from schemas.visible import visible
@@ -85,7 +84,7 @@ def command(
     watched, told, serve = watch_of(flags, os.environ, config)
     if dry_run and not (once or replay):
         raise ConfigError("--dry-run goes with --once or --replay.")
-    owner, created_by = f"{os.getpid()}-{uuid.uuid4().hex}", f"flowdiff {version()}"
+    owner, created_by = owner_name(), f"flowdiff {version()}"
     chosen, refine = chosen_settings(["robust"], settings or (), config)
     comparer = Comparer(lake, refine, chosen[0])
     dry = dry_run or replay is not None
@@ -270,7 +269,7 @@ class _Shown:
 @contextmanager
 def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> Iterator[_Shown]:
     """Metrics and health, where an address is set. Raises ConfigError."""
-    from flowdiff.live.watch_metrics import WatchCollector, serve_watch, watch_registry
+    from flowdiff.live.watch_metrics import STALLED_NS, WatchCollector, served, watch_registry
 
     shown = _Shown()
     collector = WatchCollector(
@@ -280,7 +279,8 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
         lambda: shown.suspended,
         shown.status.clock.steady_ns,
     )
-    with serve_watch(settings, watch_registry(collector, version()), shown.status) as address:
+    registry, status = watch_registry(collector, version()), shown.status
+    with served(settings.watch_address, registry, status, status.clock, STALLED_NS) as address:
         if address:
             say(f"watching {watch.lake}, metrics at {address}.")
         yield shown
@@ -323,14 +323,13 @@ class _Told:
     """What was decided, in numbers."""
 
     def __init__(self) -> None:
-        self.windows = self.candidates = self.comparisons = 0
+        self.windows = self.candidates = 0
         self.able = False
 
     def add(self, decided: Decided) -> None:
         if decided.run is not None:
             self.windows += 1
             self.candidates += decided.run.candidates
-            self.comparisons += decided.run.comparisons
             self.able |= not decided.run.suspended
 
     @property

@@ -8,9 +8,7 @@ import socket
 import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final
@@ -18,21 +16,22 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from flowdiff.cli.outcome import FAILED
-from flowdiff.cli.version import version
+from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import giving_back, lanes_share, resident_bytes
 from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics, StatusCollector, timed_store
-from flowdiff.live.status_server import StatusServer
-from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
-from ingest.kafka.kafka_settings import OnCorrupt
-from ingest.source import LiveSource
+from flowdiff.live.status_server import served
+from flowdiff.settings.ingest_config import IngestConfig
+from ingest.formats import codec_for
+from ingest.kafka.fetching import fetch_sizes
+from ingest.kafka.kafka_source import KafkaSource
 from schemas.commits import CommitRecord
 from schemas.errors import FlowdiffError, HaltedError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.steady_clock import Clock, SteadyClock
+from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.drivers.live.watch import LaneState, Watch
 from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
@@ -107,43 +106,29 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
             option="--window-length",
         )
         log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
-        source = _source(config, live)
+        source = KafkaSource(config.kafka, config.live.decode, fetch_sizes(live.memory_bytes))
         clock = SteadyClock()
         run = LiveRun(
             source,
             timed_store(store, registry),
             info,
             live,
-            LiveIdentity(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}", _created_by()),
+            LiveIdentity(f"{socket.gethostname()}-{owner_name()}", _created_by()),
             clock,
             Watches(LogWatch(log), RunMetrics(registry, version())),
         )
         registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, live.memory_bytes))
+        address, stalled_ns = config.serve.address, config.serve.stalled_after_ns
         try:
-            with giving_back(), _served(config.serve, registry, run, clock) as address:
+            with giving_back(), served(address, registry, run.status, clock, stalled_ns) as serves:
                 log.info(
-                    "started", lake=config.lake, version=version(), group=config.kafka.group, serves=address
+                    "started", lake=config.lake, version=version(), group=config.kafka.group, serves=serves
                 )
                 stays = config.stay_halted and not until_end
                 return _turns(run, stop, log, until_end=until_end, stays=stays)
         except FlowdiffError:
             source.close()
             raise
-
-
-@contextmanager
-def _served(
-    settings: ServeSettings, registry: CollectorRegistry, run: LiveRun, clock: Clock
-) -> Iterator[str | None]:
-    """Metrics and health; gives the address, None where there is none. Raises ConfigError."""
-    if not settings.address:
-        yield None
-        return
-    server = StatusServer(settings.address, registry, run.status, clock, settings.stalled_after_ns)
-    try:
-        yield f"{settings.address.rpartition(':')[0]}:{server.port}"
-    finally:
-        server.close()
 
 
 def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool, stays: bool) -> int:
@@ -221,21 +206,10 @@ def _within_memory(config: IngestConfig) -> LiveSettings:
 
     Raises ConfigError where that is too little.
     """
-    from ingest.formats import codec_for
-    from ingest.kafka.kafka_source import KafkaSource  # noqa: F401  the client counts
-
     for name in {config.kafka.default_format, *(row.format for row in config.kafka.formats)}:
         codec_for(name)
     memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes())
     return config.live.model_copy(update={"memory_bytes": memory_bytes})
-
-
-def _source(config: IngestConfig, live: LiveSettings) -> LiveSource:
-    """Connect to the log of messages. Raises InputError where no broker can be used, ConfigError."""
-    from ingest.kafka.fetch_sizes import fetch_sizes
-    from ingest.kafka.kafka_source import KafkaSource
-
-    return KafkaSource(config.kafka, config.live.decode, fetch_sizes(live.memory_bytes))
 
 
 def _warn(config: IngestConfig, log: Any) -> None:
@@ -249,7 +223,7 @@ def _warn(config: IngestConfig, log: Any) -> None:
         log.warning("open address", why=f"Anyone who reaches {config.serve.address} reads the metrics.")
     if config.live.accept_gaps:
         log.warning("gaps accepted", why="What a log lost before it was read is passed over.")
-    if config.kafka.on_corrupt is OnCorrupt.SKIP:
+    if config.kafka.on_corrupt == "skip":
         log.warning("corrupt skipped", why="Messages that cannot be read are passed over, into dead letters.")
 
 

@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -92,13 +92,6 @@ def give_back() -> None:
     import pyarrow as pa  # not before the heap is shared
 
     pa.default_memory_pool().release_unused()
-    trim = _trim()
-    if trim is not None:
+    # Of the GNU C library; others have none, or need none.
+    if sys.platform.startswith("linux") and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
-
-
-def _trim() -> Callable[[int], int] | None:
-    """`malloc_trim` of the GNU C library; others have none, or need none."""
-    if not sys.platform.startswith("linux"):
-        return None
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -8,7 +8,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from flowdiff.settings.ingest_config import LogFormat, LogSettings
+from flowdiff.settings.ingest_config import LogSettings
 from schemas.commits import CommitRecord, Counters
 from schemas.periods import format_instant
 from schemas.quality import Quality
@@ -28,7 +28,7 @@ TRUNCATED_SHARE: Final = 0.2
 
 def open_log(settings: LogSettings, stream: TextIO) -> Any:
     """A structlog logger that writes to `stream`. Safe to use from several threads."""
-    is_json = settings.format is LogFormat.JSON or (settings.format is LogFormat.AUTO and not stream.isatty())
+    is_json = settings.format == "json" or (settings.format == "auto" and not stream.isatty())
     last: list[Any] = (
         [structlog.processors.JSONRenderer()]
         if is_json
@@ -41,7 +41,7 @@ def open_log(settings: LogSettings, stream: TextIO) -> Any:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *last,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(settings.level.value),
+        wrapper_class=structlog.make_filtering_bound_logger(settings.level),
         cache_logger_on_first_use=True,
     )
 
@@ -83,7 +83,9 @@ class LogWatch:
                 sealed_to=None if standing.sealed_to_ns is None else format_instant(standing.sealed_to_ns),
             )
         if counters.rejects:
-            self._log.warning("rejected", lane=record.lane, commit=record.seq, **_by_reason(counters.rejects))
+            # Keys of a line hold no dash.
+            rejects = {reason.replace("-", "_"): count for reason, count in sorted(counters.rejects.items())}
+            self._log.warning("rejected", lane=record.lane, commit=record.seq, **rejects)
         if counters.events_late:
             self._log.warning("late", lane=record.lane, commit=record.seq, events=counters.events_late)
         truncated = truncated_flows(counters)
@@ -122,8 +124,3 @@ class LogWatch:
 def truncated_flows(counters: Counters) -> int:
     """Requests of a commit that lack the parent of a span: what a topic that is not keyed by trace does."""
     return counters.quality.get(str(Quality.ORPHAN.name), 0)
-
-
-def _by_reason(rejects: Mapping[str, int]) -> dict[str, int]:
-    """Keys of a line hold no dash."""
-    return {reason.replace("-", "_"): count for reason, count in sorted(rejects.items())}

@@ -79,13 +79,18 @@ _NS_PER_S: Final = 1e9
 _STREAM: Final = ["topic", "partition"]
 
 
+def own_metrics(registry: CollectorRegistry, version: str) -> None:
+    """Register what a process says of itself: version, memory, CPU time."""
+    ProcessCollector(registry=registry)
+    build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)
+    build.labels(version, platform.python_version()).set(1)
+
+
 class RunMetrics:
     """A `Watch` that counts."""
 
     def __init__(self, registry: CollectorRegistry, version: str) -> None:
-        ProcessCollector(registry=registry)
-        build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)
-        build.labels(version, platform.python_version()).set(1)
+        own_metrics(registry, version)
 
         def counter(name: str, about: str, *labels: str) -> Counter:
             return Counter(f"flowdiff_{name}", about, labels, registry=registry)

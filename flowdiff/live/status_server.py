@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email.parser import BytesHeaderParser
 from http import HTTPStatus
 from typing import Final
@@ -123,6 +124,25 @@ class StatusServer:
             f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
         )
         return head.encode() + (b"" if method == "HEAD" else body)
+
+
+@contextmanager
+def served(
+    address: str,
+    registry: CollectorRegistry,
+    status: Callable[[], LiveStatus],
+    clock: Clock,
+    stalled_after_ns: int,
+) -> Iterator[str | None]:
+    """Metrics and health at an address; gives it, None where it is empty. Raises ConfigError."""
+    if not address:
+        yield None
+        return
+    server = StatusServer(address, registry, status, clock, stalled_after_ns)
+    try:
+        yield f"{address.rpartition(':')[0]}:{server.port}"
+    finally:
+        server.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:

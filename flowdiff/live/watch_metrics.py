@@ -6,25 +6,24 @@ some windows. Root types are those with the most requests; the others share one 
 
 from __future__ import annotations
 
-import platform
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from analyze.load import read_flow_files
 from analyze.scope import LakePeriod, Lakes
-from flowdiff.live.status_server import StatusServer
+from flowdiff.live.run_metrics import own_metrics
+from flowdiff.live.status_server import served as served
 from flowdiff.notify.senders import Counts
-from flowdiff.settings.ingest_config import ServeSettings
 from schemas.arrays import I8
 from schemas.errors import FlowdiffError
 from schemas.incidents import Incident
@@ -158,19 +157,6 @@ _NOTIFICATIONS: Final = {
 }
 
 
-@contextmanager
-def serve_watch(settings: ServeSettings, registry: CollectorRegistry, status: WatchStatus) -> Iterator[str]:
-    """Metrics and health of a watch; gives the address, empty where there is none. Raises ConfigError."""
-    if not settings.watch_address:
-        yield ""
-        return
-    server = StatusServer(settings.watch_address, registry, status, status.clock, STALLED_NS)
-    try:
-        yield f"{settings.watch_address.rpartition(':')[0]}:{server.port}"
-    finally:
-        server.close()
-
-
 STALLED_NS: Final = 15 * 60 * NS_PER_SECOND
 """/healthz fails after this without a turn: a comparison may take minutes."""
 
@@ -195,8 +181,6 @@ class WatchStatus:
 def watch_registry(collector: WatchCollector, version: str) -> CollectorRegistry:
     """Make the registry that a watch serves."""
     registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)
-    build.labels(version, platform.python_version()).set(1)
+    own_metrics(registry, version)
     registry.register(collector)
     return registry

@@ -25,7 +25,7 @@ class Address:
     @property
     def is_private(self) -> bool:
         """Whether nobody on the way reads what is sent."""
-        return self.is_tls or self.host == "localhost" or _is_loopback(self.host)
+        return self.is_tls or is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"{'https' if self.is_tls else 'http'}://{self.host}:{self.port}"
@@ -60,9 +60,10 @@ def address_of(url: str, below: str = "") -> Address:
     )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is reached by it."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -16,8 +16,9 @@ from flowdiff.notify.ledger import Ledger
 from flowdiff.notify.post import Message
 from flowdiff.notify.senders import AlertSender, Counts, EventSender
 from flowdiff.notify.settings import NotifySettings, Receiver
-from schemas.errors import ConfigError, InputError
-from schemas.incidents import Incident, IncidentEvent
+from flowdiff.settings.given import read_secret
+from schemas.errors import ConfigError
+from schemas.incidents import IncidentEvent
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.store import Store
@@ -100,7 +101,9 @@ class Notifier:
         if name == "alertmanager":
             last = {event.incident_id: event.incident for event in known}
             return AlertSender(
-                lambda shown, now_ns: self._alerts(target, shown, now_ns),
+                lambda shown, now_ns: target.message(
+                    messages.alerts(shown, self._lake, self._settings.reports, now_ns), _JSON
+                ),
                 last.values(),
                 self._say,
                 timeout_s,
@@ -126,9 +129,6 @@ class Notifier:
         return target.message(
             messages.log_record(event, self._lake, self._settings.reports, self._now_ns()), _JSON
         )
-
-    def _alerts(self, target: _Target, shown: Sequence[Incident], now_ns: int) -> Message:
-        return target.message(messages.alerts(shown, self._lake, self._settings.reports, now_ns), _JSON)
 
 
 _BELOW: Final = {"webhook": "", "alertmanager": "/api/v2/alerts", "otlp": "/v1/logs"}
@@ -170,12 +170,7 @@ def _secret(key: str, value: SecretStr | None, file: Path | None) -> bytes:
     elif file is None:
         return b""
     else:
-        try:
-            found = file.read_bytes().strip()
-        except OSError as error:
-            raise InputError(
-                f"{key}_file: '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
-            ) from error
+        found = read_secret(f"{key}_file", file)
     if not found or any(not 32 < byte < 127 for byte in found):
         raise ConfigError(f"{key} holds nothing, or more than printable ASCII.")
     return found

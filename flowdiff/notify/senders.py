@@ -73,13 +73,10 @@ class Sender:
             wait_s = self._turn()
             with self._changed:
                 self._changed.notify_all()
-                self._changed.wait_for(self._has_more, wait_s)
+                # News do not end the wait for a receiver that failed.
+                self._changed.wait_for(lambda: self._ended or not (self._failures or self._is_idle()), wait_s)
                 if self._ended:
                     return
-
-    def _has_more(self) -> bool:
-        """Whether to wait no longer; news do not end the wait for a receiver that failed."""
-        return self._ended or not (self._failures or self._is_idle())
 
     def _posted(self, message: Message) -> SendError | None:
         """Post it, and count."""
@@ -138,15 +135,12 @@ class EventSender(Sender):
             if event is None:
                 return LONGEST_WAIT_S
             error = self._posted(self._message(event))
-            if error is not None and not (error.is_refused and self._refused()):
-                return self._wait_s(error)
+            if error is not None:
+                self._refusals += error.is_refused
+                if not error.is_refused or self._refusals < REFUSALS:
+                    return self._wait_s(error)
             self._done(event, refused=error is not None)
         return 0.0
-
-    def _refused(self) -> bool:
-        """Whether an event was refused often enough to be given up."""
-        self._refusals += 1
-        return self._refusals >= REFUSALS
 
     def _done(self, event: IncidentEvent, *, refused: bool) -> None:
         self._failures = self._refusals = 0

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from flowdiff.notify.address import address_of
 from schemas.config import Config
 from schemas.windows import NS_PER_SECOND
 
 
+def _checked(url: str) -> str:
+    if url:
+        address_of(url)
+    return url
+
+
+_Url = Annotated[str, AfterValidator(_checked)]
+"""An address, or nothing."""
+
+
 class Receiver(Config):
     """One receiver; it is notified where it has an address."""
 
-    url: str = ""
+    url: _Url = ""
     """Its address, https:// or http://; empty: none."""
     url_file: Path | None = None
     """File with the address, where that is a secret itself."""
@@ -23,13 +33,6 @@ class Receiver(Config):
     """Sent as `Authorization: Bearer`, over https, or to this machine."""
     token_file: Path | None = None
     """File with the token."""
-
-    @field_validator("url")
-    @classmethod
-    def _is_address(cls, url: str) -> str:
-        if url:
-            address_of(url)
-        return url
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -63,20 +66,13 @@ class NotifySettings(Config):
     """Its base address; `/api/v2/alerts` is added."""
     otlp: Receiver = Receiver()
     """Of a Collector's HTTP receiver; `/v1/logs` is added."""
-    reports: str = ""
+    reports: _Url = ""
     """Address under which people find the lake's folder, for links to reports."""
     timeout_ns: int = Field(default=10 * NS_PER_SECOND, ge=NS_PER_SECOND, le=60 * NS_PER_SECOND)
     """A receiver that has not answered whole by then is tried again later."""
     repeat_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND, le=180 * NS_PER_SECOND)
     """Alertmanager hears of every open incident this often; it forgets what it has not heard of for four
     minutes."""
-
-    @field_validator("reports")
-    @classmethod
-    def _is_address(cls, url: str) -> str:
-        if url:
-            address_of(url)
-        return url
 
     @property
     def is_on(self) -> bool:

@@ -11,11 +11,11 @@ from typing import Any, Final
 from analyze.methods.registry import method_names
 from analyze.watch.settings import WatchSettings
 from flowdiff.notify.settings import NotifySettings
-from flowdiff.settings.given import Given, document_of, in_document, validated
+from flowdiff.settings.given import Given, document_of, in_document, read_secret, validated
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.settings.keys import PREFIX, Key, keys_of, nearest
 from ingest.kafka.kafka_settings import KafkaSettings
-from schemas.errors import ConfigError, InputError
+from schemas.errors import ConfigError
 
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 DEFAULT: Final = "default"
@@ -121,11 +121,5 @@ def _read_hash_key(given: dict[str, Given]) -> None:
     file = given.get("hash_key_file")
     if file is None or _HASH_KEY in given:
         return
-    try:
-        key = Path(str(file.value)).read_bytes().strip()
-    except OSError as error:
-        raise InputError(
-            f"hash_key_file ({file.origin}): '{file.value}' cannot be read: {error.strerror}.",
-            remedy="Check the path.",
-        ) from error
+    key = read_secret(file.name, Path(str(file.value)))
     given[_HASH_KEY] = _named(_HASH_KEY, key.decode("utf-8", "surrogateescape"), "hash_key_file")

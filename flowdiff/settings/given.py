@@ -88,6 +88,16 @@ def _refusal(
     return ConfigError(f"{'.'.join(place) or 'These settings do not go together'}: {why}.{tail}")
 
 
+def read_secret(name: str, file: Path) -> bytes:
+    """Read what a file holds that a setting names. Raises InputError."""
+    try:
+        return file.read_bytes().strip()
+    except OSError as error:
+        raise InputError(
+            f"{name}: '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
+        ) from error
+
+
 def document_of(file: Path) -> dict[str, Any]:
     """Read a configuration. Raises InputError, ConfigError for what is no TOML."""
     try:

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
-from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from analyze.watch.settings import WatchSettings
+from flowdiff.notify.address import is_loopback
 from flowdiff.notify.settings import NotifySettings
 from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.config import Config
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.live_settings import LiveSettings
-
-
-class LogLevel(StrEnum):
-    """The least that is logged."""
-
-    DEBUG = "debug"
-    """Every commit too."""
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(StrEnum):
-    """How a line of the log looks."""
-
-    AUTO = "auto"
-    """Text on a terminal, else JSON."""
-    JSON = "json"
-    TEXT = "text"
 
 
 class ServeSettings(Config):
@@ -61,16 +41,15 @@ class ServeSettings(Config):
         """Whether other machines may connect."""
         if not self.address:
             return False
-        host, _ = split_address(self.address)
-        return host != "localhost" and not (_is_ip(host) and ipaddress.ip_address(host).is_loopback)
+        return not is_loopback(split_address(self.address)[0])
 
 
 class LogSettings(Config):
     """The log, on standard error: one line an event."""
 
-    level: LogLevel = LogLevel.INFO
+    level: Literal["debug", "info", "warning", "error"] = "info"
     """debug, info, warning, error; debug reports every commit."""
-    format: LogFormat = LogFormat.AUTO
+    format: Literal["auto", "json", "text"] = "auto"
     """auto (text on a terminal, else JSON), json, text."""
 
 
@@ -108,11 +87,3 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise ValueError("write host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -179,13 +179,10 @@ def keys_of(model: type[BaseModel], path: tuple[str, ...] = (), field: tuple[str
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             parts.append((name, info.annotation))
         else:
-            yield _key((*path, _word(name)), (*field, name), info)
+            word = name.removesuffix(next((end for end, _ in _SUFFIXES if name.endswith(end)), ""))
+            yield _key((*path, word), (*field, name), info)
     for name, part in parts:
         yield from keys_of(part, (*path, name), (*field, name))
-
-
-def _word(name: str) -> str:
-    return next((name.removesuffix(suffix) for suffix, _ in _SUFFIXES if name.endswith(suffix)), name)
 
 
 def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ from ingest.codecs.dead_letters import RejectLog
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
+T = TypeVar("T")
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises on input: bad grammar, bad UTF-8, nesting beyond the recursion limit."""
 
@@ -20,14 +22,6 @@ _BOM = b"\xef\xbb\xbf"
 def without_bom(payload: bytes) -> bytes:
     """The payload without a UTF-8 byte order mark."""
     return payload.removeprefix(_BOM)
-
-
-def _refused_size(payload: bytes, index: int, config: DecodeConfig) -> Reject:
-    """A reject for a payload that is empty or over `max_payload_bytes`."""
-    if not payload or payload.isspace():
-        return Reject(Reason.EMPTY, "the payload is empty", payload, index)
-    detail = f"{len(payload)} bytes are over the limit of {config.max_payload_bytes}"
-    return Reject(Reason.TOO_LARGE, detail, payload, index)
 
 
 def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) -> list[int]:
@@ -46,22 +40,26 @@ def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], R
     if not odd:
         return list(range(len(payloads))), log
     for index in odd:
-        log.add(_refused_size(payloads[index], index, config))
+        reason, detail = Reason.EMPTY, "the payload is empty"
+        if payloads[index] and not payloads[index].isspace():
+            reason = Reason.TOO_LARGE
+            detail = f"{len(payloads[index])} bytes are over the limit of {limit}"
+        log.add(Reject(reason, detail, payloads[index], index))
     return sorted(set(range(len(payloads))).difference(odd)), log
 
 
-def runs_of(payloads: Sequence[bytes], indexes: Sequence[int], run_bytes: int) -> list[list[int]]:
-    """`indexes` cut into runs of at most `run_bytes`, line ends counted; what is larger stands alone."""
-    runs: list[list[int]] = []
-    room = 0
-    for index in indexes:
-        size = len(payloads[index]) + 1
-        if not runs or size > room:
-            runs.append([])
-            room = run_bytes
-        runs[-1].append(index)
-        room -= size
-    return runs
+def runs_of(items: Iterable[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
+    """Items in runs whose sizes add up to `most` at most; what is larger stands alone."""
+    run: list[T] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if run and total + size > most:
+            yield run
+            run, total = [], 0
+        run.append(item)
+        total += size
+    if run:
+        yield run
 
 
 def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject:

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,8 +31,6 @@ def client_security(security: KafkaSecurity) -> dict[str, Any]:
     if security.protocol.has_sasl:
         arguments["sasl_mechanism"] = security.mechanism.value
         if security.mechanism is Mechanism.OAUTHBEARER:
-            from ingest.kafka.kafka_security import token_provider
-
             arguments["sasl_oauth_token_provider"] = token_provider(security)
         else:
             arguments["sasl_plain_username"] = security.username
@@ -49,7 +48,13 @@ SECRETS: Final = {
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
     """TLS 1.2 or newer, certificates checked. Raises ConfigError."""
-    context = _context_of(security.ca_file)
+    try:
+        context = ssl.create_default_context(cafile=security.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"The authorities in '{security.ca_file}' cannot be used: {_why(error)}.",
+            remedy="Name a PEM file.",
+        ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = security.check_hostname
     if security.certificate_file is not None:
@@ -63,15 +68,6 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
                 remedy="Name PEM files, and the password of an encrypted key.",
             ) from error
     return context
-
-
-def _context_of(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"The authorities in '{ca_file}' cannot be used: {_why(error)}.", remedy="Name a PEM file."
-        ) from error
 
 
 def _why(error: OSError) -> str:
@@ -186,7 +182,5 @@ def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
     assert security.token_url is not None, "checked by the settings"
     assert security.client_id is not None, "checked by the settings"
 
-    def read_secret() -> str:
-        return needed_secret(security, "client_secret")
-
+    read_secret = partial(needed_secret, security, "client_secret")
     return ClientCredentials(security.token_url, security.client_id, read_secret, security.token_scope)

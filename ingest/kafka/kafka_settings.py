@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -47,22 +47,6 @@ class Mechanism(StrEnum):
     def has_password(self) -> bool:
         """Whether it takes a user name and a password."""
         return self is not Mechanism.OAUTHBEARER
-
-
-class OnCorrupt(StrEnum):
-    """What becomes of messages that the log cannot give back as they were written."""
-
-    HALT = "halt"
-    """The lane halts until someone looks."""
-    SKIP = "skip"
-    """They are passed; a dead letter names the range."""
-
-
-class StartAt(StrEnum):
-    """Where a stream begins of which the lake knows nothing."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
 
 
 class KafkaSecurity(Config):
@@ -113,7 +97,8 @@ class KafkaSecurity(Config):
             if (self.token_file is None) == (self.token_url is None):
                 raise ValueError("OAUTHBEARER needs either token_file or token_url")
             if self.token_url is not None:
-                _check_token_url(self.token_url)
+                if not self.token_url.startswith("https://") and not _LOOPBACK.match(self.token_url):
+                    raise ValueError("token_url must be https: the secret goes there")
                 if self.client_id is None:
                     raise ValueError("token_url needs client_id")
         if (
@@ -175,9 +160,9 @@ class KafkaSettings(Config):
     partitions back without a rebalance if it returns within `session_timeout_ms`."""
     client_name: str = "flowdiff"
     """How brokers name this client in their logs and quotas."""
-    start_at: StartAt = StartAt.EARLIEST
+    start_at: Literal["earliest", "latest"] = "earliest"
     """Where streams begin of which the lake knows nothing: `earliest`, `latest`."""
-    on_corrupt: OnCorrupt = OnCorrupt.HALT
+    on_corrupt: Literal["halt", "skip"] = "halt"
     """What becomes of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
     max_unpacked_bytes: int = Field(default=64 * 2**20, ge=2**20)
     """A compressed batch that unpacks to more is handled as a corrupt one."""
@@ -234,11 +219,6 @@ class KafkaSettings(Config):
 
 
 _LOOPBACK: Final = re.compile(r"http://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?(/|$)")
-
-
-def _check_token_url(url: str) -> None:
-    if not url.startswith("https://") and not _LOOPBACK.match(url):
-        raise ValueError("token_url must be https: the secret goes there")
 
 
 def _checked_pattern(pattern: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
@@ -12,12 +13,11 @@ from typing import Final
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
 from ingest.kafka.diagnosis import missing_right, missing_topic, what_is_wrong
-from ingest.kafka.fetch_sizes import USUAL_SIZES, FetchSizes
-from ingest.kafka.fetching import MIN_POLL_S, DamagedBatch, FetchedBatch, Fetching
-from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
+from ingest.kafka.fetching import MIN_POLL_S, USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
+from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
 from ingest.kafka.log_range import LogRange, StreamEnds, end_of_epoch, partition_of, range_of
-from ingest.kafka.membership import Membership, group_consumer, monotonic_s
+from ingest.kafka.membership import Membership, group_consumer
 from ingest.messages import payloads_of_messages
 from ingest.source import (
     CorruptStreamError,
@@ -104,14 +104,14 @@ class KafkaSource:
 
     def change(self) -> StreamChange:
         """See `LiveSource.change`."""
-        change = self._membership.change(monotonic_s())
+        change = self._membership.change(time.monotonic())
         for stream in change.lost:
             self._forget(stream)
         return change
 
     def poll(self, timeout_s: float) -> Payloads | None:
         """See `LiveSource.poll`. Raises InputError where another member took our static id."""
-        now_s = monotonic_s()
+        now_s = time.monotonic()
         self._membership.give_up_late(now_s)
         if self._membership.is_fenced(now_s):
             raise self._fenced()
@@ -144,7 +144,14 @@ class KafkaSource:
                 or f"Kafka: {error}."
             )
             return None
-        self._watch(fetched is not None, now_s)
+        # Brokers are asked for topics and leaders every metadata_max_age_ms.
+        age_s = now_s - self._consumer._cluster._last_successful_refresh_ms / 1000
+        if fetched is not None or age_s < max(_IDLE_S, 2e-3 * self._settings.metadata_max_age_ms):
+            missing = sorted(set(self._settings.topics) - self._consumer._cluster.topics())
+            self._trouble = missing_topic(missing[0], self._settings) if missing else None
+            self._trouble = self._trouble or (self._lost_trouble if self._lost else None)
+        else:
+            self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
         if fetched is None:
             return None
         self._is_unconfirmed = True
@@ -156,7 +163,7 @@ class KafkaSource:
         if place is not None and place.topic_id not in (None, topic_id):
             raise not_known(stream) if topic_id is None else other_topic(stream)
         try:
-            there = self._range(stream, self._settings.request_timeout_ms)
+            there = range_of(self._consumer, partition_of(stream), self._settings.request_timeout_ms)
             error = None if place is None else self._not_there(stream, place, there)
         except KafkaError as failed:
             raise InputError(
@@ -166,14 +173,14 @@ class KafkaSource:
         if error is not None:
             raise error
         if place is None:
-            offset = there.first if self._settings.start_at is StartAt.EARLIEST else there.end
+            offset = there.first if self._settings.start_at == "earliest" else there.end
         else:
             offset = place.offset
         epoch = there.epoch if place is None or place.epoch is None else place.epoch
         self._forget(stream)
         started = Place(offset, topic_id, epoch)
         self._streams[stream] = _Stream(started)
-        self._ends.begin(stream, there.end, monotonic_s())
+        self._ends.begin(stream, there.end, time.monotonic())
         self._fetching.begin(stream, offset, epoch)
         return started
 
@@ -209,7 +216,7 @@ class KafkaSource:
 
     def ends(self) -> Mapping[StreamId, int]:
         """See `LiveSource.ends`."""
-        now_s = monotonic_s()
+        now_s = time.monotonic()
         for stream in self._streams:
             self._ends.heard(stream, self._fetching.end_of(stream), now_s)
         return self._ends.known(now_s)
@@ -249,7 +256,10 @@ class KafkaSource:
         if kept is None:
             return None
         if isinstance(damaged := batches[-1], DamagedBatch) and len(batches) == 1:
-            return self._passed(stream, kept, damaged)
+            reject = self._refetched(stream, kept, damaged)
+            if reject is None:
+                return None
+            return Payloads(stream.name, None, [], [], damaged.until, [reject], epoch=kept.place.epoch)
         good = [batch for batch in batches if isinstance(batch, FetchedBatch)]
         latest_ms = max(batch.latest_ms for batch in good)
         latest_ns = None if latest_ms < 0 else latest_ms * _NS_PER_MS
@@ -282,14 +292,6 @@ class KafkaSource:
                 self._pieces.popleft()
         return None
 
-    def _passed(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Payloads | None:
-        reject = self._refetched(stream, kept, damaged)
-        return (
-            None
-            if reject is None
-            else Payloads(stream.name, None, [], [], damaged.until, [reject], epoch=kept.place.epoch)
-        )
-
     def _refuse_other_topics(self) -> None:
         """Raises TopicChangedError for a topic that is not the one its streams were started in."""
         for stream, kept in self._streams.items():
@@ -306,7 +308,7 @@ class KafkaSource:
         if kept.damaged_times <= REFETCHES:
             return None
         what = f"offsets {damaged.first} to {damaged.until - 1} cannot be read: {damaged.detail}"
-        if self._settings.on_corrupt is OnCorrupt.HALT:
+        if self._settings.on_corrupt == "halt":
             self._stop(stream)
             raise CorruptStreamError(
                 f"{stream.name}: {what}.",
@@ -330,7 +332,12 @@ class KafkaSource:
             return
         for stream, place in list(self._lost.items()):
             try:
-                found = self._error_of_lost(stream, place)
+                if place.topic_id is not None and self.topic_id(stream.topic) not in (None, place.topic_id):
+                    found: StreamError = other_topic(stream)
+                else:
+                    found = self._not_there(
+                        stream, place, range_of(self._consumer, partition_of(stream), _RANGE_MS)
+                    ) or cut_back(stream, place.offset, None)
             except KafkaError as error:
                 self._lost_trouble = (
                     missing_right(error, self._settings)
@@ -340,17 +347,10 @@ class KafkaSource:
                 self._trouble = self._lost_trouble
                 # Behind the others: of them it may be reported.
                 self._lost[stream] = self._lost.pop(stream)
-                self._lost_asked = monotonic_s()
+                self._lost_asked = time.monotonic()
                 return
             del self._lost[stream]
             self._errors.append(found)
-
-    def _error_of_lost(self, stream: StreamId, place: Place) -> StreamError:
-        """Raises what kafka-python raises."""
-        if place.topic_id is not None and self.topic_id(stream.topic) not in (None, place.topic_id):
-            return other_topic(stream)
-        there = self._range(stream, _RANGE_MS)
-        return self._not_there(stream, place, there) or cut_back(stream, place.offset, None)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
         """Say what is wrong with going on at a place. Raises what kafka-python raises."""
@@ -383,34 +383,12 @@ class KafkaSource:
         self._paused.discard(stream)
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
-    def _range(self, stream: StreamId, timeout_ms: int) -> LogRange:
-        """Raises what kafka-python raises."""
-        return range_of(self._consumer, partition_of(stream), timeout_ms)
-
-    def _watch(self, has_come: bool, now_s: float) -> None:
-        """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
-        if has_come or self._metadata_age_s(now_s) < max(_IDLE_S, 2e-3 * self._settings.metadata_max_age_ms):
-            self._trouble = self._missing_topic() or (self._lost_trouble if self._lost else None)
-        else:
-            self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
-
     def _probed_trouble(self, now_s: float) -> str | None:
         """Return what a look finds wrong; None also where the last look was a moment ago."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s
         return what_is_wrong(self._settings)
-
-    def _missing_topic(self) -> str | None:
-        there = self._consumer._cluster.topics()
-        missing = sorted(set(self._settings.topics) - there)
-        return missing_topic(missing[0], self._settings) if missing else None
-
-    def _metadata_age_s(self, now_s: float) -> float:
-        """Return how long ago brokers reported topics and leaders; they are asked every
-        metadata_max_age_ms."""
-        last_ms: float = self._consumer._cluster._last_successful_refresh_ms
-        return now_s - last_ms / 1000
 
 
 def not_known(stream: StreamId) -> InputError:

@@ -90,7 +90,7 @@ class StreamEnds:
         question = self._question = _Question(now_s)
         self._asked_s = now_s
         fetcher = self._consumer._fetcher
-        partitions = {TopicPartition(each.topic, each.partition): OffsetSpec.LATEST for each in streams}
+        partitions = {partition_of(each): OffsetSpec.LATEST for each in streams}
 
         async def ask() -> None:
             try:

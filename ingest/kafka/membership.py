@@ -20,13 +20,14 @@ from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
 from ingest.kafka.diagnosis import connected, quiet_client
-from ingest.kafka.fetch_sizes import FETCH_BYTES, USUAL_SIZES, FetchSizes
+from ingest.kafka.fetching import FETCH_BYTES, USUAL_SIZES, FetchSizes
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import (
     MAX_RECONNECT_BACKOFF_MS,
     KafkaSettings,
 )
 from ingest.kafka.lane_assignor import LaneAssignor
+from ingest.kafka.log_range import partition_of
 from ingest.source import Place, StreamChange, StreamId
 from schemas.errors import ConfigError
 
@@ -132,7 +133,7 @@ class Membership:
         self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())
         """Gained, asked for, lost since the last `change`."""
         self._checked = 0.0
-        self._beating = monotonic_s()
+        self._beating = time.monotonic()
         self._topics: frozenset[str] = frozenset()
         self._topics_as_of = -1.0
         if settings.topic_pattern is None:
@@ -290,7 +291,7 @@ class Membership:
     def commit(self, places: dict[StreamId, Place], timeout_ms: int) -> None:
         """Report to the group how far we are. Raises what kafka-python raises."""
         offsets = {
-            TopicPartition(stream.topic, stream.partition): OffsetAndMetadata(
+            partition_of(stream): OffsetAndMetadata(
                 place.offset, "", -1 if place.epoch is None else place.epoch
             )
             for stream, place in places.items()
@@ -302,8 +303,3 @@ class Membership:
         for partition in assigned:
             self._consumer.seek(partition, 0)
             self._consumer.pause(partition)
-
-
-def monotonic_s() -> float:
-    """Seconds, for deadlines."""
-    return time.monotonic()

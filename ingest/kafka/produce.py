@@ -163,8 +163,10 @@ class _Rekeying:
                 topic, _, partition = polled.stream.rpartition("/")
                 self._positions[StreamId(topic, int(partition))] = polled.until
                 self._dirty = True
-            elif until_end and self._positions and self._is_at_end():
-                break
+            elif until_end and self._positions:
+                ends = self._source.ends()  # one that is not known at the moment is not reached
+                if all(stream in ends and at >= ends[stream] for stream, at in self._positions.items()):
+                    break
             if time.monotonic() > committed + _COMMIT_S:
                 self._commit()
                 committed = time.monotonic()
@@ -175,13 +177,6 @@ class _Rekeying:
         raise InputError(
             "The group does not take its offsets: the next run writes the last of the messages again.",
             remedy="Check the broker; what is written twice is dropped where it is ingested.",
-        )
-
-    def _is_at_end(self) -> bool:
-        """An end that is not known at the moment is not reached."""
-        ends = self._source.ends()
-        return all(
-            stream in ends and position >= ends[stream] for stream, position in self._positions.items()
         )
 
     def _commit(self) -> None:

@@ -223,7 +223,10 @@ def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
     except JSON_ERRORS:
         pass
     try:
-        resources = _RAWS.decode(_resource_spans(_fields(document)))
+        found = _fields(document)
+        if "resourceSpans" not in found and "trace" in found:  # as Tempo's API answers, and ingest reads it
+            found = _fields(found["trace"])
+        resources = _RAWS.decode(found["resourceSpans" if "resourceSpans" in found else "batches"])
     except (*JSON_ERRORS, KeyError):
         unread.append(document)
         return []
@@ -250,16 +253,6 @@ def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
     return out
 
 
-def _resource_spans(fields: dict[str, msgspec.Raw]) -> msgspec.Raw:
-    """Return the spans of a document; also of what Tempo's API answers, as ingest reads it.
-
-    Raises KeyError.
-    """
-    if "resourceSpans" not in fields and "trace" in fields:
-        fields = _fields(fields["trace"])
-    return fields["resourceSpans"] if "resourceSpans" in fields else fields["batches"]
-
-
 def _fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     """Return the fields of an object, under the names that OTLP JSON has for them today."""
     fields = _OBJECT.decode(text)
@@ -268,13 +261,6 @@ def _fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 def _listed(fields: dict[str, msgspec.Raw], name: str) -> list[msgspec.Raw]:
     return _RAWS_OR_NULL.decode(fields.get(name, b"null")) or []
-
-
-def _join_otlp_json(parts: Sequence[bytes]) -> bytes:
-    # Each is {"resourceSpans":[…]} as written above, or a document that was one part.
-    return msgspec.json.encode(
-        _Request([each for part in parts for each in _REQUEST.decode(part).resource_spans])
-    )
 
 
 def _otlp_proto(payload: bytes) -> list[RequestPart]:
@@ -336,10 +322,6 @@ def _zipkin_spans(text: bytes) -> Iterable[msgspec.Raw]:
     return entries
 
 
-def _join_zipkin(parts: Sequence[bytes]) -> bytes:
-    return msgspec.json.encode([span for part in parts for span in _RAWS.decode(part)])
-
-
 class _JaegerHead(msgspec.Struct, rename={"trace_id": "traceId", "trace_id_upper": "traceID"}):
     trace_id: str | None = None
     trace_id_upper: str | None = None
@@ -394,10 +376,18 @@ _RAWS_OR_NULL: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _FORMATS: Final = {
     "native": _Cut(_native, b"\n".join),
-    "otlp-json": _Cut(_otlp_json, _join_otlp_json),
+    # Each part is {"resourceSpans":[…]}, or a document that was one part.
+    "otlp-json": _Cut(
+        _otlp_json,
+        lambda parts: msgspec.json.encode(
+            _Request([each for part in parts for each in _REQUEST.decode(part).resource_spans])
+        ),
+    ),
     # Messages put one after the other are one message with the fields of all.
     "otlp-proto": _Cut(_otlp_proto, b"".join),
-    "zipkin": _Cut(_zipkin, _join_zipkin),
+    "zipkin": _Cut(
+        _zipkin, lambda parts: msgspec.json.encode([span for part in parts for span in _RAWS.decode(part)])
+    ),
     "jaeger-json": _Cut(_jaeger_json),
     "jaeger-proto": _Cut(_jaeger_proto),
 }

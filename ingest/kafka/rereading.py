@@ -10,8 +10,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from ingest.kafka.diagnosis import missing_right, what_is_wrong
-from ingest.kafka.fetch_sizes import USUAL_SIZES
-from ingest.kafka.fetching import DamagedBatch, Fetching
+from ingest.kafka.fetching import USUAL_SIZES, DamagedBatch, Fetching
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.log_range import end_of_epoch, partition_of, range_of
 from ingest.kafka.membership import lone_consumer

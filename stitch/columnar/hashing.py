@@ -11,6 +11,7 @@ a winner that does not depend on arrival order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 import numpy as np
@@ -43,17 +44,21 @@ def hash_word(text: str | None) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def hash_dictionary(column: pa.ChunkedArray | pa.Array) -> U8:
+Words = Callable[[pa.Array], U8]
+"""Hash of each of some distinct words."""
+
+
+def hash_words(words: pa.Array) -> U8:
+    """[words] `hash_word` of each."""
+    return np.array([hash_word(word) for word in words.to_pylist()], dtype=np.uint64)
+
+
+def hash_dictionary(column: pa.ChunkedArray | pa.Array, words: Words = hash_words) -> U8:
     """[rows] uint64 hash of a dictionary-encoded string column: O(distinct) hashing, O(rows) gather."""
     if isinstance(column, pa.ChunkedArray):
-        column = (
-            column.unify_dictionaries().combine_chunks() if column.num_chunks else pa.array([], column.type)
-        )
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0)
-    words = [hash_word(word) for word in column.dictionary.to_pylist()]
-    table = np.array([*words, hash_word(None)], dtype=np.uint64)
-    codes = column.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+        column = whole(column.unify_dictionaries())
+    table = np.append(words(column.dictionary), np.uint64(hash_word(None)))
+    codes = column.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
     hashes: U8 = table[codes]
     return hashes
 
@@ -67,7 +72,7 @@ def hash_labels(events: pa.Table) -> U8:
         return mix(h + events["kind"].to_numpy().astype(np.uint64))
 
 
-def hash_rows(events: pa.Table) -> U8:
+def hash_rows(events: pa.Table, words: Words = hash_words) -> U8:
     """[rows] stable uint64 hash over every column of `events`; null differs from empty. O(rows + values)."""
     if events.schema.equals(EVENT_SCHEMA):
         events = with_text_ids(events)
@@ -75,25 +80,28 @@ def hash_rows(events: pa.Table) -> U8:
     for name in events.column_names:
         array = whole(events[name])
         with np.errstate(over="ignore"):
-            total = mix(total + _hash_values(array))
+            total = mix(total + _hash_values(array, words))
     return total
 
 
-def _hash_values(array: pa.Array) -> U8:
+def _hash_values(array: pa.Array, words: Words) -> U8:
     """[values] hash of one column of any type of the event schema."""
     kind = array.type
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    if array.null_count == len(array) and not pa.types.is_dictionary(kind):
+        return np.full(len(array), hash_word(None) if is_text else _NULL, np.uint64)
     if pa.types.is_list(kind):
-        return _hash_lists(array)
+        return _hash_lists(array, words)
     if pa.types.is_struct(kind):
         total = np.zeros(len(array), dtype=np.uint64)
         for i in range(kind.num_fields):
             with np.errstate(over="ignore"):
-                total = mix(total + _hash_values(pc.struct_field(array, [i])))
+                total = mix(total + _hash_values(pc.struct_field(array, [i]), words))
         return np.where(nulls(array), _NULL, total)
     if pa.types.is_dictionary(kind):
-        return hash_dictionary(array)
-    if pa.types.is_string(kind):
-        return hash_dictionary(array.dictionary_encode())
+        return hash_dictionary(array, words)
+    if is_text:
+        return hash_dictionary(array.dictionary_encode(), words)
     if pa.types.is_floating(kind):
         bits = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).view(np.uint64)
     else:
@@ -102,10 +110,10 @@ def _hash_values(array: pa.Array) -> U8:
     return np.where(nulls(array), _NULL, mix(bits))
 
 
-def _hash_lists(array: pa.Array) -> U8:
+def _hash_lists(array: pa.Array, words: Words) -> U8:
     """[lists] hash of each list: its length and its values with their places."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    values = _hash_values(pc.list_flatten(array))
+    values = _hash_values(pc.list_flatten(array), words)
     ends = np.cumsum(lengths)
     place = np.arange(len(values)) - np.repeat(ends - lengths, lengths)
     with np.errstate(over="ignore"):

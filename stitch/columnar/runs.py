@@ -12,6 +12,11 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8, U8
 
 
+def no_rows() -> I8:
+    """Rows of which there are none."""
+    return np.zeros(0, np.int64)
+
+
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """The column as one array; free where it is one chunk already. Dictionaries must be unified before."""
     if column.num_chunks == 1:

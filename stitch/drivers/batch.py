@@ -79,7 +79,11 @@ def import_into(
         workers=workers,
     )
     try:
-        return _into_bucket(str(lake), run) if is_bucket(str(lake)) else _into_folder(Path(lake), run)
+        if not is_bucket(str(lake)):
+            return _into_folder(Path(lake), run)
+        place = open_place(str(lake))  # what spills goes to this machine's folder for temporary files
+        with tempfile.TemporaryDirectory(prefix="flowdiff-import-") as scratch:
+            return run(place.store, Path(scratch), copies=place.copies)
     except OSError as error:
         raise LakeError(
             f"Writing the lake '{lake}' failed: {error.strerror or error}.",
@@ -103,13 +107,6 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
             return run(store, lake.absolute() / scratch)
         finally:
             store.remove(scratch)
-
-
-def _into_bucket(lake: str, run: Callable[..., ImportSummary]) -> ImportSummary:
-    """Import into a bucket; what spills goes to the folder for temporary files of this machine."""
-    place = open_place(lake)
-    with tempfile.TemporaryDirectory(prefix="flowdiff-import-") as scratch:
-        return run(place.store, Path(scratch), copies=place.copies)
 
 
 def import_files(

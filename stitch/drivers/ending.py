@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ingest.source import StreamId
 from schemas.commits import CommitBody, Standing
 from schemas.errors import LakeError
-from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.live_settings import RECORDED
 from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.drivers.repair.kept_events import lane_settings
 from stitch.lake.chain import lanes, read_tail
@@ -77,8 +77,7 @@ def end_lane(run: UpkeepRun, number: int) -> Ended:
         )
     if known[number].standing.ended_to_ns is not None:
         raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
-    recorded = lane_settings(store, number)
-    settings = LiveSettings(stitch=recorded.stitch, params_share=recorded.params_share)
+    settings = lane_settings(store, number)
     lane = Lane(store, info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     before = lane.standing
     buffer = taken_over(store, number, settings, before, None)
@@ -91,7 +90,7 @@ def end_lane(run: UpkeepRun, number: int) -> Ended:
             CommitBody(
                 kind="live",
                 counters=due.counters,
-                config=settings.model_dump(mode="json", include={"params_share", "stitch"}),
+                config=settings.model_dump(mode="json", include={*RECORDED}),
                 standing=Standing(
                     cluster_id=before.cluster_id,
                     positions=before.kept().positions,

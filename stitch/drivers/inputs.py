@@ -24,7 +24,7 @@ from schemas.errors import FlowdiffError, InputError, UnknownFormatError
 from schemas.rejects import Reason
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
-from stitch.lake.disk import FILE_MODE, FOLDER_MODE
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
 
 STDIN: Final = "-"
@@ -181,15 +181,14 @@ def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
     """
     spool.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with os.fdopen(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
-        while block := _read(name, stream):
+        while True:
+            try:
+                block = stream.read(1 << 20)
+            except OSError as error:
+                raise _unreadable(name, error) from error
+            if not block:
+                break
             file.write(block)
-
-
-def _read(name: str, stream: BinaryIO) -> bytes:
-    try:
-        return stream.read(1 << 20)
-    except OSError as error:
-        raise _unreadable(name, error) from error
 
 
 def _unreadable(name: str, error: OSError) -> InputError:
@@ -203,9 +202,7 @@ def _opened(name: str, spool: Path, stdin: BinaryIO) -> Source:
             folder, _, last = name.rpartition("/")
             file = BucketFile(folder, last)
             return Source(readable_name(name), file, *file.copy(), mtime_ns=0)
-        with path.open("rb") as content:
-            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-        status = path.stat()
+        sha256, status = file_sha256(path), path.stat()
     except OSError as error:
         raise _unreadable(name, error) from error
     return Source(readable_name(name), path, sha256, status.st_size, status.st_mtime_ns)

@@ -59,6 +59,11 @@ def share_of(hashes: U8, share: float) -> B1:
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
 
 
+def shared_params(params: pa.Table, share: float) -> pa.Table:
+    """Parameters of the share of requests that keep theirs."""
+    return params if share >= 1 else params.filter(pa.array(share_of(hash_requests(params), share)))
+
+
 def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
     """Bytes of the values: a sum over rows, so that what is decided by it does not depend on batch cuts.
 

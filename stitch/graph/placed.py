@@ -8,7 +8,8 @@ Labels of a batch are coded: one small integer for each distinct (component, poi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I4, I8, U1, U4, U8
 from schemas.events import EventKind
 from stitch.columnar.hashing import hash_labels
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import no_rows, whole
 
 POINT, START, END = 0, 1, 2
 """Values of `side`."""
@@ -28,20 +29,15 @@ SPAN_UNSPECIFIED) in flows of spans, a POINT of kind EVENT in flows of records."
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedFlows:
-    """Flows of one batch; nodes and edges are concatenated flow by flow.
+class PlacedNodes:
+    """Nodes and edges of flows, concatenated flow by flow.
 
-    Order of flows: ascending request code. Order of nodes inside a flow: canonical. Canonical means: it
-    depends on the labelled graph alone, up to interchangeable branches, which go by start time; the node
-    list is a topological order (src < dst on every edge); node 0 is the only source. So two flows have the
-    same structure iff their node labels, `side`, `mate`, `parent`, `deferred`, edges and responses are equal
-    position by position.
+    Order of nodes inside a flow: canonical. Canonical means: it depends on the labelled graph alone, up to
+    interchangeable branches, which go by start time; the node list is a topological order (src < dst on every
+    edge); node 0 is the only source. So two flows have the same structure iff their node labels, `side`,
+    `mate`, `parent`, `deferred`, edges and responses are equal position by position.
     """
 
-    request: I8
-    """[flows] code into the batch's request ids."""
-    quality: U4
-    """[flows] Quality bits."""
     first_node: I8
     """[flows + 1] offsets into the node arrays."""
     first_edge: I8
@@ -67,23 +63,40 @@ class PlacedFlows:
     """[edges] position in its flow; edges sorted by (flow, dst, src), transitively reduced."""
     dst: I4
     """[edges] position in its flow."""
+
+    def flow_of(self, nodes: I8) -> I8:
+        """[nodes asked] flow of each."""
+        flow: I8 = np.searchsorted(self.first_node, nodes, side="right") - 1
+        return flow
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFlows(PlacedNodes):
+    """Flows of one batch, by ascending request code."""
+
+    request: I8
+    """[flows] code into the batch's request ids."""
+    quality: U4
+    """[flows] Quality bits."""
+    code: I8
+    """[events] request code of each row, -1 for rows left out before requests were distinguished."""
+    request_names: pa.StringArray
+    """[request codes] request id of each code."""
+    conflicts: I8
+    """Rows of the event batch dropped because the same id had other content."""
+    copies: I8
+    """Rows dropped as exact duplicates."""
+    timeless: I8
+    """Rows left out because no event of their request has a time."""
     mark_names: tuple[str, ...] = ()
     """Names of span-event nodes."""
-    conflicts: I8 | None = None
-    """Rows of the event batch dropped because the same id had other content; null: none."""
-    duplicates: int = 0
-    """Number of event rows dropped as exact duplicates."""
-    copies: I8 | None = None
-    """Those rows; null: none."""
-    code: I8 | None = None
-    """[events] request code of each row, -1 for rows left out before requests were distinguished; always set
-    by the builders."""
-    request_names: pa.StringArray | None = None
-    """[request codes] request id of each code; always set by the builders."""
-    merged: tuple[I8, I8] | None = None
-    """Spans: event rows of partial reports, and the event rows they were merged into; null: none."""
-    timeless: I8 | None = None
-    """Rows of the event batch left out because no event of their request has a time; null: none."""
+    merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
+    """Spans: event rows of partial reports, and the event rows they were merged into."""
+
+    @classmethod
+    def of_nodes(cls, nodes: PlacedNodes, **more: Any) -> PlacedFlows:
+        """Make flows of nodes that were laid down."""
+        return cls(**{each.name: getattr(nodes, each.name) for each in fields(PlacedNodes)}, **more)
 
     @property
     def of_spans(self) -> B1:
@@ -97,6 +110,11 @@ class PlacedFlows:
         return len(self.request)
 
 
+def rows_of_nodes(event: I8, rows: I8) -> I8:
+    """[nodes] `event` in a batch of which `rows` were placed; synthetic nodes stay what they are."""
+    return np.where(event >= 0, np.append(rows, [0, 0])[event], event)
+
+
 _word = pa.dictionary(pa.int32(), pa.string())
 
 LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _word), ("kind", pa.uint8())])
@@ -105,10 +123,13 @@ LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _wor
 
 @dataclass(frozen=True, slots=True)
 class LabelCodes:
-    """Codes are local to the batch (order of first appearance); hashes are stable everywhere."""
+    """What events, or the nodes of placed flows, are called.
+
+    Codes are local to the batch; hashes are stable everywhere.
+    """
 
     code: I8
-    """[events] index into `hashes`."""
+    """[events or nodes] index into `hashes` and `words`."""
     hashes: U8
     """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
     words: pa.Table
@@ -172,18 +193,7 @@ def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=LABEL_SCHEMA)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLabels:
-    """What the nodes of placed flows are called. Codes are local to the batch."""
-
-    code: I8
-    """[nodes] index into `hashes` and `words`."""
-    hashes: U8
-    words: pa.Table
-    """[codes] the columns of LABEL_SCHEMA."""
-
-
-def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> NodeLabels:
+def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> LabelCodes:
     """Labels of nodes: the event's own; `?/missing` and `?/root`; a mark's name in place of its span's."""
     # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
     n = len(labels.hashes)
@@ -212,6 +222,6 @@ def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> NodeLabels:
         columns = [rows["component"], points.cast(_word), rows["label"], rows["kind"]]
         words.append(pa.Table.from_arrays(columns, schema=LABEL_SCHEMA))
     if len(words) == 1:
-        return NodeLabels(code, labels.hashes, labels.words)
+        return LabelCodes(code, labels.hashes, labels.words)
     table = pa.concat_tables(words).unify_dictionaries().combine_chunks()
-    return NodeLabels(code, hash_labels(table), table)
+    return LabelCodes(code, hash_labels(table), table)

@@ -18,7 +18,7 @@ import numpy as np
 
 from schemas.arrays import U8
 from stitch.columnar.hashing import mix
-from stitch.graph.placed import NodeLabels, PlacedFlows
+from stitch.graph.placed import LabelCodes, PlacedFlows
 
 # Odd constants: a node's numbers are spread over 64 bits before they are added up.
 _POSITION = np.uint64(0x9E3779B97F4A7C15)
@@ -52,7 +52,7 @@ def structure_key(sizes: tuple[int, int, int], numbers: Iterable[bytes], names: 
     return digest(b"flowdiff L0\0", struct.pack("<3I", *sizes), *numbers, *names).hex()
 
 
-def fingerprint_flows(placed: PlacedFlows, labels: NodeLabels) -> U8:
+def fingerprint_flows(placed: PlacedFlows, labels: LabelCodes) -> U8:
     """[flows, 2] uint64, equal iff the structures are, up to hash collisions.
 
     Sum and sum of squares over mixed terms, one for each node (position, label, side, mate, parent, deferred,

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Iterator
 from typing import Final
 
-from stitch.lake.layout import STAGE
+from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 CALIBRATION: Final = "calibration"
@@ -23,11 +22,8 @@ def put_record(store: Store, data: bytes) -> str:
     """Keep a record as the newest; its name. Raises OSError where nothing can be written."""
     numbers = [int(match[1]) for name in store.names(CALIBRATION) if (match := _FILE.fullmatch(name))]
     name = f"{CALIBRATION}/{max(numbers, default=0) + 1:06d}-{_hash(data)}.json"
-    stage = f"{STAGE}/{CALIBRATION}-{secrets.token_hex(8)}"
-    try:
+    with own_stage(store, CALIBRATION) as stage:
         store.put_if_absent(name, data, stage)
-    finally:
-        store.remove(stage)
     return name
 
 

@@ -23,17 +23,19 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
 from schemas.errors import ConfigError, LakeError
 from schemas.sizes import parse_size
-from stitch.lake.bucket.bucket_store import BucketStore, Listed
-from stitch.lake.disk import FILE_MODE, FOLDER_MODE, mapped
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, mapped
 from stitch.lake.encoding import unreadable
 from stitch.lake.layout import ASIDE, REPORTS
 from stitch.lake.store import abreast
+
+if TYPE_CHECKING:
+    from stitch.lake.bucket.bucket_store import BucketStore, Listed
 
 REPORT_END: Final = "report.json"
 """Written last: a report without it is not all there."""
@@ -72,7 +74,11 @@ class Copies:
         """See to it that files (name, SHA-256 in hex) are there, whole; those missing are got abreast."""
         with self._lock:
             wanted = {name: sha256 for name, sha256 in files if name not in self._there}
-            fetched = abreast(self.store, lambda item: self._one(*item), wanted.items())
+            fetched = abreast(
+                self.store,
+                lambda item: self._got(*item, lambda path: file_sha256(path) == item[1]),
+                wanted.items(),
+            )
             self._there.update(wanted)
             if any(fetched):
                 self._cache.evict()
@@ -112,18 +118,14 @@ class Copies:
         key = hashlib.sha256(f"{self.store.url} {entry.name} {entry.size} {entry.tag}".encode()).hexdigest()
         if f"{entry.name} {key}" in self._there:
             return False
-        fresh = self._got(
-            entry.name, key, self._target(entry.name), lambda path: path.stat().st_size == entry.size
-        )
+        fresh = self._got(entry.name, key, lambda path: path.stat().st_size == entry.size)
         self._there.add(f"{entry.name} {key}")
         return fresh
 
-    def _one(self, name: str, sha256: str) -> bool:
-        """Whether the file had to be got from the bucket."""
-        return self._got(name, sha256, self._target(name), lambda path: _sum(path) == sha256)
-
-    def _got(self, name: str, key: str, target: Path, is_whole: Callable[[Path], bool]) -> bool:
-        """A copy at `target`, from the cache or (True) the bucket."""
+    def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
+        """A copy below the root, from the cache or (True) the bucket."""
+        target = self.root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         try:
             if self._cache.take(key, target, is_whole):
@@ -145,16 +147,6 @@ class Copies:
             self.store.download(name, out)
         except FileNotFoundError:  # set aside since the snapshot was taken
             self.store.download(f"{name}{ASIDE}", out)
-
-    def _target(self, name: str) -> Path:
-        target = self.root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class FileCache:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -173,6 +174,12 @@ class LocalDisk:
             except OSError as error:
                 if error.errno not in (None, errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR):
                     raise
+
+
+def file_sha256(path: Path) -> str:
+    """Hash a file's content: hex. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

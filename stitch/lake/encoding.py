@@ -30,7 +30,7 @@ from schemas.lake import (
 from schemas.rejects import REJECT_SCHEMA
 from schemas.stored_columns import undocumented
 from schemas.windows import NS_PER_US, Window
-from stitch.columnar.runs import sorted_words
+from stitch.columnar.runs import sorted_words, whole
 from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
@@ -252,14 +252,8 @@ def _plain(table_name: str) -> pa.Schema:
 def _canonical_words(table: pa.Table) -> pa.Table:
     """Combine the chunks of each column; dictionaries hold the used words in order, whatever batches the
     rows came in."""
-    columns = [_sorted_words(_one_chunk(column)) for column in table.columns]
+    columns = [_sorted_words(whole(column.unify_dictionaries())) for column in table.columns]
     return pa.table(columns, schema=table.schema)
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.unify_dictionaries().chunks or [pa.array([], column.type)])
 
 
 def _sorted_words(array: pa.Array) -> pa.Array:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.commits import CommitRecord, PartitionRange, Publish, Upkeep
-from schemas.config import Config
 from schemas.errors import LakeError
 from stitch.lake.calibration_files import CALIBRATION, damaged_records
 from stitch.lake.chain import FILES_SCHEMA, KEPT, files_table, lanes, read_chain, read_tail, read_verified
@@ -45,18 +44,15 @@ from stitch.lake.sums import SUMS, read_sums
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
 from stitch.lake.watch_files import WATCH, damaged_watch_files
 
-T = TypeVar("T")
 _NAMED_REQUESTS: Final = 10
 """Requests named of those that are there more than once."""
-_Broken = tuple[str, str]
-"""Invariant, and what is wrong."""
 _LATE: Final = "late"
 _REPAIRED: Final = "repaired"
 _COUNTED = [table for table in WINDOW_TABLES if table != "structures"]
 """Tables whose rows are neither joined nor left out; a structure comes once a file."""
 
 
-class Violation(Config):
+class Violation(NamedTuple):
     """One broken invariant."""
 
     invariant: str
@@ -71,66 +67,73 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
     lake at rest: files of a commit that is being published are reported under I3. Memory: the request ids of
     the whole lake, about 100 bytes each. Raises LakeError for a lake of another layout version.
     """
-    info = _attempt(lambda: read_info(store, lake), LAKE_FILE, "layout")
-    if info is None:
-        return [Violation(invariant="layout", detail=f"{LAKE_FILE} is missing")]
+    findings: list[Violation] = []
+    info = None
+    try:
+        info = read_info(store, lake)
+    except OSError as error:
+        findings.append(_refused(error, LAKE_FILE, "layout"))
+    else:
+        if info is None:
+            return [Violation("layout", f"{LAKE_FILE} is missing")]
+    try:
+        there = lanes(store)
+    except OSError as error:
+        return [*findings, _refused(error, COMMITS, "I6"), *_caches(store), *_reports(store)]
     commits: list[CommitRecord] = []
-    findings = [info] if isinstance(info, Violation) else []
-    there = _attempt(partial(lanes, store), COMMITS, "I6")
-    if isinstance(there, Violation):
-        return [*findings, there, *_caches(store), *_reports(store)]
     for lane in there:
-        chain = _attempt(partial(_chain, store, lane), lane_folder(lane), "I6")
-        if isinstance(chain, Violation):
-            findings.append(chain)
-            continue
-        commits += chain[0]
-        findings += chain[1]
+        findings += _allowed(_chain(store, lane, commits), lane_folder(lane), "I6")
     whole = not findings
-    if not isinstance(info, Violation) and any(r.window_length_ns != info.window_length_ns for r in commits):
-        findings.append(
-            Violation(invariant="layout", detail=f"{LAKE_FILE} and commits differ on the window length")
-        )
+    if info is not None and any(r.window_length_ns != info.window_length_ns for r in commits):
+        findings.append(Violation("layout", f"{LAKE_FILE} and commits differ on the window length"))
     findings += _ledger(commits)
-    for invariant, detail in (
-        *_broken_positions(commits),
-        *_broken_carry(commits),
-        *_broken_segments(store, commits),
-    ):
-        findings.append(Violation(invariant=invariant, detail=detail))
+    findings += _broken_positions(commits)
+    findings += _broken_carry(commits)
+    findings += _broken_segments(store, commits)
     hidden = _hidden_in(commits)
     if whole:  # else the files of a lane that cannot be read would all be in no commit
-        findings += _unnamed_files(store, commits, hidden)
-    for broken in (_broken_generations, _broken_repairs):
-        findings += [Violation(invariant="I1", detail=detail) for detail in broken(commits)]
+        findings += _allowed(_unnamed_files(store, commits, hidden), "the folders of data", "I2")
+    findings += _broken_generations(commits)
+    findings += _broken_repairs(commits)
     published = [item for record in commits for item in record.publish]
-    findings += [
-        f for found in abreast(store, lambda item: [*_file(store, item, hidden)], published) for f in found
-    ]
+
+    def of_file(item: Publish) -> list[Violation]:
+        return [*_allowed(_file(store, item, hidden), item.final, "I3")]
+
+    findings += chain.from_iterable(abreast(store, of_file, published))
     if not findings:
         findings += _request_ids(store, (item for item in published if not hidden.lets_go(item)))
     return [*findings, *_caches(store), *_reports(store)]
 
 
-def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Violation:
-    """Return what `look` sees; where the system refuses, a finding about `name`."""
+def _refused(error: OSError, name: str, invariant: str) -> Violation:
+    """Make the finding for where the system does not let us read `name`, or one of its files."""
+    shown = name if str(error.filename or name).endswith(name) else error.filename
+    why = error.strerror or str(error)
+    return Violation(invariant, f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
+
+
+def _allowed(found: Iterator[Violation], name: str, invariant: str) -> Iterator[Violation]:
+    """Yield what is found in `name`, up to where the system refuses, and that it did."""
     try:
-        return look()
+        yield from found
     except OSError as error:
-        # Of a folder's files, the one it is.
-        shown = name if str(error.filename or name).endswith(name) else error.filename
-        why = error.strerror or str(error)
-        return Violation(invariant=invariant, detail=f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
+        yield _refused(error, name, invariant)
 
 
-def _chain(store: Store, lane: int) -> tuple[list[CommitRecord], list[Violation]]:
-    """Commits of a lane, none where its chain is broken, and what is wrong with them."""
+def _chain(store: Store, lane: int, commits: list[CommitRecord]) -> Iterator[Violation]:
+    """Add the commits of a lane to `commits`, none where its chain is broken, and find what is wrong with
+    them.
+    """
     try:
-        commits = [link.record for link in read_chain(store, lane)]
+        own = [link.record for link in read_chain(store, lane)]
         read_tail(store, lane)
     except LakeError as error:
-        return [], [Violation(invariant="I6", detail=error.message)]
-    return commits, [*_checkpoints(store, commits), *_past_the_end(store, lane, len(commits))]
+        yield Violation("I6", error.message)
+        return
+    commits += own
+    yield from _checkpoints(store, own)
+    yield from _past_the_end(store, lane, len(own))
 
 
 def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violation]:
@@ -144,7 +147,7 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violatio
             if reference is not named[-1] and store.size(name) is None:
                 continue
             if read_verified(store, name, sha256) is None:
-                yield Violation(invariant="I6", detail=f"checkpoint '{name}' is missing or damaged")
+                yield Violation("I6", f"checkpoint '{name}' is missing or damaged")
 
 
 def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
@@ -157,59 +160,49 @@ def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
                 detail = (
                     f"'{folder}/{name}' was written for a commit that is lost: lane {lane} ends at {head}"
                 )
-                yield Violation(invariant="I6", detail=detail)
+                yield Violation("I6", detail)
 
 
 def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
     for record in commits:
         counters = record.counters
         if not counters.balanced:
-            yield Violation(invariant="I1", detail=f"commit {record.seq}: {counters}")
+            yield Violation("I1", f"commit {record.seq}: {counters}")
         kept = sum(counters.rejects.values()) - counters.rejects_not_kept
         for table, counted in (("flows", counters.flows), ("dead_letters", kept)):
             rows = sum(item.rows for item in record.publish if item.table == table)
             if rows != counted:
                 detail = f"commit {record.seq} counts {counted} {table}, its files hold {rows}"
-                yield Violation(invariant="I1", detail=detail)
+                yield Violation("I1", detail)
 
 
 def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) -> Iterator[Violation]:
     named = {item.final: item for record in commits for item in record.publish}
-    names = _attempt(lambda: [*data_files(store)], "the folders of data", "I2")
-    if isinstance(names, Violation):
-        yield names
-        return
-    for name in names:
+    for name in [*data_files(store)]:
         item = named.get(name.removesuffix(ASIDE))
         if item is None:
-            yield Violation(invariant="I2", detail=f"'{name}' is in no commit")
+            yield Violation("I2", f"'{name}' is in no commit")
         elif name.endswith(ASIDE) and not hidden.lets_go(item):
-            yield Violation(invariant="I2", detail=f"'{name}' was set aside, and nothing replaces it")
+            yield Violation("I2", f"'{name}' was set aside, and nothing replaces it")
 
 
 def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
-    data = _attempt(
-        lambda: None if store.size(item.final) is None else store.read(item.final), item.final, "I3"
-    )
-    if data is None and hidden.lets_go(item):
-        return  # swept
-    if data is None:
-        yield Violation(invariant="I3", detail=f"'{item.final}' was committed and is not there")
+    if store.size(item.final) is None:
+        if not hidden.lets_go(item):  # else it was swept
+            yield Violation("I3", f"'{item.final}' was committed and is not there")
         return
-    if isinstance(data, Violation):
-        yield data
-        return
+    data = store.read(item.final)
     if hashlib.sha256(data).hexdigest() != item.sha256:
-        yield Violation(invariant="I2", detail=f"'{item.final}' is not what was committed (sha256)")
+        yield Violation("I2", f"'{item.final}' is not what was committed (sha256)")
         return
     file = pq.ParquetFile(pa.BufferReader(data))
     metadata = file.metadata.metadata or {}
     stored = {key: metadata.get(key, b"").decode() for key in (META_TABLE, META_WINDOW, META_ROWS)}
     expected = {META_TABLE: item.table, META_WINDOW: item.window or "", META_ROWS: str(item.rows)}
     if stored != expected or META_VERSION not in metadata or file.metadata.num_rows != item.rows:
-        yield Violation(invariant="I2", detail=f"'{item.final}' has other metadata than its commit says")
+        yield Violation("I2", f"'{item.final}' has other metadata than its commit says")
     elif item.table == "flows" and item.counts != count_flows(decode("flows", data, [*COUNTED_COLUMNS])):
-        yield Violation(invariant="I1", detail=f"'{item.final}' has other counts than its commit says")
+        yield Violation("I1", f"'{item.final}' has other counts than its commit says")
 
 
 def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violation]:
@@ -226,7 +219,7 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
     twice = counts.filter(pc.greater(counts["count_all"], 1)).sort_by("request_id")
     for row in twice.slice(0, _NAMED_REQUESTS).to_pylist():
         detail = f"request '{row['request_id']}' ({row['kind']}) is there {row['count_all']} times"
-        yield Violation(invariant="I5", detail=detail)
+        yield Violation("I5", detail)
 
 
 def _caches(store: Store) -> list[Violation]:
@@ -235,51 +228,47 @@ def _caches(store: Store) -> list[Violation]:
     Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
     """
     return [
-        *_damaged(lambda: [*damaged_stats(store)], STATS, "stats"),
-        *_damaged(lambda: [*damaged_records(store)], CALIBRATION, "calibration"),
-        *_damaged(lambda: [*damaged_watch_files(store)], WATCH, "watch"),
+        *_damaged(damaged_stats(store), STATS, "stats"),
+        *_damaged(damaged_records(store), CALIBRATION, "calibration"),
+        *_damaged(damaged_watch_files(store), WATCH, "watch"),
     ]
 
 
-def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iterator[Violation]:
-    """Report what `look` names as to be removed."""
-    damaged = _attempt(look, folder, invariant)
-    if isinstance(damaged, Violation):
-        yield damaged
-        return
-    for name in damaged:
-        yield Violation(invariant=invariant, detail=f"'{name}' is not what was written: remove it")
+def _damaged(names: Iterator[str], folder: str, invariant: str) -> Iterator[Violation]:
+    """Report files as to be removed."""
+    found = (Violation(invariant, f"'{name}' is not what was written: remove it") for name in names)
+    yield from _allowed(found, folder, invariant)
 
 
 def _reports(store: Store) -> Iterator[Violation]:
     """Reports are in no commit: each says in a file of its own what else belongs to it."""
-    reports = _attempt(lambda: store.names(REPORTS), REPORTS, "report")
-    if isinstance(reports, Violation):
-        yield reports
-        return
-    for report in report_folders(reports):
-        yield from _report(store, f"{REPORTS}/{report}")
+
+    def of_all() -> Iterator[Violation]:
+        for report in report_folders(store.names(REPORTS)):
+            folder = f"{REPORTS}/{report}"
+            yield from _allowed(_report(store, folder), folder, "report")
+
+    yield from _allowed(of_all(), REPORTS, "report")
 
 
 def _report(store: Store, folder: str) -> Iterator[Violation]:
-    names = _attempt(lambda: store.names(folder), folder, "report")
-    if isinstance(names, Violation):
-        yield names
-        return
-    sums = _attempt(lambda: read_sums(store.read(f"{folder}/{SUMS}")), f"{folder}/{SUMS}", "report")
-    if isinstance(sums, Violation):
-        yield sums
+    names = store.names(folder)
+    try:
+        sums = read_sums(store.read(f"{folder}/{SUMS}"))
+    except OSError as error:
+        yield _refused(error, f"{folder}/{SUMS}", "report")
         return
     for name in sorted({*names, *sums} - {SUMS}):
-        data = _attempt(partial(store.read, f"{folder}/{name}"), f"{folder}/{name}", "report")
-        if isinstance(data, Violation):
-            yield data
-        elif hashlib.sha256(data).hexdigest() != sums.get(name):
-            detail = f"'{folder}/{name}' is not what was written: repeat the comparison"
-            yield Violation(invariant="report", detail=detail)
+        try:
+            data = store.read(f"{folder}/{name}")
+        except OSError as error:
+            yield _refused(error, f"{folder}/{name}", "report")
+        else:
+            if hashlib.sha256(data).hexdigest() != sums.get(name):
+                yield Violation("report", f"'{folder}/{name}' is not what was written: repeat the comparison")
 
 
-def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
+def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
     """Offset ranges of a stream join up, or go back to where a gap says that the log was cut back; any other
     gap lies inside the range of its commit, or before it where a segment was lost.
     """
@@ -294,20 +283,21 @@ def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
                 detail = (
                     f"commit {record.seq} of lane {record.lane} starts '{position.topic}' at {position.start}"
                 )
-                yield "I6", f"{detail}, the one before ended at {before}"
+                yield Violation("I6", f"{detail}, the one before ended at {before}")
             first = 0 if record.counters.events_lost else position.start
             within = {gap for gap in gaps if gap[:4] == stream and first <= gap[4] <= gap[5] <= position.end}
             gaps -= {cut, *within}
             ends[stream] = position.end
         for _ in gaps:
-            yield "I4", f"commit {record.seq} of lane {record.lane} has a gap outside of what it took"
+            detail = f"commit {record.seq} of lane {record.lane} has a gap outside of what it took"
+            yield Violation("I4", detail)
 
 
 def _stream(lane: int, position: PartitionRange) -> tuple[int, str, str | None, int]:
     return lane, position.topic, position.topic_id, position.partition
 
 
-def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
+def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
     """Check that every live commit of a lane begins with the open events that the one before ended with."""
     still_open: dict[int, int] = {}
     for record in commits:
@@ -315,7 +305,7 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
             continue
         before = still_open.get(record.lane, 0)
         if record.counters.events_carried != before:
-            yield (
+            yield Violation(
                 "I1",
                 f"commit {record.seq} of lane {record.lane} carries {record.counters.events_carried} events, "
                 f"the one before left {before} open",
@@ -323,7 +313,7 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
         still_open[record.lane] = record.counters.events_open
 
 
-def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
+def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Violation]:
     """Check that what the last commit of every lane needs to go on is there, and holds what is open; what
     is left of earlier ones, for a repair, is whole.
     """
@@ -340,17 +330,18 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
             if store.size(name) is not None:
                 read_segment(store, segment)
         except (LakeError, OSError) as error:
-            yield "I3", f"lane {lane}: {error}"
+            yield Violation("I3", f"lane {lane}: {error}")
     for lane, record in sorted(last.items()):
         rows = 0
         for segment in record.standing.segments:
             try:
                 rows += read_segment(store, segment).num_rows
             except (LakeError, OSError) as error:
-                yield "I3", f"lane {lane}: {error}"
+                yield Violation("I3", f"lane {lane}: {error}")
         still_open = record.counters.events_open if record.kind == "live" else 0
         if rows < still_open:
-            yield "I1", f"lane {lane} has {still_open} open events, its segments hold {rows}"
+            detail = f"lane {lane} has {still_open} open events, its segments hold {rows}"
+            yield Violation("I1", detail)
 
 
 def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
@@ -361,7 +352,7 @@ def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
     return hidden_by(upkeep or Upkeep(), listing, commits[-1].window_length_ns if commits else 1)
 
 
-def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[str]:
+def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
     """A generation of a window has as many flows and parameters as what it replaces, swept or not, but for
     what a repair says that it changed.
     """
@@ -380,7 +371,8 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[str]:
         windows = {*changed, *(item.window for item in record.publish if item.window is not None)}
         through = dict(next((at.through for at in standing.generations if at.seq == record.seq), ()))
         if windows and not through:
-            yield f"commit {record.seq} of the upkeep lane does not say what it replaces"
+            detail = f"commit {record.seq} of the upkeep lane does not say what it replaces"
+            yield Violation("I1", detail)
             continue
         for window in sorted(windows):
             seq_before, through_before = effective.get(window, (0, {}))
@@ -393,14 +385,15 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[str]:
                 )
                 more = getattr(changed[window], table) if window in changed else 0
                 if recorded[UPKEEP_LANE, record.seq] != before + more:
-                    yield (
+                    yield Violation(
+                        "I1",
                         f"commit {record.seq} of the upkeep lane replaces {before} {table} of window "
-                        f"{window} by {recorded[UPKEEP_LANE, record.seq]}, {more} more by its own account"
+                        f"{window} by {recorded[UPKEEP_LANE, record.seq]}, {more} more by its own account",
                     )
             effective[window] = (record.seq, through)
 
 
-def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[str]:
+def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
     """A late event that a repair took out of `late/` waits there anew, or is under `repaired/`."""
     rows: Counter[tuple[int, int]] = Counter()
     own = []
@@ -419,8 +412,9 @@ def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[str]:
             )
             kept = sum(i.rows for i in record.publish if i.table in (_LATE, _REPAIRED))
             if not taken == kept + record.repair.expired == record.repair.late:
-                yield (
+                yield Violation(
+                    "I1",
                     f"commit {record.seq} of the upkeep lane took {taken} late events, says "
-                    f"{record.repair.late}, and has {kept}"
+                    f"{record.repair.late}, and has {kept}",
                 )
         gone = through

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, Literal
 
 from pydantic import ValidationError
@@ -83,6 +84,16 @@ def stage_folder(lane: int, seq: int) -> str:
     Two writers may be at the same number: neither may touch what the other wrote, so no two share a folder.
     """
     return f"{stage_lane_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}"
+
+
+@contextmanager
+def own_stage(store: Store, what: str) -> Iterator[str]:
+    """A stage folder for the draft of one file that is in no commit; gone in the end. Raises OSError."""
+    stage = f"{STAGE}/{what}-{secrets.token_hex(8)}"
+    try:
+        yield stage
+    finally:
+        store.remove(stage)
 
 
 def staged_seq(folder: str) -> int | None:

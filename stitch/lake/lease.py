@@ -6,14 +6,13 @@ with another machine's: whoever waits sees for itself how long the file has not 
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from stitch.lake.layout import STAGE
+from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 BEATS: Final = 6
@@ -93,9 +92,6 @@ class Lease:
 
     def _write(self, *, is_new: bool) -> None:
         self._beat += 1
-        data, stage = f"{self._owner} {self._beat}\n".encode(), f"{STAGE}/lease-{secrets.token_hex(8)}"
         put = self._store.put_if_absent if is_new else self._store.replace
-        try:
-            put(self._name, data, stage)
-        finally:
-            self._store.remove(stage)
+        with own_stage(self._store, "lease") as stage:
+            put(self._name, f"{self._owner} {self._beat}\n".encode(), stage)

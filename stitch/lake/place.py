@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stitch.lake.bucket.bucket_settings import BucketSettings, bucket_settings
 from stitch.lake.bucket.bucket_settings import is_bucket as is_bucket
-from stitch.lake.bucket.bucket_store import BucketStore
 from stitch.lake.copies import Copies, FileCache, cache_at
 from stitch.lake.store import LocalStore, Store
+
+if TYPE_CHECKING:
+    from stitch.lake.bucket.bucket_store import BucketStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ _CACHE_VARIABLES = ("FLOWDIFF_CACHE", "FLOWDIFF_CACHE_SIZE", "XDG_CACHE_HOME", "
 
 @lru_cache(maxsize=16)
 def _bucket(settings: BucketSettings) -> BucketStore:
+    from stitch.lake.bucket.bucket_store import BucketStore  # its client is an extra, and takes time to load
+
     store = BucketStore(settings)
     store.check()
     return store

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
 from schemas.windows import Window
-from stitch.lake.layout import STAGE
+from stitch.lake.layout import STAGE, own_stage
 from stitch.lake.store import Store, ahead
 
 STATS: Final = "stats"
@@ -83,13 +83,8 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
         if old or not _is_whole(name, _read(store, f"{folder}/{name}")):
             store.remove(f"{folder}/{name}")
     final = f"{folder}/{key.source}-{key.settings}-{_hash(data, _LONG)}.parquet"
-    stage = f"{STAGE}/{STATS}-{secrets.token_hex(8)}"
-    try:
+    with own_stage(store, STATS) as stage, suppress(FileExistsError):  # another process was at the same
         store.put_if_absent(final, data, stage)
-    except FileExistsError:  # another process was at the same
-        pass
-    finally:
-        store.remove(stage)
 
 
 def damaged_stats(store: Store) -> Iterator[str]:

@@ -21,6 +21,7 @@ from schemas.lake import EDGE_TYPE, NODE_TYPE, STEP_TYPE, STORED_STRUCTURES_SCHE
 from stitch.columnar.runs import (
     group_stably,
     list_arrays,
+    no_rows,
     offsets,
     ranges,
     rank_in_runs,
@@ -28,11 +29,10 @@ from stitch.columnar.runs import (
     whole,
 )
 from stitch.graph.order.tree import CanonicalTree
-from stitch.graph.placed import END, START
-from stitch.spans.nodes import SpanPoints, TreeNodes, TreeRows, lay_nodes
+from stitch.graph.placed import END, START, PlacedNodes
+from stitch.spans.nodes import SpanPoints, TreeRows, lay_nodes
 
 _NAMES: Final = ("component", "point", "label", "kind")
-_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 def nested(structures: pa.Table) -> pa.Table:
@@ -64,7 +64,7 @@ def nested(structures: pa.Table) -> pa.Table:
     steps = {name: flat.field(name).take(taken) for name in _NAMES}
     steps["unawaited"] = pa.array(unawaited[kept])
     steps["depth"] = depth.take(taken)
-    per_row = np.add.reduceat(side != END, first[:-1], dtype=np.int64) if len(n_nodes) else _NO_ROWS
+    per_row = np.add.reduceat(side != END, first[:-1], dtype=np.int64) if len(n_nodes) else no_rows()
     written_out = pa.array(~of_spans)
     stored = pa.Table.from_arrays(
         [
@@ -132,9 +132,12 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
         pa.array(n_nodes[of_spans] - 1, pa.int32()),
         np.ones(of_spans.sum(), np.int64),
     )
+    head = pa.array(first[:-1])
     return {
         "category": whole(stored["category"]),
-        "root": _roots(columns["component"], columns["point"], first[:-1]),
+        "root": pc.binary_join_element_wise(
+            *(columns[name].take(head) for name in ("component", "point")), "/"
+        ),
         "n_nodes": pa.array(n_nodes),
         "nodes": list_arrays(n_nodes, struct_arrays(NODE_TYPE, columns)),
         "in_edges": list_arrays(n_edges, edges),
@@ -142,13 +145,7 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
     }
 
 
-def _roots(component: pa.Array, point: pa.Array, first: I8) -> pa.Array:
-    """[rows] root type of each row, whose node 0 is at `first`."""
-    head = pa.array(first)
-    return pc.binary_join_element_wise(component.take(head), point.take(head), "/")
-
-
-def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[TreeNodes, I8]:
+def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes, I8]:
     """Nodes and edges of the rows made of spans, and the step that each node is of.
 
     depth: [steps] -1 for marks and records. row: [steps] row of the table, ascending.
@@ -180,12 +177,10 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[TreeNodes, I
     start = before - before[starts][flow]
     tree = CanonicalTree(start, size, *_among_siblings(parent, asynchronous), deferred)
     no_time = np.zeros(n, dtype=np.int64)
-    rows = TreeRows(span, flow, parent, asynchronous, no_time, no_time, n_marks if len(marks) else None)
+    rows = TreeRows(span, flow, parent, asynchronous, no_time, no_time, n_marks)
     numbered = np.arange(len(marks))  # each mark its own name: they stand in order
-    span_events = (
-        SpanPoints(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
-    )
-    laid = lay_nodes(rows, tree, span_events, len(starts))
+    span_events = SpanPoints(owner, numbered, np.zeros(len(marks), np.int64), (), no_rows())
+    _, laid = lay_nodes(rows, tree, span_events, len(starts))
     step = laid.event
     of_mark = laid.point_code >= 0
     step[of_mark] = marks[laid.point_code[of_mark]]

@@ -7,7 +7,6 @@ by the number of its commit and its content, so that it can be put again by whoe
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import LakeError
 from schemas.watch_tables import WATCH_TABLES
-from stitch.lake.layout import STAGE
+from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 WATCH: Final = "watch"
@@ -52,17 +51,16 @@ def last_body(store: Store) -> bytes | None:
 
 def put_body(store: Store, seq: int, body: bytes) -> None:
     """Make something the commit of a number. Raises TakenError, OSError."""
-    name, stage = f"{COMMITS}/{seq:012d}.json", _stage()
+    name = f"{COMMITS}/{seq:012d}.json"
     data = _hash(body).encode() + b"\n" + body
     if store.names(COMMITS, after=f"{seq:012d}.json"):  # ours may be among those that were removed
         raise _taken(seq)
-    try:
-        store.put_if_absent(name, data, stage)
-    except FileExistsError as error:
-        if store.read(name).to_pybytes() != data:
-            raise _taken(seq) from error
-    finally:
-        store.remove(stage)
+    with own_stage(store, WATCH) as stage:
+        try:
+            store.put_if_absent(name, data, stage)
+        except FileExistsError as error:
+            if store.read(name).to_pybytes() != data:
+                raise _taken(seq) from error
 
 
 def forget_commits(store: Store) -> None:
@@ -78,12 +76,8 @@ def put_rows(store: Store, table: str, seq: int, rows: Sequence[dict[str, Any]])
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist([*rows], WATCH_TABLES[table]), sink, write_page_checksum=True)
     data = bytes(sink.getvalue())
-    stage = _stage()
-    try:
-        with suppress(FileExistsError):
-            store.put_if_absent(f"{WATCH}/{table}/{seq:012d}-{_hash(data)[:32]}.parquet", data, stage)
-    finally:
-        store.remove(stage)
+    with own_stage(store, WATCH) as stage, suppress(FileExistsError):
+        store.put_if_absent(f"{WATCH}/{table}/{seq:012d}-{_hash(data)[:32]}.parquet", data, stage)
 
 
 def table_files(store: Store, table: str) -> list[str]:
@@ -128,10 +122,6 @@ def _parts(data: bytes) -> tuple[str, bytes]:
 
 def _hash(data: pa.Buffer | bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _stage() -> str:
-    return f"{STAGE}/{WATCH}-{secrets.token_hex(8)}"
 
 
 def _taken(seq: int) -> TakenError:

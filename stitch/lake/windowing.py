@@ -20,7 +20,10 @@ _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 def merged_flows(tables: list[pa.Table]) -> pa.Table:
     """Flows of several files, sorted by (root, category, start, id), ties by kind and lane. O(n log n)."""
     flows = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-    keys = pa.table({name: _plain(flows[name]) for name in _FLOW_ORDER})
+    keys = flows.select(_FLOW_ORDER)
+    for place, column in enumerate(keys.columns):
+        if pa.types.is_dictionary(column.type):  # not by its codes
+            keys = keys.set_column(place, _FLOW_ORDER[place], column.cast(pa.string()))
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in _FLOW_ORDER])
     return flows.take(order).combine_chunks()
 
@@ -49,10 +52,6 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
     expected = np.concatenate([hash_rows(table) for table in before])
     found = np.sort(hash_rows(after))
     return np.array_equal(np.unique(expected) if distinct else np.sort(expected), found)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
@@ -89,7 +88,7 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
     O(rows), and O(structures) a window.
     """
     start_ns = flows["start_ns"].to_numpy()
-    codes, windows = _codes(start_ns - start_ns % length_ns)
+    windows, codes = np.unique(start_ns - start_ns % length_ns, return_inverse=True)
     param_codes = codes[_flow_of_param(params, flows)]
     flow_parts = _deal(flows, codes, len(windows))
     param_parts = _deal(params, param_codes, len(windows))
@@ -101,12 +100,6 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
             else structures.filter(pc.is_in(structures["category"], value_set=seen))
         )
         yield WindowPart(Window(start, length_ns), own_flows, own_structures, own_params)
-
-
-def _codes(starts_ns: I8) -> tuple[I8, I8]:
-    """[flows] place of its window in the sorted distinct starts, and those."""
-    windows, codes = np.unique(starts_ns, return_inverse=True)
-    return codes.astype(np.int64), windows
 
 
 def _deal(table: pa.Table, codes: I8, n: int) -> Iterator[pa.Table]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from schemas.arrays import B1, I8
 from schemas.events import EventKind
-from stitch.columnar.runs import distinct, ranges
+from stitch.columnar.runs import distinct, no_rows, ranges
 from stitch.graph.order.segments import longest_paths
 from stitch.records.strands import NO_CODE, Records, Strands
 
@@ -106,9 +106,8 @@ def _explicit(records: Records, strands: Strands, node_of: I8) -> tuple[B1, B1, 
     child = node_of[records.parents.record]
     wanted = records.parents.code[child >= 0]
     child = child[child >= 0]
-    if records.identity is None or not len(child):
-        none = np.zeros(0, dtype=np.int64)
-        return names, misses, none, none
+    if not len(child):
+        return names, misses, no_rows(), no_rows()
     names[child] = True
     identity = records.identity[strands.record]
     nodes = np.flatnonzero(identity != NO_CODE)
@@ -147,9 +146,8 @@ def cut_cycles(edges: HappensBefore, strands: Strands, ts_ns: I8) -> tuple[B1, B
     suspects = distinct(node_flow[np.concatenate((backward, across))])
     # A strand alone never makes a cycle.
     suspects = np.intersect1d(suspects, node_flow[edges.src])
-    none = np.zeros(0, dtype=np.int64)
     if not len(suspects):
-        return linked, keep, none
+        return linked, keep, no_rows()
     flow_first = np.searchsorted(node_flow, suspects)
     flow_end = np.searchsorted(node_flow, suspects, side="right")
     nodes = ranges(flow_first, flow_end - flow_first)

@@ -40,7 +40,7 @@ from schemas.quality import Quality
 from stitch.columnar.hashing import hash_rows, mix
 from stitch.columnar.runs import distinct, offsets, ranges, sum_runs, whole
 from stitch.graph.order.dag import CanonicalOrder, Dags, canonical_order
-from stitch.graph.placed import POINT, LabelCodes, PlacedFlows
+from stitch.graph.placed import POINT, LabelCodes, PlacedFlows, encode_labels, rows_of_nodes
 from stitch.records.flow_ends import Ends, Entries, find_ends, find_entries, make_synthetic, place_responses
 from stitch.records.happens_before import HappensBefore, connect, cut_cycles
 from stitch.records.strands import Records, Strands, order_strands, read_records
@@ -69,21 +69,13 @@ class Laid:
     """[structures] labels and edges, in the places of the layout."""
 
 
-def _lay_out(
-    strand_first: I8,
-    strand_flow: I8,
-    n_flows: int,
-    label: U8,
-    linked: B1,
-    src: I8,
-    dst: I8,
-) -> Laid:
+def _lay_out(graph: _Graph) -> Laid:
     """Lay out flows and find equal ones.
 
-    strand_first: [strands + 1] offsets into the nodes. strand_flow: [strands] flow, 0 … n_flows - 1, in any
-    order. label: [nodes]. linked: [nodes] an edge comes from the node before. src, dst: [cross edges].
     Equality is judged by a 64-bit hash of labels and edges. O(nodes + strands log strands).
     """
+    strand_first, strand_flow, n_flows = graph.strand_first, graph.strand_flow, len(graph.request)
+    label, linked, src, dst = graph.label, graph.linked, graph.src, graph.dst
     length = np.diff(strand_first)
     node_strand = np.repeat(np.arange(len(length), dtype=np.int64), length)
     rank = np.arange(len(label), dtype=np.int64) - strand_first[node_strand]
@@ -159,21 +151,14 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
     given in `timeless`. labels: `encode_labels(events)`, if at hand. The result depends on the records of
     each request alone, but for the numbering of requests.
     """
-    timed, rows = _with_times(events)
-    if rows is not None and labels is not None:
-        labels = LabelCodes(labels.code[rows], labels.hashes, labels.words)
-    records = read_records(timed, labels)
+    is_timed = whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(is_timed)
+    timed = events if is_timed.all() else events.take(pa.array(rows)).combine_chunks()
+    labels = encode_labels(events) if labels is None else labels
+    records = read_records(timed, LabelCodes(labels.code[rows], labels.hashes, labels.words))
     strands = order_strands(records, config.max_events_per_flow)
     graph = _build(records, strands, config)
-    laid = _lay_out(
-        graph.strand_first,
-        graph.strand_flow,
-        len(graph.request),
-        graph.label,
-        graph.linked,
-        graph.src,
-        graph.dst,
-    )
+    laid = _lay_out(graph)
 
     def tie(places: I8) -> U8:
         """Content hash of the records at places of the layout; synthetic nodes are alone of their kind."""
@@ -190,12 +175,14 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
     of_structure = ranges(laid.dags.first_node[laid.structure], n_nodes)
     edge = ranges(order.first_edge[laid.structure], n_edges)
     none = np.full(len(node), -1, dtype=np.int32)
+    code = np.full(events.num_rows, -1, dtype=np.int64)
+    code[rows] = records.flow
     return PlacedFlows(
         request=graph.request,
         quality=graph.quality,
         first_node=laid.first_node,
         first_edge=offsets(n_edges),
-        event=_rows_of(graph.record[node], rows),
+        event=rows_of_nodes(graph.record[node], rows),
         side=np.full(len(node), POINT, dtype=np.uint8),
         point_code=none,
         ts_ns=graph.ts_ns[node],
@@ -205,37 +192,12 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
         response=response[of_structure],
         src=order.src[edge],
         dst=order.dst[edge],
-        conflicts=_rows_of(strands.conflicts, rows) if len(strands.conflicts) else None,
-        duplicates=len(strands.copies),
-        copies=_rows_of(strands.copies, rows),
-        code=_codes_of(records.flow, rows, events.num_rows),
+        code=code,
         request_names=records.request_names,
-        timeless=None if rows is None else np.setdiff1d(np.arange(events.num_rows), rows),
+        conflicts=rows[strands.conflicts],
+        copies=rows[strands.copies],
+        timeless=np.flatnonzero(~is_timed),
     )
-
-
-def _with_times(events: pa.Table) -> tuple[pa.Table, I8 | None]:
-    """`(events with times, their rows)`; null: all have."""
-    if events["ts_ns"].null_count == 0:
-        return events, None
-    rows = np.flatnonzero(whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False))
-    return events.take(pa.array(rows)).combine_chunks(), rows
-
-
-def _codes_of(flow: I8, rows: I8 | None, n_events: int) -> I8:
-    """[events] request code; -1 for records without a time."""
-    if rows is None:
-        return flow
-    codes = np.full(n_events, -1, dtype=np.int64)
-    codes[rows] = flow
-    return codes
-
-
-def _rows_of(record: I8, rows: I8 | None) -> I8:
-    """Rows of the event batch, from numbers of the records with times; synthetic nodes as they are."""
-    if rows is None:
-        return record
-    return np.where(record >= 0, np.append(rows, [0, 0])[record], record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
 from stitch.columnar.hashing import hash_rows
-from stitch.columnar.runs import distinct, group_stably, offsets, whole
-from stitch.graph.placed import LabelCodes, encode_labels
+from stitch.columnar.runs import distinct, group_stably, no_rows, offsets, whole
+from stitch.graph.placed import LabelCodes
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
 NO_CODE = -1
@@ -47,15 +47,15 @@ class Records:
     ts_ns: I8
     seq: I8
     """0 where null."""
-    has_seq: B1 | None
-    """Where `seq` is set; null: everywhere."""
+    has_seq: B1
+    """Where `seq` is set."""
     crumb: I8
     """Breadcrumb, or NO_CODE."""
     n_crumbs: int
     links: RecordReferences
     """Links of split and join records."""
-    identity: I8 | None
-    """Explicit id, or NO_CODE; null: no record has one."""
+    identity: I8
+    """Explicit id, or NO_CODE."""
     n_ids: int
     parents: RecordReferences
     """Explicit parents."""
@@ -69,18 +69,13 @@ class Records:
         return codes
 
 
-def read_records(events: pa.Table, labels: LabelCodes | None) -> Records:
+def read_records(events: pa.Table, labels: LabelCodes) -> Records:
     """Columns of a batch of records with times (one chunk a column). O(records)."""
     requests = assign_requests(events)
-    if labels is None:
-        labels = encode_labels(events)
     link_record, link = split_and_join_links(events)
     crumb, link_code, n_crumbs = _encode(whole(events["breadcrumb"]), link)
     parent_record, parent = flat_list(whole(events["parents"]))
-    has_ids = events["id"].null_count < events.num_rows or len(parent) > 0
-    identity, parent_code, n_ids = (
-        _encode(whole(events["id"]), parent) if has_ids else (None, np.zeros(0, np.int64), 0)
-    )
+    identity, parent_code, n_ids = _encode(whole(events["id"]), parent)
     seq = whole(events["seq"])
     return Records(
         events=events,
@@ -89,7 +84,7 @@ def read_records(events: pa.Table, labels: LabelCodes | None) -> Records:
         kind=events["kind"].to_numpy(),
         ts_ns=events["ts_ns"].to_numpy(),
         seq=pc.fill_null(seq, 0).to_numpy(zero_copy_only=False),
-        has_seq=seq.is_valid().to_numpy(zero_copy_only=False) if seq.null_count else None,
+        has_seq=seq.is_valid().to_numpy(zero_copy_only=False),
         crumb=crumb,
         n_crumbs=n_crumbs,
         links=RecordReferences(link_record, link_code),
@@ -161,7 +156,8 @@ def order_strands(records: Records, max_events: int) -> Strands:
     nodes = kept[order]
     nodes, strand, copies = _sort_equal(records, nodes, strand, equal)
     nodes, strand, capped = _cap(records, nodes, strand, max_events)
-    starts = _starts(strand, records.crumb[nodes])
+    starts = np.ones(len(strand), dtype=np.bool_)  # each record without a breadcrumb begins a strand
+    starts[1:] = (strand[1:] != strand[:-1]) | (records.crumb[nodes][1:] == NO_CODE)
     begin = np.flatnonzero(starts)
     return Strands(
         record=nodes,
@@ -177,19 +173,9 @@ def order_strands(records: Records, max_events: int) -> Strands:
     )
 
 
-def _starts(strand: I8, crumb: I8) -> B1:
-    """[nodes] first of its strand; each node without a breadcrumb is."""
-    starts = np.ones(len(strand), dtype=np.bool_)
-    starts[1:] = (strand[1:] != strand[:-1]) | (crumb[1:] == NO_CODE)
-    return starts
-
-
 def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
     """Records with each id once a request: `(kept, conflicts, exact copies)`."""
     every = np.arange(len(records.flow), dtype=np.int64)
-    none = np.zeros(0, dtype=np.int64)
-    if records.identity is None:
-        return every, none, none
     named = np.flatnonzero(records.identity != NO_CODE)
     key = records.flow[named] * records.n_ids + records.identity[named]
     by_key = np.argsort(key, kind="stable")
@@ -198,7 +184,7 @@ def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
     again[1:] = key[1:] == key[:-1]
     again[:-1] |= again[1:]
     if not again.any():
-        return every, none, none
+        return every, no_rows(), no_rows()
     named, key = named[again], key[again]
     content = hash_rows(records.events.take(pa.array(named)))
     n_parents = np.bincount(records.parents.record, minlength=len(every))[named]
@@ -218,11 +204,8 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
 
     Here the records of a flow without a breadcrumb still share a number, so that copies come together.
     """
-    flow, crumb = records.flow, records.crumb
-    if len(kept) < len(flow):
-        flow, crumb = flow[kept], crumb[kept]
     width = records.n_crumbs + 1
-    key = pa.array(flow * width + (crumb - NO_CODE)).dictionary_encode()
+    key = pa.array(records.flow[kept] * width + (records.crumb[kept] - NO_CODE)).dictionary_encode()
     distinct = key.dictionary.to_numpy()
     by_key = np.argsort(distinct)
     number = np.empty(len(distinct), dtype=np.int64)
@@ -233,15 +216,8 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
     """`(value [kept], mixed)`: what orders a record on its strand, and numbers with `seq` on some only."""
-    none = np.zeros(0, dtype=np.int64)
-    whole_batch = len(kept) == len(records.flow)
-    if records.has_seq is None:
-        return (records.seq if whole_batch else records.seq[kept]), none
-    has_seq = records.has_seq[kept]
-    if not has_seq.any():
-        return (records.ts_ns if whole_batch else records.ts_ns[kept]), none
     n_records = np.bincount(strand, minlength=n_strands)
-    n_with = np.bincount(strand[has_seq], minlength=n_strands)
+    n_with = np.bincount(strand[records.has_seq[kept]], minlength=n_strands)
     value = np.where((n_with == n_records)[strand], records.seq[kept], records.ts_ns[kept])
     return value, np.flatnonzero((n_with > 0) & (n_with < n_records))
 
@@ -275,9 +251,8 @@ def _by_strand_and_value(strand: I8, value: I8) -> I8:
 
 def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8, I8, I8]:
     """Sort runs of records equal so far by (time, content), and drop copies: `(nodes, strand, copies)`."""
-    none = np.zeros(0, dtype=np.int64)
     if not equal.any():
-        return nodes, strand, none
+        return nodes, strand, no_rows()
     run = np.cumsum(~equal)
     member = equal.copy()
     member[:-1] |= equal[1:]
@@ -290,8 +265,6 @@ def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8,
     content, run = content[by], run[places]
     copy = (content[1:] == content[:-1]) & (run[1:] == run[:-1])
     drop = places[1:][copy]
-    if not len(drop):
-        return nodes, strand, none
     return np.delete(nodes, drop), np.delete(strand, drop), nodes[drop]
 
 
@@ -300,7 +273,7 @@ def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, 
     flow = records.flow[nodes]
     over = np.bincount(flow) > max_events
     if not over.any():
-        return nodes, strand, np.zeros(0, np.int64)
+        return nodes, strand, no_rows()
     places = np.flatnonzero(over[flow])
     some = nodes[places]
     times = records.ts_ns[some]

@@ -133,31 +133,22 @@ class Forest:
     """[flows] ORPHAN, INCOMPLETE, MULTI_ROOT and CYCLE."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpanServices:
-    """Who does the work of a span and whom it calls, as codes; worked out only where orphans ask."""
-
-    events: pa.Table
-    component_of_label: I8
-    """[label codes] code of the component, its index in the dictionary of `events`."""
-
-    def components(self, spans: Spans) -> I8:
-        """[spans] code of the span's component."""
-        return self.component_of_label[spans.label]
-
-    def peers(self, spans: Spans) -> I8:
-        """[spans] code of the called service, -1 where unknown or no component of the batch."""
-        peers, components = whole(self.events["peer"]), whole(self.events["component"])
-        found = pc.fill_null(pc.index_in(peers.dictionary, components.dictionary), -1)
-        table = np.append(found.to_numpy(zero_copy_only=False).astype(np.int64), -1)
-        codes = pc.fill_null(peers.indices, len(table) - 1).to_numpy(zero_copy_only=False)
-        result: I8 = table[codes[spans.row]]
-        return result
+def _peers(spans: Spans, events: pa.Table) -> I8:
+    """[spans] code of the called service among the components of the batch, -1 where unknown or none."""
+    peers, components = whole(events["peer"]), whole(events["component"])
+    found = pc.fill_null(pc.index_in(peers.dictionary, components.dictionary), -1)
+    table = np.append(found.to_numpy(zero_copy_only=False).astype(np.int64), -1)
+    codes = pc.fill_null(peers.indices, len(table) - 1).to_numpy(zero_copy_only=False)
+    result: I8 = table[codes[spans.row]]
+    return result
 
 
-def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_share: float) -> Forest:
+def plant_forest(
+    spans: Spans, parents: Parents, events: pa.Table, component_of_label: I8, orphan_share: float
+) -> Forest:
     """Complete the declared parents to one tree a flow.
 
+    component_of_label: [label codes] code of the component, its index in the dictionary of `events`.
     orphan_share: see `StitchConfig`. O(spans) plus the bounded search.
     """
     n, n_flows = len(spans), spans.n_flows
@@ -173,7 +164,8 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
         n_spans = np.bincount(spans.flow, minlength=n_flows)
         quality[n_orphans > 0] |= np.uint32(Quality.ORPHAN)
         quality[n_orphans > np.maximum(1, orphan_share * n_spans)] |= np.uint32(Quality.INCOMPLETE)
-        parent[orphans] = _enclosing(spans, parent, parents.orphan, orphans, services)
+        services = component_of_label[spans.label], _peers(spans, events)
+        parent[orphans] = _enclosing(spans, parent, parents.orphan, orphans, *services)
         lone = (n_roots[spans.flow[orphans]] == 0) & (n_orphans[spans.flow[orphans]] == 1)
         roots = np.sort(np.concatenate((roots, orphans[lone])))
         n_roots = np.bincount(spans.flow[roots], minlength=n_flows)
@@ -200,10 +192,12 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
     )
 
 
-def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, services: SpanServices) -> I8:
-    """[orphans] row of the smallest enclosing span of a fitting service, or NO_PARENT."""
+def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: I8, peer: I8) -> I8:
+    """[orphans] row of the smallest enclosing span of a fitting service, or NO_PARENT.
+
+    component, peer: [spans] who does the work, and whom it calls.
+    """
     result = np.full(len(orphans), _NO_PARENT, dtype=np.int64)
-    component, peer = services.components(spans), services.peers(spans)
     timed = (spans.start_ns != UNKNOWN_NS) & (spans.end_ns != UNKNOWN_NS)
     with_orphans = np.zeros(spans.n_flows, dtype=np.bool_)
     with_orphans[spans.flow[orphans]] = True

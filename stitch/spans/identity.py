@@ -17,7 +17,7 @@ of that list).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,8 @@ import pyarrow as pa
 from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.columnar.hashing import hash_rows
+from stitch.columnar.runs import no_rows
 from stitch.spans.span_columns import UNKNOWN_NS, SpanIndex, SpanReferences, Spans
-
-_NONE = np.zeros(0, np.int64)
 
 _OUTSIDE_IN = (
     EventKind.SPAN_CLIENT,
@@ -82,15 +81,13 @@ class Identified:
     spans: Spans
     index: SpanIndex
     shared: SharedIds | None = None
-    duplicates: int = 0
-    """Rows dropped as exact duplicates."""
-    copies: I8 | None = None
-    """Event rows of these; null: none."""
-    conflicts: I8 | None = None
+    copies: I8 = field(default_factory=no_rows)
+    """Event rows dropped as exact duplicates."""
+    conflicts: I8 = field(default_factory=no_rows)
     """Event rows dropped because another version of the span was kept."""
-    conflict_flows: I8 | None = None
+    conflict_flows: I8 = field(default_factory=no_rows)
     """Flow code of each conflict."""
-    merged: tuple[I8, I8] = (_NONE, _NONE)
+    merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
     """Event rows of partial reports, and the event rows they were merged into."""
 
 
@@ -121,14 +118,13 @@ def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -
 
     kept = np.ones(len(spans), dtype=np.bool_)
     kept[rows[~first]] = False
-    lent = _lend_references(spans, rows[merged], rows[winner[merged]])
-    survivors = lent.keep(kept)
+    lent = _lent_references(spans, rows[merged], rows[winner[merged]])
+    survivors = replace(spans, references=lent).keep(kept)
     new_row = np.cumsum(kept) - 1
     return Identified(
         spans=survivors,
         index=SpanIndex(survivors.flow, survivors.key, survivors.n_flows),
         shared=_shared_ids(survivors, new_row[rows[first]], group[first], component, n_components),
-        duplicates=int(duplicate.sum()),
         copies=spans.row[rows[duplicate]],
         conflicts=np.sort(spans.row[rows[conflict]]),
         conflict_flows=spans.flow[rows[conflict]],
@@ -171,26 +167,15 @@ def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tupl
     return kind, partial
 
 
-def _lend_references(spans: Spans, givers: I8, takers: I8) -> Spans:
-    """Spans where `takers` without declared parents got those of the partial reports `givers`."""
+def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
+    """References where `takers` without declared parents got those of the partial reports `givers`."""
     references = spans.references
     has = np.zeros(len(spans), dtype=np.bool_)
     has[references.row] = True
     taker = np.arange(len(spans))
     poor = ~has[takers]
     taker[givers[poor]] = takers[poor]
-    lent = SpanReferences(taker[references.row], references.key, references.follows)
-    return Spans(
-        row=spans.row,
-        flow=spans.flow,
-        start_ns=spans.start_ns,
-        end_ns=spans.end_ns,
-        key=spans.key,
-        kind=spans.kind,
-        label=spans.label,
-        references=lent,
-        n_flows=spans.n_flows,
-    )
+    return SpanReferences(taker[references.row], references.key, references.follows)
 
 
 def _shared_ids(spans: Spans, rows: I8, group: I8, component: I8, n_components: int) -> SharedIds | None:

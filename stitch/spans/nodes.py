@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import B1, I4, I8, U1, U8
+from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word, mix
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import no_rows, whole
 from stitch.graph.order.tree import CanonicalTree
-from stitch.graph.placed import END, POINT, START
+from stitch.graph.placed import END, POINT, START, PlacedNodes
 from stitch.spans.span_columns import Spans
 
 
@@ -46,8 +46,8 @@ class SpanPoints:
         return total
 
 
-def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanPoints | None:
-    """Marks of the spans, or None where no span has any.
+def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanPoints:
+    """Marks of the spans.
 
     Marks without time or name are left out. Of a flow with more than `max_marks_per_flow` the first in time
     are kept. O(marks log marks).
@@ -55,7 +55,7 @@ def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanP
     lists = whole(events["marks"])
     values = pc.list_flatten(lists)
     if not len(values):
-        return None
+        return SpanPoints(no_rows(), no_rows(), no_rows(), (), no_rows())
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     span_of_row = np.full(events.num_rows, -1, dtype=np.int64)
     span_of_row[spans.row] = np.arange(len(spans))
@@ -70,7 +70,7 @@ def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanP
     ts_ns = pc.fill_null(times, 0).to_numpy(zero_copy_only=False)[usable]
     span = span[usable]
     names = tuple(encoded.dictionary.take(pa.array(ordered)).to_pylist())
-    capped = np.zeros(0, np.int64)
+    capped = no_rows()
     counts = np.bincount(spans.flow[span], minlength=spans.n_flows)
     if counts.max(initial=0) > max_marks_per_flow:
         capped = np.flatnonzero(counts > max_marks_per_flow)
@@ -96,28 +96,8 @@ class TreeRows:
     asynchronous: B1
     start_ns: I8
     end_ns: I8
-    n_marks: I8 | None
-    """[rows] number of marks; null where no span has any."""
-
-
-@dataclass(frozen=True, slots=True)
-class TreeNodes:
-    """Columns of `PlacedFlows`, see there."""
-
-    present: I8
-    """Codes of the flows that have nodes."""
-    first_node: I8
-    first_edge: I8
-    event: I8
-    side: U1
-    point_code: I4
-    ts_ns: I8
-    mate: I4
-    parent: I4
-    deferred: B1
-    response: B1
-    src: I4
-    dst: I4
+    n_marks: I8
+    """[rows] number of marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +120,11 @@ class _Places:
     """[marks] rank among the marks of the span."""
 
 
-def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, n_flows: int) -> TreeNodes:
-    """Nodes and edges of all flows, in canonical order. `marks.span` are rows. O(nodes + edges)."""
+def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int) -> tuple[I8, PlacedNodes]:
+    """`(codes of the flows that have nodes, nodes and edges of these in canonical order)`.
+
+    `marks.span` are rows. O(nodes + edges).
+    """
     places = _places(rows, tree, marks, n_flows)
     at_start, at_end = places.at_start, places.at_end
     total = int(places.n_nodes.sum())
@@ -162,24 +145,21 @@ def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, n_f
     parent_of_node[at_start] = parent
     parent_of_node[at_end] = parent
     deferred = np.zeros(total, dtype=np.bool_)
-    if tree.deferred.any():
-        deferred[at_start] = tree.deferred
-        deferred[at_end] = tree.deferred
+    deferred[at_start] = tree.deferred
+    deferred[at_end] = tree.deferred
     response = np.zeros(total, dtype=np.bool_)
     response[at_end[places.root]] = True
     point_code = np.full(total, -1, dtype=np.int32)
-    if marks is not None:
-        event[places.at_mark] = rows.event[marks.span]
-        side[places.at_mark] = POINT
-        ts_ns[places.at_mark] = marks.ts_ns
-        parent_of_node[places.at_mark] = start_4[marks.span]
-        deferred[places.at_mark] = tree.deferred[marks.span]
-        point_code[places.at_mark] = marks.name
+    event[places.at_mark] = rows.event[marks.span]
+    side[places.at_mark] = POINT
+    ts_ns[places.at_mark] = marks.ts_ns
+    parent_of_node[places.at_mark] = start_4[marks.span]
+    deferred[places.at_mark] = tree.deferred[marks.span]
+    point_code[places.at_mark] = marks.name
     present = np.flatnonzero(places.n_nodes)
     first_node = np.append(places.base[present], total)
     src, dst, edge_at = _edges(rows, tree, marks, places, total)
-    return TreeNodes(
-        present=present,
+    return present, PlacedNodes(
         first_node=first_node,
         first_edge=edge_at[first_node],
         event=event,
@@ -195,29 +175,26 @@ def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, n_f
     )
 
 
-def _places(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, n_flows: int) -> _Places:
+def _places(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int) -> _Places:
     root = np.flatnonzero(rows.parent == len(rows.parent))
     n_nodes = np.zeros(n_flows, dtype=np.int64)
     n_nodes[rows.flow[root]] = tree.size[root]
     base = np.cumsum(n_nodes) - n_nodes
     at_start = base[rows.flow] + tree.start
-    at_mark = mark_rank = np.zeros(0, np.int64)
-    if marks is not None:
-        n_marks = np.bincount(marks.span, minlength=len(rows.parent))
-        mark_rank = np.arange(len(marks.span)) - (np.cumsum(n_marks) - n_marks)[marks.span]
-        at_mark = at_start[marks.span] + 1 + mark_rank
+    mark_rank = np.arange(len(marks.span)) - (np.cumsum(rows.n_marks) - rows.n_marks)[marks.span]
+    at_mark = at_start[marks.span] + 1 + mark_rank
     return _Places(root, n_nodes, base, at_start, at_start + tree.size - 1, at_mark, mark_rank)
 
 
 def _edges(
-    rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, places: _Places, total: int
+    rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, places: _Places, total: int
 ) -> tuple[I4, I4, I8]:
     """Sources and destinations, sorted by (flow, destination, source); and [nodes + 1] the first in-edge.
 
     In-edges of a start: the parent's start. Of a mark: its span's start. Of an end: the marks in order, the
     ends of the synchronous children in order; where there are none of these, the span's own start.
     """
-    n_inner = tree.n_sync if rows.n_marks is None else tree.n_sync + rows.n_marks
+    n_inner = tree.n_sync + rows.n_marks
     in_degree = np.ones(total, dtype=np.int64)
     in_degree[places.at_start[places.root]] = 0
     in_degree[places.at_end] = np.maximum(n_inner, 1)
@@ -232,14 +209,10 @@ def _edges(
     into_end = np.append(edge_at[places.at_end], n_edges)
     leaf = np.flatnonzero(n_inner == 0)
     src[into_end[leaf]] = start[leaf]
-    into = into_end[rows.parent] + tree.sync_rank
-    if rows.n_marks is not None:
-        into += np.append(rows.n_marks, 0)[rows.parent]
-    if tree.deferred.any():
-        into[rows.asynchronous] = n_edges
+    into = into_end[rows.parent] + tree.sync_rank + np.append(rows.n_marks, 0)[rows.parent]
+    into[rows.asynchronous] = n_edges
     src[into] = tree.start + tree.size - 1
-    if marks is not None:
-        src[edge_at[places.at_mark]] = start[marks.span]
-        src[into_end[marks.span] + places.mark_rank] = start[marks.span] + 1 + places.mark_rank
+    src[edge_at[places.at_mark]] = start[marks.span]
+    src[into_end[marks.span] + places.mark_rank] = start[marks.span] + 1 + places.mark_rank
     position = np.arange(total, dtype=np.int64) - np.repeat(places.base, places.n_nodes)
     return src[:n_edges], np.repeat(position.astype(np.int32), in_degree), edge_at

@@ -31,7 +31,7 @@ from stitch.graph.placed import (
     encode_labels,
     synthetic_hash,
 )
-from stitch.spans.forest import Forest, SpanServices, plant_forest, resolve_parents
+from stitch.spans.forest import Forest, plant_forest, resolve_parents
 from stitch.spans.identity import Identified, identify
 from stitch.spans.nodes import SpanPoints, TreeRows, lay_nodes, read_marks
 from stitch.spans.span_columns import UNKNOWN_NS, Spans, read_spans
@@ -82,8 +82,9 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
     traces = whole(events["request_id"]).dictionary_encode()
     n_flows = len(traces.dictionary)
     flow = traces.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    component, n_components = _component_codes(labels)
-
+    components = whole(labels.words["component"])
+    component = components.indices.to_numpy(zero_copy_only=False).astype(np.int64)  # [label codes]
+    n_components = len(components.dictionary)
     spans, timeless = _without_timeless(read_spans(events, flow, n_flows, labels))
     identified = identify(spans, events, component, n_components)
     spans, capped = _first_in_time(identified.spans, config.max_events_per_flow)
@@ -91,7 +92,7 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
         again = identify(spans, events, component, n_components)  # renumbers the index and the shared ids
         identified = replace(identified, spans=spans, index=again.index, shared=again.shared)
     parents = resolve_parents(identified, component)
-    forest = plant_forest(spans, parents, SpanServices(events, component), config.orphan_share)
+    forest = plant_forest(spans, parents, events, component, config.orphan_share)
     marks = read_marks(events, spans, config.max_events_per_flow)
     rows = _tree_rows(spans, forest, marks)
     levels = levels_of(rows.parent)
@@ -100,53 +101,36 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
     if UNKNOWN_NS in (rows.start_ns.max(initial=0), rows.end_ns.max(initial=0)):
         start_ns, end_ns = _fill_times(rows.start_ns, rows.end_ns, rows.parent, levels)
         rows = replace(rows, start_ns=start_ns, end_ns=end_ns)
-    nodes = lay_nodes(rows, tree, marks, n_flows)
-
-    quality = _quality(spans, forest, identified, capped, marks)
-    return PlacedFlows(
-        request=nodes.present,
-        quality=quality[nodes.present],
-        first_node=nodes.first_node,
-        first_edge=nodes.first_edge,
-        event=nodes.event,
-        side=nodes.side,
-        point_code=nodes.point_code,
-        ts_ns=nodes.ts_ns,
-        mate=nodes.mate,
-        parent=nodes.parent,
-        deferred=nodes.deferred,
-        response=nodes.response,
-        src=nodes.src,
-        dst=nodes.dst,
-        mark_names=() if marks is None else marks.names,
-        conflicts=identified.conflicts,
-        duplicates=identified.duplicates,
-        copies=identified.copies,
+    present, nodes = lay_nodes(rows, tree, marks, n_flows)
+    return PlacedFlows.of_nodes(
+        nodes,
+        request=present,
+        quality=_quality(spans, forest, identified, capped, marks)[present],
         code=flow,
         request_names=traces.dictionary,
-        merged=identified.merged,
+        conflicts=identified.conflicts,
+        copies=identified.copies,
         timeless=timeless,
+        mark_names=marks.names,
+        merged=identified.merged,
     )
 
 
-def _quality(
-    spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: SpanPoints | None
-) -> U4:
+def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: SpanPoints) -> U4:
     """[flow codes] quality bits of all steps."""
     untimed = (spans.start_ns == UNKNOWN_NS) | (spans.end_ns == UNKNOWN_NS)
     quality = forest.quality.copy()
     for bit, flagged in (
         (Quality.UNTIMED, spans.flow[untimed]),
         (Quality.CAPPED, capped),
-        (Quality.CAPPED, None if marks is None else marks.capped_flows),
+        (Quality.CAPPED, marks.capped_flows),
         (Quality.CONFLICT, identified.conflict_flows),
     ):
-        if flagged is not None:
-            quality[flagged] |= np.uint32(bit)
+        quality[flagged] |= np.uint32(bit)
     return quality
 
 
-def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints | None) -> TreeRows:
+def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints) -> TreeRows:
     """Spans, then synthetic spans; times of the latter are not known yet."""
     n_synthetic = len(forest.synthetic)
     unknown = np.full(n_synthetic, UNKNOWN_NS)
@@ -157,14 +141,12 @@ def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints | None) -> TreeRo
         asynchronous=forest.asynchronous,
         start_ns=_extended(spans.start_ns, unknown),
         end_ns=_extended(spans.end_ns, unknown),
-        n_marks=None if marks is None else marks.counts(len(spans) + n_synthetic),
+        n_marks=marks.counts(len(spans) + n_synthetic),
     )
 
 
-def _row_hashes(
-    spans: Spans, forest: Forest, marks: SpanPoints | None, labels: LabelCodes
-) -> tuple[U8, U8 | None]:
-    """[rows] hash of the label, and of the names of the marks (None: no span has any)."""
+def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCodes) -> tuple[U8, U8]:
+    """[rows] hash of the label, and of the names of the marks."""
     label_hash = labels.hashes[spans.label]
     if len(forest.synthetic):
         kind = EventKind.SPAN_UNSPECIFIED
@@ -173,23 +155,15 @@ def _row_hashes(
             (forest.synthetic == ROOT_EVENT).astype(np.int64)
         ]
         label_hash = np.concatenate((label_hash, made_up))
-    return label_hash, None if marks is None else marks.hashes(len(label_hash))
+    return label_hash, marks.hashes(len(label_hash))
 
 
-def _component_codes(labels: LabelCodes) -> tuple[I8, int]:
-    """[label codes] code of the label's component, and the number of components."""
-    words = whole(labels.words["component"])
-    return words.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(words.dictionary)
-
-
-def _without_timeless(spans: Spans) -> tuple[Spans, I8 | None]:
-    """Spans of traces with some time, and the event rows of the others (None: there are none)."""
+def _without_timeless(spans: Spans) -> tuple[Spans, I8]:
+    """Spans of traces with some time, and the event rows of the others."""
     nothing = (spans.start_ns == UNKNOWN_NS) & (spans.end_ns == UNKNOWN_NS)
-    if not nothing.any():
-        return spans, None
     some = np.bincount(spans.flow[~nothing], minlength=spans.n_flows) > 0
     kept = some[spans.flow]
-    return (spans, None) if kept.all() else (spans.keep(kept), np.sort(spans.row[~kept]))
+    return spans if kept.all() else spans.keep(kept), np.sort(spans.row[~kept])
 
 
 def _first_in_time(spans: Spans, limit: int) -> tuple[Spans, I8]:

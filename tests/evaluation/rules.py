@@ -36,10 +36,9 @@ from golden.comparisons import CASES, Case  # noqa: E402
 from golden.lakes import lake_of  # noqa: E402
 
 from analyze.methods.robust import robust_result as filled  # noqa: E402
-from analyze.methods.robust.causes.cause import Cause  # noqa: E402
-from analyze.methods.robust.causes.ranking import RANKING  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
-from analyze.methods.robust.causes.resolve import causes_of  # noqa: E402
+from analyze.methods.robust.causes.resolve import RANKING, causes_of  # noqa: E402
+from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
 from analyze.methods.robust.measures import MEASURES  # noqa: E402

@@ -17,7 +17,7 @@ from analyze.compare import compare
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from flowdiff.__main__ import main

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from oracles.method_folders import COUNTING, install
 
-from flowdiff.__main__ import COMMANDS, ListedCommand, main
+from flowdiff.__main__ import COMMANDS, main
 from flowdiff.cli.method_command import method_command
 
 ABOUT = "Count requests."
@@ -40,10 +40,10 @@ def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def count_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`flowdiff count`, of a method of one sample or two."""
     install(tmp_path, monkeypatch, "count", COUNTING.format(least=1, most=2))
-    module = ModuleType("flowdiff.commands.count_requests")
+    module = ModuleType("flowdiff.commands.count")
     vars(module)["command"] = method_command("count", f"{ABOUT}\n\nOf one period or of two.")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(COMMANDS, "count", ListedCommand("count_requests", ABOUT))
+    monkeypatch.setitem(COMMANDS, "count", ABOUT)
 
 
 def counted(capsys: pytest.CaptureFixture[str], lake: Path, *arguments: str) -> dict[str, Any]:

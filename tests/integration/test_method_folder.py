@@ -29,7 +29,7 @@ from pydantic import Field
 
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.report.blocks import Column, Grid, Part
-from analyze.report.outcome import Weighed
+from analyze.report.gate import Weighed
 from analyze.report.section_view import SectionView
 from schemas.config import Config
 from schemas.report.parts import Frozen

@@ -22,14 +22,14 @@ from prometheus_client import CollectorRegistry
 
 from analyze.scope import Lakes
 from flowdiff.live.watch_metrics import (
+    STALLED_NS,
     ServiceCounters,
     WatchCollector,
     WatchStatus,
-    serve_watch,
+    served,
     watch_registry,
 )
 from flowdiff.notify.senders import Counts
-from flowdiff.settings.ingest_config import ServeSettings
 from schemas.periods import parse_period
 
 ALERTS = (DEPLOY / "prometheus" / "alerts.yml").read_text()
@@ -78,10 +78,8 @@ def scraped(kafka: KafkaBench, tmp_path_factory: pytest.TempPathFactory) -> Iter
         config["global"] = {"scrape_interval": "500ms", "evaluation_interval": "500ms"}
         config["rule_files"] = [str(DEPLOY / "prometheus" / "alerts.yml")]
         with ExitStack() as held:
-            registry = watched(home / "watched")
-            other = held.enter_context(
-                serve_watch(ServeSettings(watch_address="127.0.0.1:0"), registry, WatchStatus())
-            )
+            registry, status = watched(home / "watched"), WatchStatus()
+            other = held.enter_context(served("127.0.0.1:0", registry, status, status.clock, STALLED_NS))
             for job, target in zip(config["scrape_configs"], (address, other), strict=True):
                 del job["dns_sd_configs"]
                 job["static_configs"] = [{"targets": [target]}]

@@ -13,8 +13,8 @@ from analyze.methods.paper.method import METHOD
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import Chosen
 from analyze.population import Population, Sample
+from analyze.report.gate import Outcome
 from analyze.report.limits import ReportLimits
-from analyze.report.outcome import Outcome
 from schemas.report.mutations import (
     CategoriesSection,
     CategoryRow,

@@ -13,9 +13,8 @@ from analyze.methods.robust.sections.finding_rows import finding_tables
 from analyze.methods.robust.sections.findings import FINDINGS
 from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.report import wording
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome, weigh
 from analyze.report.section_view import views_by_tag
-from analyze.report.weighing import weigh
 from analyze.stats.histograms import log_histogram
 from schemas.report.accounts import (
     Account,

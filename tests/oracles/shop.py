@@ -10,7 +10,7 @@ from oracles.paper_report import paper_outcome
 from oracles.populations import category, graph, population
 
 from analyze.population import Category, Population, Sample
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 
 HOSTILE = '<script>alert(1)</script>/"quoted" & </script><b>bold</b>'
 

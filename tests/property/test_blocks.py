@@ -27,7 +27,7 @@ from analyze.report.blocks import (
     Words,
     cell,
 )
-from analyze.report.page_templates import blocks_html
+from analyze.report.page import blocks_html
 from analyze.report.terminal import print_blocks
 from schemas.report.columns import arrow_schema, arrow_table, stored
 

@@ -13,8 +13,7 @@ from scipy import stats
 
 from analyze.methods.paper.mutations import TokenTexts
 from analyze.population import Category, Population
-from analyze.report.drawing.graph import folded_steps
-from analyze.report.drawing.graph_views import difference, graph_view
+from analyze.report.drawing.graph import difference, folded_steps, graph_view
 from analyze.stats.ks import ks_columns
 from schemas.report.mutations import MutationKind
 from schemas.report.report import from_json, to_json

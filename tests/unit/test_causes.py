@@ -9,19 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyze.methods.robust.causes.cause import Cause
-from analyze.methods.robust.causes.context import Context
-from analyze.methods.robust.causes.hosts import Hosts
+from analyze.methods.robust.causes.context import Context, Hosts
 from analyze.methods.robust.causes.order import Order
 from analyze.methods.robust.causes.patterns import cut_after, load_moved
-from analyze.methods.robust.causes.ranking import RANKING
 from analyze.methods.robust.causes.relations import RELATIONS
-from analyze.methods.robust.causes.resolve import causes_of
-from analyze.methods.robust.causes.settings import CausesSettings
-from analyze.methods.robust.causes.symptoms import Symptom, bundles, covering, leading
+from analyze.methods.robust.causes.resolve import RANKING, causes_of
+from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, covering, leading
 from analyze.methods.robust.changes import TIME_KINDS, Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
 from analyze.methods.robust.measures import MEASURES
+from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.report.findings import ChangeKind
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.causes.contributions import Contributions, contributions
 from analyze.methods.robust.causes.order import Order
-from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analyze.methods.robust.causes.cause import Cause
-from analyze.methods.robust.causes.ranking import has_effect
+from analyze.methods.robust.causes.resolve import has_effect
+from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import Change
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.report.findings import ChangeKind

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyze.methods.robust.causes.failures import Failures
+from analyze.methods.robust.causes.context import Failures
 from analyze.methods.robust.causes.order import Order
-from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
 

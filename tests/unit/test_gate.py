@@ -7,9 +7,8 @@ import pytest
 from oracles.paper_report import paper_outcome
 from oracles.populations import constant_chain, population
 
-from analyze.report.gate import Floor, GateCode, gate_code, parse_fail_on, parse_floor
+from analyze.report.gate import Floor, GateCode, Outcome, Weighed, gate_code, parse_fail_on, parse_floor
 from analyze.report.limits import ReportLimits
-from analyze.report.outcome import Outcome, Weighed
 from schemas.errors import ConfigError
 from schemas.report.mutations import MutationKind, MutationsSection
 

@@ -20,7 +20,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from schemas.report.accounts import HeldBack, VerdictSection

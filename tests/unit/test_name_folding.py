@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyze.refine.name_folding import LEADING_WORD, NOTHING, FoldableName, NameFolder, fold_text
+from analyze.refine.name_folding import LEADING_WORD, NOTHING, NameFolder, fold_text
+from analyze.refine.stored import Operation
 
 MOST = 10
 TEXT = st.text(st.sampled_from("ab1F9\"'-_/ #é{}x"), max_size=30)
 
 
-def folder(names: list[FoldableName], most: int = MOST) -> NameFolder:
+def folder(names: list[Operation], most: int = MOST) -> NameFolder:
     made = NameFolder(most)
     made.add(names)
     return made
@@ -42,31 +43,31 @@ def test_coarser_levels_only_merge(a: str, b: str, level: int) -> None:
     ],
 )
 def test_as_little_is_folded_as_will_do(make: object, level: int, name: str) -> None:
-    names = [FoldableName("shop", make(at)) for at in range(100)]  # type: ignore[operator]
+    names = [Operation("shop", make(at)) for at in range(100)]  # type: ignore[operator]
     (fold,) = folder(names).folding().folds
     assert (fold.component, fold.level, fold.left) == ("shop", level, 1)
     assert fold.example == (f"shop/{min(names).point}", f"shop/{name}")
 
 
 def test_other_components_keep_their_names() -> None:
-    others = [FoldableName("cart", f"v{at}", None if at % 2 else "HIT") for at in range(MOST)]
-    folding = folder([*others, *(FoldableName("shop", f"get {at}") for at in range(MOST + 1))]).folding()
+    others = [Operation("cart", f"v{at}", None if at % 2 else "HIT") for at in range(MOST)]
+    folding = folder([*others, *(Operation("shop", f"get {at}") for at in range(MOST + 1))]).folding()
     assert [folding.name(name) for name in others] == others
-    assert folding.name(FoldableName("shop", "get 3", "blk 4")) == FoldableName("shop", "get #", "blk #")
+    assert folding.name(Operation("shop", "get 3", "blk 4")) == Operation("shop", "get #", "blk #")
 
 
 def test_components_are_folded_and_their_operations_together() -> None:
-    names = [FoldableName(f"pod-{at}", f"{word}{at % 6}") for at in range(40) for word in ("get", "put")]
+    names = [Operation(f"pod-{at}", f"{word}{at % 6}") for at in range(40) for word in ("get", "put")]
     folding = folder(names).folding()
     assert [(fold.component, fold.left) for fold in folding.folds] == [(None, 1), ("pod-#", 2)]
     assert {folding.name(name) for name in names} == {
-        FoldableName("pod-#", "get#"),
-        FoldableName("pod-#", "put#"),
+        Operation("pod-#", "get#"),
+        Operation("pod-#", "put#"),
     }
 
 
-@given(st.lists(st.builds(FoldableName, TEXT, TEXT, st.none() | TEXT), max_size=60), st.randoms())
-def test_the_order_of_names_does_not_count(names: list[FoldableName], rng: random.Random) -> None:
+@given(st.lists(st.builds(Operation, TEXT, TEXT, st.none() | TEXT), max_size=60), st.randoms())
+def test_the_order_of_names_does_not_count(names: list[Operation], rng: random.Random) -> None:
     found = folder(names, 4).folding()
     mixed = names * 2
     rng.shuffle(mixed)

@@ -10,7 +10,7 @@ from oracles.refined import T0, Call, call, population
 
 from analyze.compare import compare
 from analyze.methods.port import Chosen
-from analyze.methods.robust.causes.hosts import hosts_in
+from analyze.methods.robust.causes.context import hosts_in
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population, Sample

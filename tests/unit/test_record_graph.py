@@ -103,7 +103,7 @@ def test_other_requests_do_not_matter() -> None:
 def test_copies_are_dropped_and_counted() -> None:
     events = table(*FORK, *FORK, FORK[2])
     placed = place_records(events, StitchConfig())
-    assert placed.duplicates == 8
+    assert len(placed.copies) == 8
     assert read(placed, events)["r"].edges == one(*FORK).edges
     assert read(placed, events)["r"].quality == Quality(0)
 
@@ -131,7 +131,7 @@ def test_one_version_of_an_id_is_kept() -> None:
     placed = place_records(table(*rows, rows[0], rows[1]), StitchConfig())
     assert placed.conflicts is not None
     assert placed.conflicts.tolist() == [0]
-    assert placed.duplicates == 2
+    assert len(placed.copies) == 2
 
 
 def test_the_same_id_in_another_request_is_another() -> None:

@@ -11,8 +11,8 @@ from oracles.object_store import ObjectStore
 from oracles.page_reader import Reader
 from oracles.shop import shop_outcome
 
+from analyze.report.gate import Outcome
 from analyze.report.index import INDEX_PAGE, INDEX_ROWS, KeptReport, index_page, kept_reports
-from analyze.report.outcome import Outcome
 from analyze.report.store import put_report, write_report
 from stitch.lake.fsck import check
 from stitch.lake.layout import ensure_lake

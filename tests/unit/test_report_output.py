@@ -16,7 +16,7 @@ from oracles.shop import HOSTILE, shop_outcome
 from rich.console import Console
 
 from analyze.report import wording
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from analyze.report.store import write_report
 from analyze.report.terminal import print_report

@@ -8,18 +8,14 @@ from oracles.paper_report import paper_outcome
 from oracles.populations import category, constant_chain, graph, population
 from oracles.shop import shop_outcome
 
+from analyze.paths.alignment import align
 from analyze.paths.critical_path import attribute
 from analyze.population import Category
 from analyze.report import wording
-from analyze.report.drawing.accounts import (
-    align,
-    bounded,
-    structural_account,
-    timing_account,
-)
-from analyze.report.outcome import Outcome
+from analyze.report.drawing.accounts import bounded, structural_account, timing_account
+from analyze.report.gate import Outcome
 from analyze.report.page import render_html
-from analyze.report.steps import MOST_DIFFERENT, Fate, StepLine, steps_view
+from analyze.report.steps import MOST_DIFFERENT, Fate, StepLine, step_lines
 from schemas.report.mutations import MutationKind, MutationsSection
 from schemas.report.parts import NodeName, StepAccount, StepRow
 
@@ -214,8 +210,8 @@ LONG = [
 
 
 def test_what_changed_has_a_row_with_its_part_and_the_rest_is_folded() -> None:
-    view = steps_view(account(LONG))
-    told = [line.text or (line.after or line.before).what for line in view.lines]
+    lines = step_lines(account(LONG))
+    told = [line.text or (line.after or line.before).what for line in lines]
     assert told == [
         "a0",
         "46 unchanged steps",
@@ -226,13 +222,13 @@ def test_what_changed_has_a_row_with_its_part_and_the_rest_is_folded() -> None:
         "4 steps, 1 changed significantly",
         "c4",
     ]
-    assert [line.heat for line in view.lines] == [
+    assert [line.heat for line in lines] == [
         *["quiet"] * 3,
         "slower",
         *["quiet"] * 4,
     ]
-    assert [line.fate for line in view.lines if line.text == ""][-2] is Fate.GAINED
-    fold = view.lines[1]
+    assert [line.fate for line in lines if line.text == ""][-2] is Fate.GAINED
+    fold = lines[1]
     assert (fold.before_us, fold.after_us) == (4_600, pytest.approx(4_646))
 
 
@@ -243,9 +239,11 @@ def everything(lines: tuple[StepLine, ...]) -> list[StepLine]:
 
 @pytest.mark.parametrize("rows", [LONG, LONG[:1], LONG[::-1]])
 def test_all_bars_lie_on_one_axis_one_after_the_other(rows: list[StepRow]) -> None:
-    view = steps_view(account(rows))
-    scale = 100 / max(view.account.mean0_us, view.account.mean1_us)
-    for lines in (view.lines, everything(view.lines)):
+    drawn = account(rows)
+    shown = step_lines(drawn)
+    means = drawn.mean0_us, drawn.mean1_us
+    scale = 100 / max(means)
+    for lines in (shown, everything(shown)):
         for side in (0, 1):
             at = 0.0
             for line in lines:
@@ -253,9 +251,9 @@ def test_all_bars_lie_on_one_axis_one_after_the_other(rows: list[StepRow]) -> No
                 assert bar.left == pytest.approx(at)
                 assert bar.width == pytest.approx((line.before_us, line.after_us)[side] * scale)
                 at = bar.left + bar.width
-            assert at == pytest.approx((view.account.mean0_us, view.account.mean1_us)[side] * scale)
-        assert sum(line.part_us for line in lines) == pytest.approx(view.part_us)
-    assert len(everything(view.lines)) == len(rows)
+            assert at == pytest.approx(means[side] * scale)
+        assert sum(line.part_us for line in lines) == pytest.approx(means[1] - means[0])
+    assert len(everything(shown)) == len(rows)
 
 
 def test_a_few_steps_on_one_side_are_all_shown_many_only_if_they_matter() -> None:
@@ -264,13 +262,13 @@ def test_a_few_steps_on_one_side_are_all_shown_many_only_if_they_matter() -> Non
         *(step(f"x{i}", 0, 1, side="after") for i in range(MOST_DIFFERENT)),
         step("z", 9, 9),
     ]
-    assert len(steps_view(account(few)).lines) == MOST_DIFFERENT + 2
+    assert len(step_lines(account(few))) == MOST_DIFFERENT + 2
     many = [
         step("a", 1, 1),
         *(step(f"x{i}", 0, 500 if i == 20 else 1, side="after") for i in range(40)),
         step("z", 9, 9),
     ]
-    lines = steps_view(account(many)).lines
+    lines = step_lines(account(many))
     assert [line.text for line in lines if line.text] == ["19 steps only after", "19 steps only after"]
     assert not lines[1].was_there
     assert lines[1].is_there
@@ -283,13 +281,13 @@ def test_a_stretch_that_moved_is_not_called_unchanged() -> None:
         step("slow", 0, 9_000),
         step("z", 1, 1),
     ]
-    lines = steps_view(account(rows)).lines
+    lines = step_lines(account(rows))
     assert [line.text for line in lines if line.text] == ["8 steps, each with a small part"]
 
 
 def test_replaced_steps_are_told_apart_from_kept_ones() -> None:
     moved = step("log", 5, 6).model_copy(update={"after": NodeName(component="other", point="log")})
-    assert [line.fate for line in steps_view(account([step("a", 1, 1), moved])).lines] == [
+    assert [line.fate for line in step_lines(account([step("a", 1, 1), moved]))] == [
         Fate.KEPT,
         Fate.REPLACED,
     ]
@@ -297,10 +295,10 @@ def test_replaced_steps_are_told_apart_from_kept_ones() -> None:
 
 def test_run_of_the_model_says_how_many_steps_it_stands_for() -> None:
     run = StepRow(before=None, after=None, before_us=3, after_us=4, steps=1234)
-    lines = steps_view(account([step("a", 1, 1), run, step("b", 2, 2)])).lines
+    lines = step_lines(account([step("a", 1, 1), run, step("b", 2, 2)]))
     assert lines[1].text == "1,234 steps with small parts"
     assert lines[1].fate is Fate.FOLD
 
 
 def test_an_account_without_time_is_drawn() -> None:
-    assert len(steps_view(account([step("a", 0, 0), step("b", 0, 0)])).lines) == 2
+    assert len(step_lines(account([step("a", 0, 0), step("b", 0, 0)]))) == 2

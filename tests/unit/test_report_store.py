@@ -13,7 +13,7 @@ from oracles.memory_disk import CrashError
 from oracles.object_store import ObjectStore
 from oracles.shop import shop_outcome
 
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from analyze.report.store import put_report, write_report
 from schemas.errors import LakeError

@@ -23,7 +23,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.report.outcome import Outcome
+from analyze.report.gate import Outcome
 from analyze.report.wording import percent
 from schemas.errors import PeriodError
 from schemas.events import EventKind

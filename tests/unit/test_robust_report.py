@@ -28,10 +28,9 @@ from analyze.methods.robust.sections import breakdown
 from analyze.methods.robust.sections import findings as finding_words
 from analyze.methods.robust.sections import verdict as verdict_words
 from analyze.methods.robust.sections.finding_rows import finding_tables
-from analyze.report.outcome import Outcome
+from analyze.report.gate import FINDING_KINDS, Outcome, weigh
 from analyze.report.page import render_html
 from analyze.report.terminal import print_blocks, print_report
-from analyze.report.weighing import FINDING_KINDS, weigh
 from schemas.errors import ConfigError
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import ChangeKind, FindingsSection, Interval

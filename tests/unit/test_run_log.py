@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from typing import Literal
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics
-from flowdiff.settings.ingest_config import LogFormat, LogLevel, LogSettings
+from flowdiff.settings.ingest_config import LogSettings
 from schemas.commits import CommitRecord, Counters, PartitionRange, Standing
 
 
@@ -37,13 +38,15 @@ def record(counters: Counters, **fields: object) -> CommitRecord:
 @pytest.mark.parametrize(
     ("format_", "stream", "is_json"),
     [
-        (LogFormat.AUTO, StringIO(), True),
-        (LogFormat.AUTO, Terminal(), False),
-        (LogFormat.JSON, Terminal(), True),
-        (LogFormat.TEXT, StringIO(), False),
+        ("auto", StringIO(), True),
+        ("auto", Terminal(), False),
+        ("json", Terminal(), True),
+        ("text", StringIO(), False),
     ],
 )
-def test_json_unless_a_person_looks(format_: LogFormat, stream: StringIO, is_json: bool) -> None:
+def test_json_unless_a_person_looks(
+    format_: Literal["auto", "json", "text"], stream: StringIO, is_json: bool
+) -> None:
     open_log(LogSettings(format=format_), stream).info("lane gained", lane=1)
     line = stream.getvalue()
     if is_json:
@@ -54,8 +57,8 @@ def test_json_unless_a_person_looks(format_: LogFormat, stream: StringIO, is_jso
         assert 'level=info event="lane gained" lane=1' in line
 
 
-@pytest.mark.parametrize("format_", [LogFormat.TEXT, LogFormat.JSON])
-def test_names_of_others_stay_text_in_one_line(format_: LogFormat) -> None:
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_names_of_others_stay_text_in_one_line(format_: Literal["auto", "json", "text"]) -> None:
     stream = StringIO()
     LogWatch(open_log(LogSettings(format=format_), stream)).lane(1, "halted", "bad\n\x1b[2J'\u202etopic\"")
     assert stream.getvalue().count("\n") == 1
@@ -66,18 +69,20 @@ def test_names_of_others_stay_text_in_one_line(format_: LogFormat) -> None:
 @pytest.mark.parametrize(
     ("level", "events"),
     [
-        (LogLevel.DEBUG, ["commit", "published", "rejected", "late", "gap"]),
-        (LogLevel.INFO, ["published", "rejected", "late", "gap"]),
-        (LogLevel.WARNING, ["rejected", "late", "gap"]),
-        (LogLevel.ERROR, ["gap"]),
+        ("debug", ["commit", "published", "rejected", "late", "gap"]),
+        ("info", ["published", "rejected", "late", "gap"]),
+        ("warning", ["rejected", "late", "gap"]),
+        ("error", ["gap"]),
     ],
 )
-def test_a_commit_says_what_is_worth_a_line(level: LogLevel, events: list[str]) -> None:
+def test_a_commit_says_what_is_worth_a_line(
+    level: Literal["debug", "info", "warning", "error"], events: list[str]
+) -> None:
     stream = StringIO()
     watch = LogWatch(open_log(LogSettings(level=level), stream))
     watch.committed(record(Counters(messages=5)), 0.1)
     quiet = len(stream.getvalue().splitlines())
-    assert quiet == (level is LogLevel.DEBUG)
+    assert quiet == (level == "debug")
     counters = Counters(flows=2, events_published=6, events_late=1, rejects={"bad-json": 3})
     gap = PartitionRange(topic="spans", partition=2, start=10, end=25)
     standing = Standing(sealed_to_ns=1_800_000_000 * 10**9)
@@ -97,7 +102,7 @@ def test_a_commit_says_what_is_worth_a_line(level: LogLevel, events: list[str]) 
 def test_a_topic_that_tears_requests_is_told(torn: int, is_told: bool) -> None:
     stream = StringIO()
     counters = Counters(flows=100, quality={"ORPHAN": torn} if torn else {})
-    LogWatch(open_log(LogSettings(format=LogFormat.JSON), stream)).committed(record(counters), 0.1)
+    LogWatch(open_log(LogSettings(format="json"), stream)).committed(record(counters), 0.1)
     assert ("flowdiff rekey" in stream.getvalue()) == is_told
 
 

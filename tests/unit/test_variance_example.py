@@ -19,8 +19,8 @@ from analyze.methods.variance.markers import Marker
 from analyze.methods.variance.method import METHOD, variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Population, Sample
+from analyze.report.gate import Outcome
 from analyze.report.limits import ReportLimits
-from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from schemas.errors import ConfigError

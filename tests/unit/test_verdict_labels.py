@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyze.methods.robust.verdict.label_hygiene import label_hygiene, propose_cleaning
-from analyze.methods.robust.verdict.settings import VerdictSettings
+from analyze.methods.robust.settings import VerdictSettings
+from analyze.methods.robust.verdict.data_quality import label_hygiene, propose_cleaning
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ def ranges_section(
     )
     sites = _listed(bins.site_us.sum(axis=1), _MOST_SITES, [_leading_sites(bins, *one) for one in bounds])
     places = [{number: place for place, number in enumerate(part)} for part in (roots, categories, sites)]
-    all_roots = _root_moments(moments, bins)
+    all_roots = [
+        pooled(moments, np.flatnonzero(bins.root_of == root)) for root in range(len(bins.root_names))
+    ]
     return BrowseRangesSection(
         sample=population.samples[ranges.sample].name,
         curves=tuple(
@@ -147,11 +149,6 @@ def _listed(size: npt.NDArray[np.generic], most: int, needed: list[list[int]]) -
 
 def _short(values: F8, digits: int = _DIGITS) -> tuple[float, ...]:
     return tuple(float(f"{value:.{digits}g}") for value in values.tolist())
-
-
-def _root_moments(moments: SampleMoments, bins: ResponseBins) -> list[SampleMoments]:
-    """Moments of each root type."""
-    return [pooled(moments, np.flatnonzero(bins.root_of == root)) for root in range(len(bins.root_names))]
 
 
 def _root(bins: ResponseBins, moments: Sequence[SampleMoments], root: int) -> BinnedRoot:
@@ -550,8 +547,7 @@ def failed_requests(population: Population, category: Category, rows: slice) -> 
 def response_bins(population: Population, times: AllPathTimes, sample: int, edges_ns: I8) -> ResponseBins:
     """Sums by bin. O(requests · edges)."""
     n_bins, n_sites = len(edges_ns) - 1, len(times.names.sites)
-    names = tuple(sorted({category.graph.root for category in population.categories}))
-    root_of = np.array([names.index(category.graph.root) for category in population.categories], np.int64)
+    names, root_of = population.root_types()
     found = ResponseBins(
         edges_ns,
         n=np.zeros(n_bins, dtype=np.int64),

@@ -12,11 +12,8 @@ from markupsafe import Markup
 from analyze.report import blocks as b
 from analyze.report import measures, wording
 from analyze.report.drawing.charts import c2_curves
-from analyze.report.drawing.schedule import schedule_blocks
+from analyze.report.drawing.train_schedule import schedule_blocks
 from analyze.report.drawing.wide_charts import (
-    DrawnDensity,
-    Mark,
-    RequestBox,
     Series,
     Stretched,
     draw_by_time,
@@ -24,7 +21,7 @@ from analyze.report.drawing.wide_charts import (
     draw_lanes,
     steps_path,
 )
-from analyze.report.page_templates import template
+from analyze.report.page import template
 from analyze.report.section_view import SectionView
 from schemas.report.browse import (
     BinnedSite,
@@ -83,21 +80,11 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
             for kind, c in zip(kinds, s.curves, strict=False)
         ]
         yield b.Only("page", (b.Text(legend, "dim"),))
-    marks = [
-        Mark(
-            str(number) if one.peak_us is not None else "slow",
-            one.low_us,
-            one.high_us,
-            one.peak_us,
-            f"range{number}",
-        )
-        for number, one in enumerate(s.ranges, 1)
-    ]
     drawn = draw_density(
         f"Response times of {sum(s.n)} requests",
         (s.edges_us[0], s.edges_us[-1]),
-        [DrawnDensity(kind, curve.points) for kind, curve in zip(kinds, s.curves, strict=False)],
-        marks,
+        [(kind, curve.points) for kind, curve in zip(kinds, s.curves, strict=False)],
+        s.ranges,
     )
     yield b.Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
     yield b.Drawing(_chooser(s))
@@ -274,7 +261,10 @@ def timeline_blocks(section: BrowseTimelineSection) -> b.Blocks:
     for place, entry in enumerate(section.entries):
         inside: list[b.Block] = [b.Text(text)] if (text := before_sentence(entry)) else []
         inside += [b.Drawing(drawn) for drawn in _series(entry)]
-        inside += [b.Drawing(_strip(strip), strip_sentence(strip)) for strip in entry.strips]
+        inside += [
+            b.Drawing(draw_lanes(strip_sentence(strip), strip), strip_sentence(strip))
+            for strip in entry.strips
+        ]
         if entry.strips:
             text = (
                 "Each box is a request from its start to its response; the height is how many are at work. "
@@ -300,9 +290,9 @@ def _series(entry: EntryTimeline) -> list[Markup]:
 
     rates = [n / length for n, length in zip(entry.arrivals, seconds, strict=True)]
     failed = [n / length for n, length in zip(entry.failed, seconds, strict=True)]
-    arrivals = [Series("area", watched(rates))]
+    arrivals: list[Series] = [("area", watched(rates))]
     if any(failed):
-        arrivals.append(Series("bad", watched(failed)))
+        arrivals.append(("bad", watched(failed)))
     gaps = [us for us in entry.longest_gap_us if us]
     return [
         draw_by_time(
@@ -312,8 +302,8 @@ def _series(entry: EntryTimeline) -> list[Markup]:
             "At work: most, and on average",
             f"most {max(entry.max_in_flight)}",
             [
-                Series("faint", watched([float(n) for n in entry.max_in_flight])),
-                Series("area", watched(list(entry.mean_in_flight))),
+                ("faint", watched([float(n) for n in entry.max_in_flight])),
+                ("area", watched(list(entry.mean_in_flight))),
             ],
             ends,
             axis=False,
@@ -321,28 +311,18 @@ def _series(entry: EntryTimeline) -> list[Markup]:
         draw_by_time(
             "Longest time without any at work",
             f"longest {wording.duration(max(gaps))}" if gaps else "none",
-            [Series("area", watched(list(entry.longest_gap_us)))],
+            [("area", watched(list(entry.longest_gap_us)))],
             ends,
             axis=False,
         ),
         draw_by_time(
             "Response time: 99th percentile, and median",
             f"longest {wording.duration(max((us for us in entry.p99_us if us is not None), default=0.0))}",
-            [Series("faint", entry.p99_us), Series("area", entry.median_us)],
+            [("faint", entry.p99_us), ("area", entry.median_us)],
             ends,
             axis=True,
         ),
     ]
-
-
-def _strip(strip: TimelineStrip) -> Markup:
-    length = strip.length_us or 1.0
-    blocks = [
-        RequestBox(one.start_us / length, (one.start_us + one.us) / length, one.lane, one.failed)
-        for one in strip.requests
-    ]
-    past_ns = strip.start_ns + round(strip.length_us * 1e3)
-    return draw_lanes(strip_sentence(strip), blocks, strip.lanes, (strip.start_ns, past_ns))
 
 
 def places_blocks(section: BrowsePlacesSection) -> b.Blocks:

@@ -61,9 +61,9 @@ def clustered_requests(population: Population, label: Sequence[I8], n_clusters: 
         count[number] = np.bincount(cell, minlength=size).reshape(shape[1:])
         weight[number] = np.bincount(cell, w, size).reshape(shape[1:])
         response[number] = np.bincount(cell, w * category.response_ns / NS_PER_US, size).reshape(shape[1:])
-    roots = tuple(sorted({category.graph.root for category in population.categories}))
-    root = np.array([roots.index(category.graph.root) for category in population.categories], dtype=np.int64)
-    return ClusteredRequests(tuple(label), n_clusters, n_samples, count, weight, response, roots, root)
+    return ClusteredRequests(
+        tuple(label), n_clusters, n_samples, count, weight, response, *population.root_types()
+    )
 
 
 def tested_shares(

@@ -8,7 +8,6 @@ Clusters merge rare categories; they replace none (TR §4.1): a mutation and its
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -21,6 +20,7 @@ from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Population
 from analyze.stats.moments import LARGE
 from schemas.arrays import B1, F8, I8
+from schemas.report.clusters import CurvePoint
 
 _MOST_ROUNDS: Final = 300
 _BATCH: Final = 8_192
@@ -180,28 +180,11 @@ _RESTARTS: Final = 2
 """Runs of K-means for one refit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """One point of the curve."""
-
-    k: int
-    score: float
-    """Mean simplified silhouette, -1 to 1."""
-    se: float
-    inertia: float
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The number of clusters and where it comes from."""
-
-    k: int
-    curve: tuple[Scored, ...]
-    """Ascending; empty where there was nothing to choose."""
-
-
-def number_of_clusters(points: Points, weight: F8, n_requests: int, settings: ClustersSettings) -> Choice:
-    """Of drawn points: robust the smallest number within a standard error of the best, paper the best.
+def number_of_clusters(
+    points: Points, weight: F8, n_requests: int, settings: ClustersSettings
+) -> tuple[int, tuple[CurvePoint, ...]]:
+    """Of drawn points: robust the smallest number within a standard error of the best, paper the best; and
+    the curve, ascending, empty where there was nothing to choose.
 
     The sum of squares alone always prefers more, so it is the silhouette that is best. n_requests: what the
     standard error is of.
@@ -209,8 +192,8 @@ def number_of_clusters(points: Points, weight: F8, n_requests: int, settings: Cl
     n_rows = points.shape[0]
     if settings.clusters or n_rows < 3:
         asked = settings.clusters or n_rows
-        return Choice(max(1, min(asked, n_rows)), ())
-    curve: list[Scored] = []
+        return max(1, min(asked, n_rows)), ()
+    curve: list[CurvePoint] = []
     for k in (k for k in _GRID if k <= n_rows):
         found = partition(
             points, weight, k, settings, seed=settings.seed, starts=min(_STARTS, settings.starts)
@@ -219,22 +202,19 @@ def number_of_clusters(points: Points, weight: F8, n_requests: int, settings: Cl
             break
         curve.append(_scored(found, points, weight, n_requests))
     if not curve:
-        return Choice(1, ())
-    return Choice(_chosen(curve, settings), tuple(curve))
-
-
-def _chosen(curve: Sequence[Scored], settings: ClustersSettings) -> int:
+        return 1, ()
     best = max(curve, key=lambda point: (point.score, -point.k))
     if settings.style == "paper":
-        return best.k
-    return next(point.k for point in curve if point.score >= best.score - best.se)
+        return best.k, tuple(curve)
+    return next(point.k for point in curve if point.score >= best.score - best.se), tuple(curve)
 
 
-def _scored(found: Partition, points: Points, weight: F8, n_requests: int) -> Scored:
+def _scored(found: Partition, points: Points, weight: F8, n_requests: int) -> CurvePoint:
     value = simplified_silhouette(found.distances(points), found.label)
     mean = float(np.average(value, weights=weight))
     spread = float(np.average((value - mean) ** 2, weights=weight))
-    return Scored(found.n_clusters, mean, float(np.sqrt(spread / max(n_requests, 1))), found.inertia)
+    se = float(np.sqrt(spread / max(n_requests, 1)))
+    return CurvePoint(k=found.n_clusters, score=mean, se=se, inertia=found.inertia)
 
 
 def simplified_silhouette(distance: F8, label: I8) -> F8:

@@ -16,10 +16,9 @@ from analyze.methods.distalyze.instance_logs import (
     Instances,
     LogSeries,
     LogType,
-    host_windows,
     request_instances,
     request_log,
-    windows,
+    window_instances,
 )
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Graph, Population
@@ -88,8 +87,7 @@ def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
             + (", or a host." if settings.instances == "host" else "."),
             remedy="Give --reference and --problem, or --host with --instances host.",
         )
-    make = host_windows if settings.instances == "host" else windows
-    found = make(population, settings)
+    found = window_instances(population, settings)
     instances = found.instances
     study = Study("", instances, found.log, 0.0, instances.performance_us, instances.weight)
     few = _few(study.instances, settings.least_instances)
@@ -112,7 +110,7 @@ def _few(instances: Instances, least: int) -> bool:
 
 
 def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Studies:
-    roots = sorted({category.graph.root for category in population.categories})
+    roots, _ = population.root_types()
     if strange := [root for root in settings.root if root not in roots]:
         raise ConfigError(
             f"There is no root type '{strange[0]}'.", remedy=f"There are: {', '.join(roots[:20])}."

@@ -430,8 +430,7 @@ class WindowInstances:
             )
         if self.by_host:
             return
-        roots = sorted({category.graph.root for category in self.population.categories})
-        for number, root in enumerate(roots):
+        for number, root in enumerate(self.population.root_types()[0]):
             mine = touch.root == number
             component, _, point = root.partition("/")
             here = np.bincount(key[mine], touch.weight[mine], cells).astype(np.float64)
@@ -459,10 +458,10 @@ def _hosted(population: Population) -> Iterator[tuple[Category, I8]]:
 def _touches(found: WindowInstances) -> _Touch:
     """Every request in every instance that it touches, once."""
     population = found.population
-    roots = {root: i for i, root in enumerate(sorted({c.graph.root for c in population.categories}))}
+    roots = population.root_types()[1].tolist()
     ok = population.statuses.index(_OK) if _OK in population.statuses else -1
     parts: list[_Touch] = []
-    for category in population.categories:
+    for category, root in zip(population.categories, roots, strict=True):
         sample, window = found._at(category)
         hosts = [0]
         if found.by_host:
@@ -478,24 +477,16 @@ def _touches(found: WindowInstances) -> _Touch:
                     inside * _SLICES // found.length_ns,
                     category.response_ns[rows] / NS_PER_US,
                     category.weight[rows],
-                    np.full(len(rows), roots[category.graph.root], np.int64),
+                    np.full(len(rows), root, np.int64),
                     (category.status[rows] != ok) & (ok >= 0),
                 )
             )
     return _Touch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def host_windows(population: Population, settings: DistalyzeSettings) -> WindowInstances:
-    """Instances: every host in every window in which a request touched it."""
-    return _made(population, settings, by_host=True)
-
-
-def windows(population: Population, settings: DistalyzeSettings) -> WindowInstances:
-    """Instances: every window with a request."""
-    return _made(population, settings, by_host=False)
-
-
-def _made(population: Population, settings: DistalyzeSettings, *, by_host: bool) -> WindowInstances:
+def window_instances(population: Population, settings: DistalyzeSettings) -> WindowInstances:
+    """Instances: every window with a request, or every host in every window in which a request touched it."""
+    by_host = settings.instances == "host"
     length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])
     first = int(starts.min()) // length

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from markupsafe import Markup
-
 from analyze.report import blocks as b
 from analyze.report import wording
 from analyze.report.drawing.charts import spread
-from analyze.report.drawing.network import NetworkLine, NetworkNode, draw_network
+from analyze.report.drawing.network import draw_network
 from analyze.report.section_view import SectionView
 from schemas.report.networks import (
     DistalyzeSection,
@@ -167,7 +165,8 @@ def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[b.Bloc
     )
     if len(c.variables) < c.variables_total:
         caption += f" {len(c.variables)} of {wording.count(c.variables_total)} variables drawn."
-    yield b.Drawing(_network(c), caption, wide=f"Network of component {c.rank}")
+    title = f"Component {c.rank}: {described(c)}"
+    yield b.Drawing(draw_network(c, moved, title), caption, wide=f"Network of component {c.rank}")
     table = b.Grid(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
     yield b.Details("Variables and their two distributions", (table,))
     if c.trivial:
@@ -270,81 +269,6 @@ def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
         f"({type_name(component.feature_types[0])} {moved(start)})"
     )
     return text + (f"; what comes before it, {component.after}, moved much less." if component.after else ".")
-
-
-def _network(component: NetworkComponent) -> Markup:
-    """Its drawing: variables in the order in which they lie from where it began to P."""
-    order = _downwards(component)
-    place = {variable: i for i, variable in enumerate(order)}
-    links = {*zip(component.chain, component.chain[1:], strict=False)}
-    links |= {(other, one) for one, other in links}
-    nodes = [
-        NetworkNode(
-            where=variable.component,
-            what=variable.what,
-            numbers=f"{variable.measure} {moved(variable)}".lstrip(),
-            divergence=variable.divergence,
-            higher=(variable.t or 0.0) >= 0,
-            performance=i == 0,
-            in_chain=i in component.chain,
-        )
-        for i, variable in ((i, component.variables[i]) for i in order)
-    ]
-    lines = [
-        NetworkLine(
-            place[edge.src],
-            place[edge.dst],
-            edge.weight,
-            edge.directed,
-            edge.in_tree,
-            edge.weight_other <= 0,
-            (edge.src, edge.dst) in links,
-        )
-        for edge in component.edges
-    ]
-    return draw_network(nodes, lines, f"Component {component.rank}: {described(component)}")
-
-
-def _downwards(component: NetworkComponent) -> list[int]:
-    """Variables such that what happens first comes first and P comes last.
-
-    Directed lines are an order in time; the others go from the outside to P along the spanning tree.
-    """
-    after: dict[int, set[int]] = {i: set() for i in range(len(component.variables))}
-    depth = _depths(component)
-    for edge in component.edges:
-        src, dst = edge.src, edge.dst
-        if not edge.directed and depth[src] < depth[dst]:
-            src, dst = dst, src
-        after[dst].add(src)
-    order: list[int] = []
-    left = list(range(1, len(component.variables)))
-    while left:
-        # Directed and undirected lines may turn in a circle together; then the farthest from P goes first.
-        ready = [i for i in left if not (after[i] - set(order) - {0})]
-        chosen = max(ready or left, key=lambda i: (depth[i], -i))
-        order.append(chosen)
-        left.remove(chosen)
-    return [*order, 0]
-
-
-def _depths(component: NetworkComponent) -> list[int]:
-    """[variables] lines of the spanning tree between a variable and P."""
-    near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
-    for edge in component.edges:
-        if edge.in_tree:
-            near[edge.src].append(edge.dst)
-            near[edge.dst].append(edge.src)
-    depth = [0] * len(component.variables)
-    reached, todo = {0}, [0]
-    while todo:
-        here = todo.pop(0)
-        for other in near[here]:
-            if other not in reached:
-                reached.add(other)
-                depth[other] = depth[here] + 1
-                todo.append(other)
-    return depth
 
 
 def _spread(section: DistalyzeSection, variable: NetworkVariable) -> b.Words:

@@ -12,9 +12,9 @@ from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population, no_testable_request
 from analyze.profile.samples import RequestsAtHand
 from analyze.report import wording
+from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.report.outcome import Weighed
 from schemas.report.mutations import CategoriesSection, MutationKind, MutationsSection, RootsSection
 from schemas.report.report import Verdict
 

@@ -12,8 +12,8 @@ from analyze.methods.paper.timing import KsTests
 from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverable_us
 from analyze.population import Category, Population
 from analyze.report import wording
-from analyze.report.drawing.accounts import structural_account, structure_account, timing_account
-from analyze.report.drawing.graph_views import difference, graph_view
+from analyze.report.drawing.accounts import structural_account, timing_account
+from analyze.report.drawing.graph import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histograms import log_histogram
@@ -187,7 +187,9 @@ def _mutation(
         edges=() if edges is None else _edges(category, edges, limits, detailed=bool(graphs)),
         edges_total=0 if edges is None else len(graph.edges),
         edges_changed=0 if edges is None else int(edges.tests.changed.sum()),
-        displaced_us=None if edges is None else _displaced_us(edges),
+        displaced_us=None
+        if edges is None
+        else float(edges.attribution.contribution_us[~edges.tests.changed].sum()),
         recoverable_us=recoverable_us(category, edges.tests.changed)
         if edges is not None and graphs
         else None,
@@ -208,10 +210,9 @@ def _account(found: Ranked, population: Population, limits: ReportLimits) -> Ste
         return timing_account(
             category, found.edges.attribution, found.edges.tests.changed, limits.graph_nodes
         )
-    if found.candidates is None or len(found.candidates.category) == 0:
-        return structure_account(category, limits.graph_nodes)
-    best = population.categories[int(found.candidates.category[0])]
-    return structural_account(category, best, limits.graph_nodes)
+    candidates = [] if found.candidates is None else found.candidates.category.tolist()
+    precursor = population.categories[candidates[0]] if candidates else category
+    return structural_account(category, precursor, limits.graph_nodes)
 
 
 def _edges(
@@ -269,11 +270,6 @@ def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
         criticality_us=float(a.criticality_part_us[edge]),
         skewed=bool(category.skewed_edges[edge]),
     )
-
-
-def _displaced_us(evidence: EdgeEvidence) -> float:
-    """Sum of A_e over the edges that did not change by test."""
-    return float(evidence.attribution.contribution_us[~evidence.tests.changed].sum())
 
 
 def _precursor_row(

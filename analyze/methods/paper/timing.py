@@ -6,7 +6,7 @@ Edges are tested where they are critical, one by one (`text`), or all of them by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -49,13 +49,8 @@ def response_time_tests(categories: Sequence[Category], settings: PaperSettings)
     if not parts:
         none = np.zeros(0)
         return KsTests(none.astype(np.int64), none.astype(np.int64), none, none, none.astype(np.bool_))
-    return KsTests(
-        n0=np.concatenate([part.n0 for part in parts]),
-        n1=np.concatenate([part.n1 for part in parts]),
-        d=np.concatenate([part.d for part in parts]),
-        p=np.concatenate([part.p for part in parts]),
-        changed=np.concatenate([part.changed for part in parts]),
-    )
+    columns = (field.name for field in fields(KsTests))
+    return KsTests(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns})
 
 
 def run_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:

@@ -12,8 +12,8 @@ from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
 from analyze.profile.samples import ComparedSamples
+from analyze.report.gate import FINDING_KINDS
 from analyze.report.limits import ReportLimits
-from analyze.report.weighing import FINDING_KINDS
 
 
 def analyse(

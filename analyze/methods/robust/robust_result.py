@@ -8,7 +8,7 @@ import numpy as np
 
 from analyze.methods.port import Result
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.causes.ranking import has_effect
+from analyze.methods.robust.causes.resolve import has_effect
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.breakdown import (
     account_of,
@@ -28,8 +28,8 @@ from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings
 from analyze.population import Population
 from analyze.profile.samples import ComparedSamples, samples_of
+from analyze.report.gate import weigh
 from analyze.report.limits import ReportLimits
-from analyze.report.weighing import weigh
 from schemas.report.findings import Finding, FindingsSection
 from schemas.report.parts import Section
 from schemas.report.report import Verdict

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.methods.robust.causes.cause import Cause
-from analyze.methods.robust.causes.context import Context, context_of
-from analyze.methods.robust.causes.failures import failures_begun
+from analyze.methods.robust.causes.context import Context, context_of, failures_begun
 from analyze.methods.robust.causes.resolve import causes_of
+from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from analyze.methods.robust.causes.cause import Cause
-from analyze.methods.robust.causes.hosts import HostOf
+from analyze.methods.robust.causes.context import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, difference
+from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.instances import HOST
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE

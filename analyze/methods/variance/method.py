@@ -36,8 +36,8 @@ from analyze.methods.variance.variance_decomposition import (
 from analyze.population import Population
 from analyze.profile.times import path_times
 from analyze.report import wording
+from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
-from analyze.report.outcome import Weighed
 from schemas.errors import PeriodError
 from schemas.report.columns import arrow_schema, stored
 from schemas.report.parts import Section

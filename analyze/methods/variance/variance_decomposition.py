@@ -75,8 +75,7 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
     categories = population.categories
     rows = tuple(category.rows(sample) for category in categories)
     sizes = np.array([part.stop - part.start for part in rows], dtype=np.int64)
-    roots = tuple(sorted({category.graph.root for category in categories}))
-    root_of = np.array([roots.index(category.graph.root) for category in categories], dtype=np.int64)
+    roots, root_of = population.root_types()
     large = sizes > LARGE
     group = np.full(len(categories), NOWHERE, dtype=np.int64)
     group[large] = np.arange(int(large.sum()))

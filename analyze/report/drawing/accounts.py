@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.paths.alignment import Pair, align
+from analyze.paths.alignment import Pair, aligned_steps
 from analyze.paths.critical_path import Attribution, critical_time_us
-from analyze.population import Category, GraphNode
-from analyze.report.drawing.graph_views import node_name
+from analyze.population import Category
+from analyze.report.drawing.graph import node_name
 from schemas.arrays import B1, F8
 from schemas.report.parts import StepAccount, StepRow
 
@@ -31,38 +31,18 @@ def timing_account(category: Category, found: Attribution, changed: B1, limit: i
 
 
 def structural_account(mutation: Category, precursor: Category, limit: int) -> StepAccount:
-    """Account of a precursor's requests before beside a mutation's after, steps aligned by name."""
-    before, after = precursor.graph, mutation.graph
-    pairs = align(before.nodes, after.nodes, _loose(before.nodes), _loose(after.nodes))
+    """Account of a precursor's requests before beside a mutation's after, steps aligned by name.
+
+    The precursor is the mutation itself where nothing is known that its requests took before.
+    """
     return _account(
         (precursor, mutation),
         _by_step(precursor, critical_time_us(precursor, 0)),
         _by_step(mutation, critical_time_us(mutation, 1)),
-        pairs,
+        aligned_steps(precursor.graph, mutation.graph),
         limit,
-        tested=np.zeros(after.n_nodes, np.bool_),
+        tested=np.zeros(mutation.graph.n_nodes, np.bool_),
     )
-
-
-def structure_account(category: Category, limit: int) -> StepAccount:
-    """Account of one category by itself, where nothing is known that its requests took before.
-
-    Without requests in the reference the times before are 0.
-    """
-    steps = range(category.graph.n_nodes)
-    return _account(
-        (category, category),
-        _by_step(category, critical_time_us(category, 0)),
-        _by_step(category, critical_time_us(category, 1)),
-        [(step, step) for step in steps],
-        limit,
-        tested=np.zeros(len(steps), np.bool_),
-    )
-
-
-def _loose(nodes: Sequence[GraphNode]) -> list[GraphNode]:
-    """Nodes without component and host: the same work, wherever it is done."""
-    return [node._replace(component="", host="") for node in nodes]
 
 
 def _by_step(category: Category, by_edge: F8) -> F8:

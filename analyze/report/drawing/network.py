@@ -5,8 +5,8 @@ Laid out by the report's one layout engine, top to bottom in the order of happen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from analyze.report import wording
 from analyze.report.drawing.graph import curve, label, laid_out, outline
 from analyze.report.drawing.layout import Box, lay_out
 from analyze.report.drawing.svg import element, px
+from schemas.report.networks import NetworkComponent, NetworkEdge, NetworkVariable
 
 CHAR_PX: Final = 7.4
 LABEL_CHARS: Final = 30
@@ -23,55 +24,48 @@ _SHADES: Final = 5
 """Shades of divergence; the first is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkNode:
-    """One box."""
-
-    where: str
-    what: str
-    numbers: str
-    """`ends 12.3 ms → 1.01 s`."""
-    divergence: float
-    """0 to 1."""
-    higher: bool
-    """Its mean rose: warm shades; else cool ones."""
-    performance: bool = False
-    """P: what is explained."""
-    in_chain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkLine:
-    """One dependency, between places of `nodes`; of a directed one `src` happens first."""
-
-    src: int
-    dst: int
-    weight: float
-    """0 to 1."""
-    directed: bool
-    in_tree: bool
-    only_here: bool
-    """Not in the other class's network."""
-    in_chain: bool = False
-
-
-def draw_network(nodes: Sequence[NetworkNode], lines: Sequence[NetworkLine], title: str) -> Markup:
-    """SVG of a network. `nodes` in the order of happening: every line is laid out downwards."""
-    boxes = [_box(node) for node in nodes]
-    layout = lay_out(boxes, {(min(line.src, line.dst), max(line.src, line.dst)) for line in lines}, gap_y=46)
+def draw_network(
+    component: NetworkComponent, numbers: Callable[[NetworkVariable], str], title: str
+) -> Markup:
+    """SVG of a component's network in the order of happening; numbers: what moved, in words."""
+    order = _downwards(component)
+    nodes = [component.variables[i] for i in order]
+    moved = [f"{one.measure} {numbers(one)}".lstrip() for one in nodes]
+    texts = [
+        (
+            wording.clip(one.component, LABEL_CHARS),
+            wording.clip(one.what, LABEL_CHARS),
+            wording.clip(said, 2 * LABEL_CHARS),
+        )
+        for one, said in zip(nodes, moved, strict=True)
+    ]
+    boxes = [_box(words) for words in texts]
+    place = {variable: i for i, variable in enumerate(order)}
+    chain = {frozenset(pair) for pair in pairwise(component.chain)}
+    lines = [
+        (edge, place[edge.src], place[edge.dst], {edge.src, edge.dst} in chain) for edge in component.edges
+    ]
+    layout = lay_out(boxes, {(min(src, dst), max(src, dst)) for _, src, dst, _ in lines}, gap_y=46)
     parts = []
     # Weak ones first, so that strong ones lie above them.
-    for line in sorted(lines, key=lambda line: (line.in_chain, line.in_tree, line.weight)):
-        top, bottom = min(line.src, line.dst), max(line.src, line.dst)
+    for edge, src, dst, chained in sorted(lines, key=lambda line: (line[3], line[0].in_tree, line[0].weight)):
+        top, bottom = min(src, dst), max(src, dst)
         points = [
             (layout.x[top], layout.y[top] + boxes[top].height / 2),
             *layout.bends[top, bottom],
             (layout.x[bottom], layout.y[bottom] - boxes[bottom].height / 2),
         ]
-        parts.append(_line(line, points, nodes, upwards=line.src != top))
-    for node, box, x, y in zip(nodes, boxes, layout.x, layout.y, strict=True):
-        parts.append(_node(node, box, x, y))
+        between = " and ".join(_name(component.variables[end]) for end in (edge.src, edge.dst))
+        parts.append(_line(edge, between, points, upwards=src != top, chained=chained))
+    for i, node in enumerate(nodes):
+        kind = "p" if i == 0 else f"d{shade(node.divergence)} {'up' if (node.t or 0.0) >= 0 else 'down'}"
+        kind += " chained" if order[i] in component.chain else ""
+        parts.append(_node(kind, f"{_name(node)}: {moved[i]}", texts[i], boxes[i], layout.x[i], layout.y[i]))
     return laid_out("graph network", layout, title, parts)
+
+
+def _name(variable: NetworkVariable) -> str:
+    return f"{variable.component}/{variable.what}".strip("/")
 
 
 def shade(divergence: float) -> int:
@@ -81,47 +75,79 @@ def shade(divergence: float) -> int:
     return min(_SHADES - 1, 1 + int(divergence**0.5 * (_SHADES - 1)))
 
 
-def _texts(node: NetworkNode) -> tuple[str, str, str]:
-    where, what = (wording.clip(text, LABEL_CHARS) for text in (node.where, node.what))
-    return where, what, wording.clip(node.numbers, 2 * LABEL_CHARS)
-
-
-def _box(node: NetworkNode) -> Box:
-    where, what, numbers = _texts(node)
+def _box(words: tuple[str, str, str]) -> Box:
+    where, what, numbers = words
     widest = max(len(where) * CHAR_PX * 0.9, len(what) * CHAR_PX, len(numbers) * CHAR_PX * 0.9)
-    rows = sum(1 for text in (where, what, numbers) if text)
-    return Box(max(110.0, widest + 24), 12.0 + 15 * rows)
+    return Box(max(110.0, widest + 24), 12.0 + 15 * sum(1 for text in words if text))
 
 
-def _node(node: NetworkNode, box: Box, x: float, y: float) -> Markup:
-    kind = "p" if node.performance else f"d{shade(node.divergence)} {'up' if node.higher else 'down'}"
-    title = f"{node.where}/{node.what}".strip("/") + f": {node.numbers}"
-    parts = [element("title", title), outline(box, x, y, 14 if node.performance else 5)]
+def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float, y: float) -> Markup:
+    """A box; of P (`p`), whose corners are round, or of a variable."""
+    parts = [element("title", title), outline(box, x, y, 14 if kind.startswith("p") else 5)]
     line = y - box.height / 2 + 18
-    for text, role in zip(_texts(node), ("where", "what", "latency"), strict=True):
+    for text, role in zip(words, ("where", "what", "latency"), strict=True):
         if text:
             parts.append(label(x, line, text, role))
             line += 15
-    return element("g", *parts, class_=f"var {kind}{' chained' if node.in_chain else ''}")
+    return element("g", *parts, class_=f"var {kind}")
 
 
 def _line(
-    line: NetworkLine,
-    points: Sequence[tuple[float, float]],
-    nodes: Sequence[NetworkNode],
-    *,
-    upwards: bool,
+    edge: NetworkEdge, between: str, points: Sequence[tuple[float, float]], *, upwards: bool, chained: bool
 ) -> Markup:
-    words = {"tree": line.in_tree, "only": line.only_here, "chained": line.in_chain}
+    """A dependency; of a directed one the first end happens first."""
+    is_only = edge.weight_other <= 0
+    words = {"tree": edge.in_tree, "only": is_only, "chained": chained}
     kind = " ".join(["dep", *(word for word, wanted in words.items() if wanted)])
-    between = " and ".join(f"{nodes[i].where}/{nodes[i].what}".strip("/") for i in (line.src, line.dst))
-    only = ", not in the other class" if line.only_here else ""
-    title = f"{between}: {wording.percent(line.weight)} of the instances{only}"
-    width = _THIN + (_THICK - _THIN) * line.weight
+    only = ", not in the other class" if is_only else ""
+    title = f"{between}: {wording.percent(edge.weight)} of the instances{only}"
+    width = _THIN + (_THICK - _THIN) * edge.weight
     parts = [element("title", title), element("path", d=curve(points), stroke_width=width)]
-    if line.directed:
+    if edge.directed:
         (x, y), sign = (points[0], 1) if upwards else (points[-1], -1)
         back = px(y + sign * 9)
         head = f"M{px(x - 5)} {back}L{px(x)} {px(y)}L{px(x + 5)} {back}Z"
         parts.append(element("path", class_="head", d=head))
     return element("g", *parts, class_=kind)
+
+
+def _downwards(component: NetworkComponent) -> list[int]:
+    """Variables such that what happens first comes first and P comes last.
+
+    Directed lines are an order in time; the others go from the outside to P along the spanning tree.
+    """
+    after: dict[int, set[int]] = {i: set() for i in range(len(component.variables))}
+    depth = _depths(component)
+    for edge in component.edges:
+        src, dst = edge.src, edge.dst
+        if not edge.directed and depth[src] < depth[dst]:
+            src, dst = dst, src
+        after[dst].add(src)
+    order: list[int] = []
+    left = list(range(1, len(component.variables)))
+    while left:
+        # Directed and undirected lines may turn in a circle together; then the farthest from P goes first.
+        ready = [i for i in left if not (after[i] - set(order) - {0})]
+        chosen = max(ready or left, key=lambda i: (depth[i], -i))
+        order.append(chosen)
+        left.remove(chosen)
+    return [*order, 0]
+
+
+def _depths(component: NetworkComponent) -> list[int]:
+    """[variables] lines of the spanning tree between a variable and P."""
+    near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
+    for edge in component.edges:
+        if edge.in_tree:
+            near[edge.src].append(edge.dst)
+            near[edge.dst].append(edge.src)
+    depth = [0] * len(component.variables)
+    reached, todo = {0}, [0]
+    while todo:
+        here = todo.pop(0)
+        for other in near[here]:
+            if other not in reached:
+                reached.add(other)
+                depth[other] = depth[here] + 1
+                todo.append(other)
+    return depth

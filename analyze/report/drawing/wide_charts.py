@@ -17,6 +17,7 @@ from markupsafe import Markup
 from analyze.report import wording
 from analyze.report.drawing.charts import log_ticks
 from analyze.report.drawing.svg import element, px
+from schemas.report.browse import ResponseRange, TimelineStrip
 from schemas.report.parts import TrainSchedule
 
 WIDE: Final = 1000.0
@@ -102,90 +103,60 @@ def steps_path(heights: Iterable[float | None], count: int, floor: float, room: 
     return "".join(parts) + (f"V{px(floor)}" if is_open else "")
 
 
-def points_path(points: Iterable[tuple[float, float]]) -> str:
-    """A line through points: (share of the width, y)."""
-    return "".join(
-        f"{'M' if number == 0 else 'L'}{px(WIDE * x)} {px(y)}" for number, (x, y) in enumerate(points)
-    )
-
-
 _DENSITY_HEIGHT: Final = 230
 _DENSITY_TOP: Final = 26
 _DENSITY_BOTTOM: Final = 22
 _LEAST_US: Final = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnDensity:
-    """A curve."""
-
-    kind: str
-    """CSS class: `before` or `after`."""
-    points: tuple[tuple[float, float], ...]
-    """(µs > 0, density), ascending."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A mode, or another range."""
-
-    text: str
-    low_us: float
-    high_us: float
-    peak_us: float | None
-    link: str
-    """Id of the text about it."""
-
-
 def draw_density(
-    title: str, axis_us: tuple[float, float], curves: Sequence[DrawnDensity], marks: Sequence[Mark]
+    title: str,
+    axis_us: tuple[float, float],
+    curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    ranges: Sequence[ResponseRange],
 ) -> Markup:
-    """Curves on one axis, each as high as the highest of all; marks as bands under their curve.
+    """Curves on one axis, each as high as the highest of all; modes and other ranges as bands under them.
 
-    axis_us: ends of the axis, those of the bins. Without a curve the bands are there alone.
+    axis_us: ends of the axis, those of the bins; curves: CSS class (`before` or `after`), and points (µs > 0,
+    density), ascending. Without a curve the bands are there alone.
     """
     low, high = max(axis_us[0], _LEAST_US), max(axis_us[1], 2 * _LEAST_US)
     if high <= low:
         high = 2 * low
     floor = _DENSITY_HEIGHT - _DENSITY_BOTTOM
-    highest = max((y for curve in curves for _, y in curve.points), default=1.0) or 1.0
+    highest = max((y for _, points in curves for _, y in points), default=1.0) or 1.0
 
     def x(us: float) -> float:
         return min(max(math.log(max(us, low) / low) / math.log(high / low), 0.0), 1.0)
 
     drawing = Stretched(_DENSITY_HEIGHT, "density", title)
-    for number, mark in enumerate(marks):
-        drawing.box(
-            "band odd" if number % 2 else "band",
-            x(mark.low_us),
-            x(mark.high_us),
-            _DENSITY_TOP,
-            floor - _DENSITY_TOP,
-        )
+    for number, one in enumerate(ranges):
+        kind = "band odd" if number % 2 else "band"
+        drawing.box(kind, x(one.low_us), x(one.high_us), _DENSITY_TOP, floor - _DENSITY_TOP)
     draw_ticks(
         drawing, [Tick(x(us), wording.duration(us)) for us in log_ticks(low, high, 9)], _DENSITY_TOP, floor
     )
-    for curve in curves:
+    for kind, curve in curves:
         # What lies beyond the axis is the kernel's, not the data's: it ends at the axis.
         points = [
-            (x(us), floor - (floor - _DENSITY_TOP) * y / highest)
-            for us, y in curve.points
-            if low <= us <= high
+            (x(us), floor - (floor - _DENSITY_TOP) * y / highest) for us, y in curve if low <= us <= high
         ]
         if not points:
             continue
-        line = points_path(points)
-        if curve.kind == "after":
+        line = "".join(
+            f"{'M' if number == 0 else 'L'}{px(WIDE * x)} {px(y)}" for number, (x, y) in enumerate(points)
+        )
+        if kind == "after":
             line += f"L{px(WIDE * points[-1][0])} {px(floor)}L{px(WIDE * points[0][0])} {px(floor)}Z"
-        drawing.path(f"curve {curve.kind}", line)
-    for mark in marks:
-        if mark.peak_us is not None:
-            drawing.line("peak", x(mark.peak_us), _DENSITY_TOP, x(mark.peak_us), floor)
-            drawing.text(
-                "mark", min(max(x(mark.peak_us), 0.012), 0.988), _DENSITY_TOP - 9, mark.text, mark.link
-            )
+        drawing.path(f"curve {kind}", line)
+    for number, one in enumerate(ranges, 1):
+        if one.peak_us is not None:
+            peak = x(one.peak_us)
+            drawing.line("peak", peak, _DENSITY_TOP, peak, floor)
+            at = min(max(peak, 0.012), 0.988)
+            drawing.text("mark", at, _DENSITY_TOP - 9, str(number), f"range{number}")
         else:
-            drawing.text("mark last", 1.0, _DENSITY_TOP - 9, mark.text, mark.link)
+            drawing.text("mark last", 1.0, _DENSITY_TOP - 9, "slow", f"range{number}")
     drawing.line("axis", 0, floor, 1, floor)
     return drawing.svg()
 
@@ -199,14 +170,8 @@ _LEAST_WIDTH: Final = 0.6
 """Of WIDE: a shorter request can still be seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One value by time."""
-
-    kind: str
-    """CSS class."""
-    values: Sequence[float | None]
-    """None: not watched, or nothing there."""
+Series = tuple[str, Sequence[float | None]]
+"""CSS class, and a value by time; None: not watched, or nothing there."""
 
 
 def draw_by_time(
@@ -217,13 +182,13 @@ def draw_by_time(
     edges_ns: the ends. axis: whether times stand below.
     """
     floor = _TIME_ROW
-    highest = max((v for one in series for v in one.values if v is not None), default=0.0) or 1.0
+    highest = max((v for _, values in series for v in values if v is not None), default=0.0) or 1.0
     drawing = Stretched(_TIME_ROW + (_TIME_BOTTOM if axis else 3), "by-time", f"{name}: {note}")
     ticks = clock_ticks(*edges_ns)
     draw_ticks(drawing, ticks if axis else [Tick(tick.at, "") for tick in ticks], _TIME_TOP, floor)
-    for one in series:
-        heights = [None if v is None else v / highest for v in one.values]
-        drawing.path(one.kind, steps_path(heights, len(heights), floor, floor - _TIME_TOP))
+    for kind, values in series:
+        heights = [None if v is None else v / highest for v in values]
+        drawing.path(kind, steps_path(heights, len(heights), floor, floor - _TIME_TOP))
     drawing.line("axis", 0, floor, 1, floor)
     drawing.text("name", 0, 11, name)
     drawing.text("note", 1, 11, note)
@@ -252,28 +217,21 @@ def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBox:
-    """A request: shares of the width, and its lane."""
-
-    start: float
-    end: float
-    lane: int
-    failed: bool
-
-
-def draw_lanes(title: str, blocks: Sequence[RequestBox], lanes: int, ends_ns: tuple[int, int]) -> Markup:
-    """Rectangles in lanes, the first lane at the bottom, so that height is how many are at work."""
-    floor = 6 + max(lanes, 1) * _TIME_LANE
+def draw_lanes(title: str, strip: TimelineStrip) -> Markup:
+    """Requests as rectangles in lanes, the first at the bottom, so that height is how many are at work."""
+    floor = 6 + max(strip.lanes, 1) * _TIME_LANE
+    length = strip.length_us or 1.0
     drawing = Stretched(floor + _TIME_BOTTOM, "lanes", title)
-    draw_ticks(drawing, clock_ticks(*ends_ns), 4, floor)
+    past_ns = strip.start_ns + round(strip.length_us * 1e3)
+    draw_ticks(drawing, clock_ticks(strip.start_ns, past_ns), 4, floor)
     for kind, failed in (("ok", False), ("failed", True)):
         parts = []
-        for block in blocks:
-            if block.failed is not failed:
+        for one in strip.requests:
+            if one.failed is not failed:
                 continue
-            start, end = max(block.start, 0.0) * WIDE, min(block.end, 1.0) * WIDE
-            width, y = max(end - start, _LEAST_WIDTH), floor - (block.lane + 1) * _TIME_LANE
+            start = max(one.start_us / length, 0.0) * WIDE
+            end = min((one.start_us + one.us) / length, 1.0) * WIDE
+            width, y = max(end - start, _LEAST_WIDTH), floor - (one.lane + 1) * _TIME_LANE
             parts.append(f"M{px(start)} {y + 1}h{width:.2f}v{_TIME_LANE - 2}h{-width:.2f}z")
         drawing.path(kind, "".join(parts))
     drawing.line("axis", 0, floor, 1, floor)
@@ -328,11 +286,6 @@ def even_ticks(last_us: float) -> list[Tick]:
     """Round times from 0, at most eight; 0 alone where nothing takes time."""
     if last_us <= 0:
         return [Tick(0.0, wording.duration(0.0))]
-    step = 10.0 ** _power(last_us / 7)
+    step = 10.0 ** int(f"{(last_us / 7):e}".partition("e")[2])
     step *= next(times for times in (1, 2, 5, 10) if 7 * step * times >= last_us)
     return [Tick(i * step / last_us, wording.duration(i * step)) for i in range(int(last_us / step) + 1)]
-
-
-def _power(value: float) -> int:
-    """The power of ten below a value."""
-    return int(f"{value:e}".partition("e")[2])

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-import pyarrow as pa
-
 from ingest.codecs.jaeger.jaeger_spans import (
     Tag,
     add_jaeger_span,
@@ -40,7 +38,12 @@ class JaegerJsonCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
-        return decode_json_spans(payloads, config, _spans, _add_span)
+        return decode_json_spans(
+            payloads,
+            config,
+            lambda document: document if isinstance(document, list) else [document],
+            _add_span,
+        )
 
 
 class JaegerUiCodec:
@@ -51,10 +54,6 @@ class JaegerUiCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
         return decode_json_spans(payloads, config, _spans_of_traces, add_jaeger_span)
-
-
-def _spans(document: object) -> list[object]:
-    return document if isinstance(document, list) else [document]
 
 
 def _spans_of_traces(document: object) -> Iterator[object]:
@@ -68,13 +67,10 @@ def _spans_of_traces(document: object) -> Iterator[object]:
             yield trace
             continue
         for span in spans:
-            yield _with_process(span, processes if isinstance(processes, dict) else {})
-
-
-def _with_process(span: object, processes: Object) -> object:
-    if not isinstance(span, dict) or span.get("process") is not None:
-        return span
-    return {**span, "process": processes.get(str(span.get("processID")))}
+            if isinstance(span, dict) and span.get("process") is None and isinstance(processes, dict):
+                yield {**span, "process": processes.get(str(span.get("processID")))}
+            else:
+                yield span
 
 
 def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
@@ -87,15 +83,14 @@ def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
 _TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
 _REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
 """Names of enums, by their numbers."""
-_NS_TYPE: Final = pa.timestamp("ns", tz="UTC")
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
 """Up to 31 years: in ns they fit int64 with room."""
-_USUAL_TIME: Final = re.compile(
-    r"((?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?Z"
-)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STANDARD: Final = str.maketrans("-_", "+/")
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:]+(\.[0-9]+)?([Zz]|[+-][0-9:]+)")
+_TIME: Final = re.compile(
+    r"(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2})?)(?:\.(\d+))?(Z|[+-]\d{2}:?\d{2})", re.ASCII
+)
+_NS_DIGITS: Final = 9
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
 """What a time is that was never set."""
@@ -169,25 +164,25 @@ def _time(parent: Object, name: str) -> int:
     written = text(parent, name)
     if written is None or written == _YEAR_ONE:
         return NO_TIME
+    ts = time_ns(written)
+    if ts is None:
+        raise ItemError(Reason.BAD_TYPE, f"{name} is no RFC 3339 time")
+    return ts or NO_TIME
+
+
+def time_ns(text: str) -> int | None:
+    """ns since the epoch of an RFC 3339 text; BAD_TIME for a moment that is none, None for other text."""
+    found = _TIME.fullmatch(text.upper())
+    if found is None:
+        return None
+    moment, digits, zone = found.groups(default="")
     try:
-        return time_ns(written.upper()) or NO_TIME
-    except pa.ArrowInvalid:
-        if _TIME.fullmatch(written):
-            return BAD_TIME
-        raise ItemError(Reason.BAD_TYPE, f"{name} is no RFC 3339 time") from None
-
-
-def time_ns(text: str) -> int:
-    """ns since the epoch of an RFC 3339 text with up to nine digits. Raises pyarrow.ArrowInvalid."""
-    usual = _USUAL_TIME.fullmatch(text)
-    if usual is not None:  # pyarrow takes 50 µs for a column of one
-        try:
-            since = datetime.fromisoformat(f"{usual[1]}+00:00") - _EPOCH
-        except ValueError:
-            pass
-        else:
-            return (since.days * 86_400 + since.seconds) * 10**9 + int((usual[2] or "").ljust(9, "0"))
-    return int(pa.array([text]).cast(_NS_TYPE).cast(pa.int64())[0].as_py())
+        since = datetime.fromisoformat(f"{moment}{zone}") - _EPOCH
+    except (ValueError, OverflowError):
+        return BAD_TIME
+    if len(digits) > _NS_DIGITS:
+        return BAD_TIME
+    return ns((since.days * 86_400 + since.seconds) * 10**9 + int(digits.ljust(_NS_DIGITS, "0")))
 
 
 def _duration(span: Object) -> int:

@@ -28,7 +28,7 @@ from ingest.codecs.jaeger.jaeger_spans import (
     sort_references,
     split_host,
 )
-from ingest.codecs.payloads import sized
+from ingest.codecs.payloads import runs_of, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.otlp_tags import (
     STATUS_MESSAGE,
@@ -47,7 +47,6 @@ from ingest.codecs.values.protobuf import (
     MAX_FIELDS,
     PART_BYTES,
     batches_of,
-    groups_of,
     has_many_fields,
     message_classes,
     owners,
@@ -93,8 +92,12 @@ class JaegerProtoCodec:
         refused: set[int] = set()
         left = _read_grouped(payloads, good, GROUP_BYTES, config, results, refused)
         # What is dense is read in small groups; what ptars refuses, by protobuf's own parser.
-        for group in groups_of(payloads, sorted(left), PART_BYTES):
-            sound = [i for i in group if not _is_crowded(payloads[i])]
+        for group in runs_of(sorted(left), [len(payloads[i]) for i in sorted(left)], PART_BYTES):
+            sound = [
+                i
+                for i in group
+                if len(payloads[i]) <= PART_BYTES or not has_many_fields(payloads[i], JaegerSpan.DESCRIPTOR)
+            ]
             for index in sorted(set(group).difference(sound)):
                 log.add(Reject(Reason.TOO_LARGE, _CROWDED, payloads[index], index))
             rows = SpanRows()
@@ -112,10 +115,6 @@ class JaegerProtoCodec:
             log_bad_spans(result.bad, lambda payload: lambda _: payloads[payload], log)
         oddities = sum((r.oddities for r in results), Counter[str]())
         return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
-
-
-def _is_crowded(payload: bytes) -> bool:
-    return len(payload) > PART_BYTES and has_many_fields(payload, JaegerSpan.DESCRIPTOR)
 
 
 def _read_grouped(

@@ -123,7 +123,7 @@ class NativeCodec:
         good, log = sized(payloads, config)
         oddities: Counter[str] = Counter()
         tables = []
-        for run in runs_of(payloads, good, _RUN_BYTES):
+        for run in runs_of(good, [len(payloads[i]) + 1 for i in good], _RUN_BYTES):
             lines = _Lines()
             for begin in range(0, len(run), _TOGETHER):
                 some = run[begin : begin + _TOGETHER]

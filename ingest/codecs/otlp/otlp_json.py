@@ -7,7 +7,6 @@ read again item by item, which is slower, more lenient about types, and names wh
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ import pyarrow.json as pj
 
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
-from ingest.codecs.otlp.otlp_json_items import add_document, any_value, base64_text, span_values
+from ingest.codecs.otlp.otlp_json_items import add_document, any_value, base64_text, camel, span_values
 from ingest.codecs.payloads import (
     JSON_ERRORS,
     documents_of,
@@ -63,9 +62,7 @@ class OtlpJsonCodec:
         _read_items(documents, sorted(left), config, results, log)
         payload = np.array([d.payload for d in documents], np.int64)
         results = [replace(result, payload=payload[result.payload]) for result in results]
-        oddities: Counter[str] = Counter()
-        for result in results:
-            oddities += result.oddities
+        oddities = sum((r.oddities for r in results), Counter[str]())
         return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
@@ -156,10 +153,6 @@ def _raw_spans(value: object) -> Callable[[int], bytes]:
     return lambda item: json_bytes(spans[item])
 
 
-def _camel(name: str) -> str:
-    return re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
-
-
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -244,7 +237,7 @@ def _scalar(element: dict[str, object] | None) -> object:
     return any_value(element)
 
 
-_READER = OtlpArrowReader(_camel, _nested_text)
+_READER = OtlpArrowReader(camel, _nested_text)
 
 
 _FEW, _FEW_BYTES = 4, 64 * 2**10
@@ -303,7 +296,7 @@ def read_runs(
     Returns the indexes of the others: spelt otherwise, or with a span that would be refused.
     """
     left: list[int] = []
-    for run in runs_of(texts, indexes, _RUN_BYTES):
+    for run in runs_of(indexes, [len(texts[i]) + 1 for i in indexes], _RUN_BYTES):
         left += _read_run(texts, run, columns_of, config, results)
     return left
 

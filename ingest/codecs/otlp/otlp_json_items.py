@@ -8,9 +8,9 @@ what Tempo's API answers (`batches`, `{"trace": …}`), and names each item that
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.spans.span_batch import NO_TIME
@@ -201,22 +201,10 @@ def _boolean(value: object) -> object:
 
 
 def _double(value: object) -> object:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _as_float(value)
-    if isinstance(value, str):
-        return _as_float(value)
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            return float(value)
     raise ItemError(Reason.BAD_TYPE, "doubleValue is not a number")
-
-
-def _as_float(value: str | float) -> float:
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        raise ItemError(Reason.BAD_TYPE, "doubleValue is not a number") from None
-
-
-def _list_of_values(value: object) -> object:
-    return [any_value(v) for v in array(_object(value, "arrayValue"), "values")]
 
 
 def _object_of_values(value: object) -> object:
@@ -227,18 +215,16 @@ def _object_of_values(value: object) -> object:
 def base64_text(value: object) -> str:
     """Base64 as protobuf would write it again. Raises ItemError."""
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             data = base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
             return base64.b64encode(data).decode()
-        except (binascii.Error, ValueError):
-            pass
     raise ItemError(Reason.BAD_TYPE, "bytesValue is not base64")
 
 
 _READERS = {
     "stringValue": _string,
     "boolValue": _boolean,
-    "arrayValue": _list_of_values,
+    "arrayValue": lambda value: [any_value(v) for v in array(_object(value, "arrayValue"), "values")],
     "kvlistValue": _object_of_values,
     "bytesValue": base64_text,
     "intValue": lambda value: integer(value, "intValue"),

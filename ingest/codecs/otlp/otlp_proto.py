@@ -10,6 +10,7 @@ import base64
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,29 +26,27 @@ from ptars import HandlerPool
 
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.otlp.otlp_arrow import MAX_KIND, STATUS_ERROR, OtlpArrowReader
-from ingest.codecs.payloads import sized
+from ingest.codecs.payloads import runs_of, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import NO_TIME, SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.protobuf import (
     GROUP_BYTES,
     MAX_FIELDS,
     PART_BYTES,
     batches_of,
-    groups_of,
     has_many_fields,
     message_classes,
     owners,
     ragged,
     refuse_foreign,
-    runs_of_pieces,
 )
 from schemas.config import DecodeConfig
 from schemas.events import SPAN_KIND_BASE
 from schemas.rejects import Reason, Reject
 
-_LEGAL_BYTES = {"trace": (0, 8, 16), "span": (0, 8)}
 _DETAILS = {
     Reason.BAD_PROTOBUF: "no ExportTraceServiceRequest message",
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
@@ -57,6 +56,7 @@ _MAX_NESTED_BYTES = 2**16
 _ELEMENT_BYTES = 2
 """Tag and length."""
 _HANDLER = HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR)
+_trace, _span = partial(hex_of_id, widths=(8, 16)), partial(hex_of_id, widths=(8,))
 
 
 class OtlpProtoCodec:
@@ -117,7 +117,7 @@ class _Reader:
 
     def read_small(self, indexes: list[int]) -> None:
         """Payloads up to PART_BYTES that the fast path left: dense ones, and those ptars refuses."""
-        for group in groups_of(self._payloads, indexes, PART_BYTES):
+        for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], PART_BYTES):
             rows = SpanRows()
             dense = [i for i in group if i not in self._refused]
             pieces = list(batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, dense, PART_BYTES))
@@ -281,7 +281,7 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Span, resource: int
     rows.add(
         payload,
         item,
-        (_hex(span.trace_id, "trace"), _hex(span.span_id, "span"), _hex(span.parent_span_id, "span")),
+        (_trace(span.trace_id), _span(span.span_id), _span(span.parent_span_id)),
         span.name,
         SPAN_KIND_BASE + (span.kind if 0 <= span.kind <= MAX_KIND else 0),
         (_time(span.start_time_unix_nano), _time(span.end_time_unix_nano)),
@@ -294,12 +294,7 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Span, resource: int
     for event in span.events:
         rows.add_event(event.name, _time(event.time_unix_nano), _pairs(event.attributes))
     for link in span.links:
-        rows.add_link(_hex(link.trace_id, "trace"), _hex(link.span_id, "span"))
-
-
-def _hex(raw: bytes, what: str) -> str:
-    """Hex; an id of a wrong length stays wrong (`!` is no digit)."""
-    return raw.hex() if len(raw) in _LEGAL_BYTES[what] else "!"
+        rows.add_link(_trace(link.trace_id), _span(link.span_id))
 
 
 def _time(value: int) -> int:
@@ -349,17 +344,22 @@ def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
     if len(payload) <= part_bytes:
         yield payload
         return
-    for blocks in runs_of_pieces(_Request.FromString(payload).resource_spans, part_bytes):
+    for blocks in _runs(_Request.FromString(payload).resource_spans, part_bytes):
         if len(blocks[0]) <= part_bytes:
             yield _Request(resource_spans=blocks).SerializeToString()
             continue
         resource = _Resource.FromString(blocks[0])
-        for scopes in runs_of_pieces(resource.scope_spans, part_bytes):
+        for scopes in _runs(resource.scope_spans, part_bytes):
             if len(scopes[0]) <= part_bytes:
                 yield _message(resource, scopes)
                 continue
-            for spans in runs_of_pieces(_Scope.FromString(scopes[0]).spans, part_bytes):
+            for spans in _runs(_Scope.FromString(scopes[0]).spans, part_bytes):
                 yield _message(resource, [_Scope(spans=spans).SerializeToString()])
+
+
+def _runs(bodies: Sequence[bytes], part_bytes: int) -> Iterator[list[bytes]]:
+    """Bodies of a repeated field, each with its tag and length, in runs of at most `part_bytes`."""
+    return runs_of(bodies, [len(body) + _ELEMENT_BYTES for body in bodies], part_bytes)
 
 
 def count_spans(payload: bytes) -> int:

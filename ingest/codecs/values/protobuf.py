@@ -5,7 +5,7 @@ Messages that are foreign or crowded are refused; ptars reads the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from ingest.codecs.dead_letters import RejectLog
+from ingest.codecs.payloads import runs_of
+from ingest.codecs.values.wire import BYTES, fields_of
 from schemas.arrays import I8
 from schemas.rejects import Reason, Reject
 
@@ -35,8 +37,6 @@ GROUP_BYTES: Final = 2**20
 """Messages are given to ptars in groups of about this size: 80 MB of columns at most, then looked at."""
 PART_BYTES: Final = 2**17
 """The same for messages whose columns are far larger than they: 11 MB, 35 MB when read as spans."""
-_TAG_BYTES = 2
-"""Tag and length of a field, at least."""
 _DENSE = 4
 """Columns of so many bytes a byte of message. Spans that say something have 2."""
 _MUCH = 8 * 2**20
@@ -64,39 +64,11 @@ def batches_of(
     refused = set() if refused is None else refused
     refused |= panicking
     indexes = [i for i in indexes if i not in panicking]
-    for group in groups_of(payloads, indexes, group_bytes):
+    for group in runs_of(indexes, [len(payloads[i]) for i in indexes], group_bytes):
         size = sum(len(payloads[i]) for i in group)
         for part, batch in _batches_of(handler, message, payloads, group, refused):
             if batch.nbytes <= max(_DENSE * size, _MUCH) or group_bytes <= PART_BYTES:
                 yield part, batch
-
-
-def groups_of(payloads: Sequence[bytes], indexes: Sequence[int], group_bytes: int) -> Iterator[list[int]]:
-    """`indexes` cut into runs of at most `group_bytes`, but for payloads that are larger alone."""
-    group: list[int] = []
-    size = 0
-    for index in indexes:
-        size += len(payloads[index])
-        if group and size > group_bytes:
-            yield group
-            group, size = [], len(payloads[index])
-        group.append(index)
-    if group:
-        yield group
-
-
-def runs_of_pieces(pieces: Iterable[bytes], part_bytes: int) -> Iterator[list[bytes]]:
-    """Bodies of repeated fields in runs of at most `part_bytes`; a larger one stands alone."""
-    run: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        size += len(piece) + _TAG_BYTES
-        if run and size > part_bytes:
-            yield run
-            run, size = [], len(piece) + _TAG_BYTES
-        run.append(piece)
-    if run:
-        yield run
 
 
 def overflow_sign(payload: bytes) -> bytes:
@@ -200,56 +172,27 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
 MAX_FIELDS: Final = 50_000
 """Of one span over `nested.PART_BYTES`; what has more says nothing with them. SDKs stop at 128 attributes,
 events and links each."""
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def has_many_fields(message: bytes, descriptor: Any) -> bool:
-    """Whether a message has more than MAX_FIELDS. O(MAX_FIELDS); what is malformed ends the count."""
-    seen, at = 0, 0
-    levels = [(len(message), _inner(descriptor))]
-    while levels and seen <= MAX_FIELDS:
-        end, inner = levels[-1]
-        if at >= end:
-            levels.pop()
-            continue
-        seen += 1
-        tag, at = _varint(message, at)
-        wire = tag & 7
-        if wire == _BYTES:
-            length, at = _varint(message, at)
-            after = min(at + length, end)
-            if tag >> 3 in inner:
-                levels.append((after, _inner(inner[tag >> 3])))
-            else:
-                at = after
-        elif wire == _VARINT:
-            _, at = _varint(message, at)
-        elif wire in (_FIXED64, _FIXED32):
-            at += 8 if wire == _FIXED64 else 4
-        else:
-            return False
-    return seen > MAX_FIELDS
+    """Whether a message has more than MAX_FIELDS. O(MAX_FIELDS); what is malformed ends the count in it."""
+    seen = 0
+    waiting = [(memoryview(message), descriptor)]
+    while waiting:
+        body, of = waiting.pop()
+        for number, wire, size, after in fields_of(body):
+            seen += 1
+            if seen > MAX_FIELDS:
+                return True
+            if wire == BYTES and number in _inner(of):
+                waiting.append((body[after - size : after], _inner(of)[number]))
+    return False
 
 
 @cache
 def _inner(descriptor: Any) -> dict[int, Any]:
     """Descriptors of the fields that are messages, by number."""
     return {f.number: f.message_type for f in descriptor.fields if f.message_type is not None}
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """(value, position after it); the end of the message ends it."""
-    value, shift = 0, 0
-    while at < len(message):
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 63:
-            break
-    return value, at
 
 
 _FIRST_TAG = 0x0A

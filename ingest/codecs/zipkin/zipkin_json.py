@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.payloads import JSON_ERRORS, json_bytes, refuse_dense, sized, without_bom
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
-from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.codecs.values.attributes import split_value
 from ingest.codecs.values.json_fields import (
     ItemError,
@@ -54,17 +53,38 @@ class ZipkinCodec:
         """See `Codec.decode`; `item` is the span in its payload."""
         good, log = sized(payloads, config)
         good = refuse_dense(payloads, good, log)
-        typed = {i: spans for i in good if (spans := _parse_typed(without_bom(payloads[i]))) is not None}
-        results: list[SpanResult] = []
-        if any(typed.values()):
-            results.append(_read_typed(typed, config))
-            log_bad_spans(results[0].bad, lambda payload: _raw_items(without_bom(payloads[payload])), log)
-        rest = [i for i in good if i not in typed]
-        if rest:
-            results.append(_read_items(payloads, rest, config, log))
-        events = in_payload_order(results)
-        oddities = sum((r.oddities for r in results), Counter[str]())
-        return Decoded(events, log.in_order(), oddities + zipkin_oddities(events), log.counts)
+        spans: list[ZipkinSpan] = []
+        payload_of: list[int] = []
+        item_of: list[int] = []
+        loose: dict[int, dict[int, object]] = {}
+        """What was read item by item, by payload and item."""
+
+        def add(payload: int, item: int, value: object) -> None:
+            spans.append(_span_of(value))
+            payload_of.append(payload)
+            item_of.append(item)
+            loose.setdefault(payload, {})[item] = value
+
+        for payload in good:
+            typed = _parse_typed(without_bom(payloads[payload]))
+            if typed is None:
+                read_items(payloads, [payload], _spans, add, log)
+            else:
+                spans += typed
+                payload_of += [payload] * len(typed)
+                item_of += range(len(typed))
+
+        def raw_items(payload: int) -> Callable[[int], bytes]:
+            if payload in loose:
+                return lambda item: json_bytes(loose[payload][item])
+            raws = _RAW_DECODER.decode(without_bom(payloads[payload]))
+            return lambda item: bytes(raws[item])
+
+        batch = span_batch(spans, np.array(payload_of, np.int64), np.array(item_of, np.int64), config)
+        result = events_of_spans(batch, config)
+        log_bad_spans(result.bad, raw_items, log)
+        oddities = result.oddities + zipkin_oddities(result.events)
+        return Decoded(result.events, log.in_order(), oddities, log.counts)
 
 
 def zipkin_oddities(events: pa.Table) -> Counter[str]:
@@ -88,39 +108,6 @@ def _parse_typed(document: bytes) -> list[ZipkinSpan] | None:
         return _DECODER.decode(document)
     except JSON_ERRORS:
         return None
-
-
-def _raw_items(document: bytes) -> Callable[[int], bytes]:
-    """The text of a span by item, for dead letters; `document` is one that `_parse_typed` took."""
-    raws = _RAW_DECODER.decode(document)
-    return lambda item: bytes(raws[item])
-
-
-def _read_typed(typed: dict[int, list[ZipkinSpan]], config: DecodeConfig) -> SpanResult:
-    sizes = [len(spans) for spans in typed.values()]
-    payload = np.repeat(np.array(list(typed), np.int64), sizes)
-    item = np.concatenate([np.arange(n) for n in sizes])
-    spans = [span for document in typed.values() for span in document]
-    return events_of_spans(span_batch(spans, payload, item, config), config)
-
-
-def _read_items(
-    payloads: Sequence[bytes], indexes: list[int], config: DecodeConfig, log: RejectLog
-) -> SpanResult:
-    """The payloads span by span."""
-    spans: dict[tuple[int, int], ZipkinSpan] = {}
-    values: dict[tuple[int, int], object] = {}
-
-    def add(payload: int, item: int, value: object) -> None:
-        spans[payload, item] = _span_of(value)
-        values[payload, item] = value
-
-    read_items(payloads, indexes, _spans, add, log)
-    places = np.array(list(spans), np.int64).reshape(-1, 2)
-    batch = span_batch(list(spans.values()), places[:, 0], places[:, 1], config)
-    result = events_of_spans(batch, config)
-    log_bad_spans(result.bad, lambda payload: lambda item: json_bytes(values[payload, item]), log)
-    return result
 
 
 def _spans(document: object) -> Iterator[object]:

@@ -112,7 +112,7 @@ class ClosedMemory:
         self.words = KeySet(WORDS)
         """Breadcrumbs and ids of their records: what records without a request id would be known by."""
         self.events = KeySet(EVENTS)
-        """By `event_prints.print_events`: what a repeated event is known by."""
+        """By `keys.print_events`: what a repeated event is known by."""
 
     def share(self, memory_bytes: int, lanes: int) -> None:
         """From now on hold no more than one of so many lanes may of a budget."""

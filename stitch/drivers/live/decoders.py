@@ -31,13 +31,6 @@ GATHERED_NS: Final = 250_000_000
 """What came is gathered no longer than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    stream: StreamId
-    payloads: Payloads
-    decoded: Future[Decoded]
-
-
 @dataclass(slots=True)
 class _Gathering:
     """What came of a stream since the last decode, of one format."""
@@ -63,7 +56,7 @@ class Decoders:
         self._enough = min(GATHERED_BYTES, memory_bytes // GATHERED_SHARE)
         self._config = config
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
-        self._under_way: deque[_UnderWay] = deque()
+        self._under_way: deque[tuple[StreamId, Payloads, Future[Decoded]]] = deque()
         self._gathered: dict[StreamId, _Gathering] = {}
 
     def __bool__(self) -> bool:
@@ -88,11 +81,9 @@ class Decoders:
         for stream, gathering in [*self._gathered.items()]:
             if drain or gathering.is_enough(now_ns, self._enough):
                 self._send(stream)
-        while self._under_way and (
-            drain or len(self._under_way) > AHEAD or self._under_way[0].decoded.done()
-        ):
-            one = self._under_way.popleft()
-            yield one.stream, one.payloads, one.decoded.result()
+        while self._under_way and (drain or len(self._under_way) > AHEAD or self._under_way[0][2].done()):
+            stream, payloads, decoded = self._under_way.popleft()
+            yield stream, payloads, decoded.result()
 
     def _send(self, stream: StreamId) -> None:
         """Let what was gathered of a stream be decoded."""
@@ -102,7 +93,7 @@ class Decoders:
             done.set_result(Decoded(empty_events(), []))
         else:
             done = self._pool.submit(codec_for(payloads.format).decode, payloads.payloads, self._config)
-        self._under_way.append(_UnderWay(stream, payloads, done))
+        self._under_way.append((stream, payloads, done))
 
     def close(self) -> None:
         """End the threads."""

@@ -32,7 +32,7 @@ from stitch.drivers.live.due import Due, Settled, segment_rows, settled_of, with
 from stitch.drivers.live.keys import print_events, record_words
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
-from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
+from stitch.drivers.live.pending_windows import PendingWindows, Piece
 from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.kernel import stitch_closed
@@ -322,7 +322,15 @@ class LaneBuffer:
         return self._due(self._pending.until(None), max(ends, default=None))
 
     def _due(self, pieces: list[Piece], sealed_to_ns: int | None) -> Due:
-        totals, arrivals = add_up(pieces), self._arrivals
+        arrivals = self._arrivals
+        events, copies, conflicts = (
+            sum(counts)
+            for counts in (
+                [piece.n_events for piece in pieces],
+                [piece.n_copies for piece in pieces],
+                [piece.conflicts.num_rows for piece in pieces],
+            )
+        )
         words = [piece.words for piece in pieces]
         settled = np.concatenate(
             [np.zeros(0, np.uint64), *self._settled, *(piece.keys for piece in pieces), *words]
@@ -335,7 +343,7 @@ class LaneBuffer:
         has_segment = bool(ties and ties[-1][0] == self._segment) or (
             new_events.num_rows > 0 or (older and len(settled) > 0)
         )
-        rejects = arrivals.refused + Counter({Reason.CONFLICT.value: totals.conflicts})
+        rejects = arrivals.refused + Counter({Reason.CONFLICT.value: conflicts})
         letters = list(arrivals.letters)
         room = self._settings.max_dead_letters_per_commit - len(letters)
         for piece in pieces:
@@ -344,16 +352,16 @@ class LaneBuffer:
                 letters += found
                 room -= len(found)
         n_rejected = rejects.total()
-        n_open = self._open.n_events + self._pending.n_events - totals.events
+        n_open = self._open.n_events + self._pending.n_events - events
         counters = Counters(
             events_read=arrivals.n_read,
-            events_published=totals.events - totals.copies - totals.conflicts,
-            events_duplicate=totals.copies + arrivals.n_copies,
+            events_published=events - copies - conflicts,
+            events_duplicate=copies + arrivals.n_copies,
             events_rejected=n_rejected,
             events_late=arrivals.n_late,
             events_carried=self._carried,
             events_open=n_open,
-            flows=totals.flows,
+            flows=sum(piece.flows.num_rows for piece in pieces),
             rejects=dict(sorted((+rejects).items())),
             rejects_not_kept=n_rejected - len(letters),
         )

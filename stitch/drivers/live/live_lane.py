@@ -148,7 +148,10 @@ class LiveLane:
     def begin(self, stream: StreamId, place: Place, now: Moment) -> None:
         """Go on with a stream. A place that is not the one of the commits is a gap, taken by order."""
         known = self._ranges.get(stream)
-        is_same = known is not None and _same_topic(known, place.topic_id)
+        # Where a side has no id, the topic's name has to do.
+        is_same = known is not None and (
+            None in (known.topic_id, place.topic_id) or known.topic_id == place.topic_id
+        )
         if known is not None and is_same and place.offset != known.end:
             start, end = sorted((known.end, place.offset))
             self._gaps.append(known.model_copy(update={"start": start, "end": end}))
@@ -335,13 +338,6 @@ class LiveLane:
 
     def status(self, ends: Mapping[StreamId, int]) -> LaneStatus:
         """Return where the lane stands."""
-        gauges: dict[str, Any] = {
-            "open_events": self._buffer.open_events,
-            "open_flows": self._buffer.open_flows,
-            "pending_flows": self._buffer.pending_flows,
-            "bytes": self._buffer.bytes,
-            "oldest_open_ns": self._buffer.oldest_open_ns,
-        }
         return LaneStatus(
             lane=self.number,
             state=self.state,
@@ -354,10 +350,9 @@ class LiveLane:
             sealed_to_ns=self._buffer.sealed_to_ns,
             commit=self._lane.seq - 1,
             committed_at_ns=self._committed_at_ns,
-            **gauges,
+            open_events=self._buffer.open_events,
+            open_flows=self._buffer.open_flows,
+            pending_flows=self._buffer.pending_flows,
+            bytes=self._buffer.bytes,
+            oldest_open_ns=self._buffer.oldest_open_ns,
         )
-
-
-def _same_topic(known: PartitionRange, topic_id: str | None) -> bool:
-    """Whether positions of then are positions of now; where a side has no id, its name has to do."""
-    return known.topic_id is None or topic_id is None or known.topic_id == topic_id

@@ -43,12 +43,11 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.streams import OwnStreams, by_lane
 from stitch.drivers.live.topic_format import OtherFormatError
-from stitch.drivers.live.watch import LaneState, LiveStatus, Watch, lane_put_off
+from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus, Watch
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
 from stitch.lake.manifest import sealed_to_ns
 from stitch.lake.store import Store, UncertainError
-from stitch.structures import StructureMemo
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +56,6 @@ class LiveIdentity:
 
     owner: str
     created_by: str
-
-
-def open_lane(
-    store: Store,
-    info: LakeInfo,
-    number: int,
-    settings: LiveSettings,
-    identity: LiveIdentity,
-    cluster_id: str | None,
-    lanes: int,
-    memo: StructureMemo,
-) -> LiveLane:
-    """Take a lane over. Raises as LiveLane."""
-    return LiveLane(
-        store,
-        info,
-        number,
-        settings,
-        owner=identity.owner,
-        created_by=identity.created_by,
-        cluster_id=cluster_id,
-        sealed_to_ns=sealed_to_ns(store),
-        lanes=lanes,
-        memo=memo,
-    )
 
 
 def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
@@ -167,9 +141,11 @@ class LiveRun:
         if self._work.bytes > self._settings.memory_bytes // AHEAD_SHARE:
             self._work.pause(min(timeout_s, BUSY_POLL_S))
         else:
-            payloads = self._poll(min(timeout_s, BUSY_POLL_S) if self._is_busy() else timeout_s)
-            if payloads is not None:
-                self._decode(payloads)
+            is_busy = bool(self._decoders) or self._work.bytes > 0
+            payloads = self._poll(min(timeout_s, BUSY_POLL_S) if is_busy else timeout_s)
+            # Of a lane that halted, it is read again by whoever takes it over.
+            if payloads is not None and (stream := self._by_name[payloads.stream]).lane in self._lanes:
+                self._decoders.give(stream, payloads, self._clock().now_ns)
         self._take()
         self._collect()
         self._go_on()
@@ -207,7 +183,11 @@ class LiveRun:
         self._settle()
         for number, streams in by_lane(change.lost):
             self._forgo(number, streams)
-            self._lose(number, streams)
+            # What came of them must not be committed by us; the rest of the lane begins again where its last
+            # commit was.
+            if number in self._lanes and set(streams).intersection(self._lanes[number].streams):
+                self._drop(number, "lost")
+                self._gain(number)
         for number, streams in by_lane(change.asked):
             self._give_up(number, streams)
         self._source.release(change.asked)
@@ -245,15 +225,17 @@ class LiveRun:
                 # What was read of it before is not what its last commit goes on with.
                 self._take(drain=True)
                 self._share(len(self._lanes) + 1)
-                self._lanes[number] = open_lane(
+                self._lanes[number] = LiveLane(
                     self._store,
                     self._info,
                     number,
                     self._settings,
-                    self._identity,
-                    self._source.cluster_id,
-                    len(self._lanes) + 1,
-                    self._memo,
+                    owner=self._identity.owner,
+                    created_by=self._identity.created_by,
+                    cluster_id=self._source.cluster_id,
+                    sealed_to_ns=sealed_to_ns(self._store),
+                    lanes=len(self._lanes) + 1,
+                    memo=self._memo,
                 )
                 self._watch.lane(number, "gained", "")
                 if changed := self._lanes[number].changed_settings:
@@ -290,12 +272,6 @@ class LiveRun:
         if number not in self._later:
             self._watch.lane(number, "waiting", why)
         self._later[number] = why
-
-    def _lose(self, number: int, lost: Iterable[StreamId]) -> None:
-        """Some streams of a lane are another's: what came of them must not be committed by us."""
-        if number in self._lanes and set(lost).intersection(self._lanes[number].streams):
-            self._drop(number, "lost")
-            self._gain(number)  # the rest of the lane begins again where its last commit was
 
     def _give_up(self, number: int, asked: Iterable[StreamId]) -> None:
         """Some streams of a lane are asked back: what came of them is committed."""
@@ -347,11 +323,6 @@ class LiveRun:
             self._watch.trouble(trouble)
         return payloads
 
-    def _decode(self, payloads: Payloads) -> None:
-        stream = self._by_name[payloads.stream]
-        if stream.lane in self._lanes:  # of one that halted, it is read again by whoever takes it over
-            self._decoders.give(stream, payloads, self._clock().now_ns)
-
     def _take(self, *, drain: bool = False) -> None:
         """Give lanes what was decoded, in order; `drain`: all of it."""
         for stream, payloads, decoded in self._decoders.take(self._clock().now_ns, drain=drain):
@@ -377,10 +348,6 @@ class LiveRun:
         self._watch.lane(
             lane.number, "set otherwise", f"topic {topic}: {before} until now, {format_} from now on"
         )
-
-    def _is_busy(self) -> bool:
-        """Whether something is on its way that a turn should look after."""
-        return bool(self._decoders) or self._work.bytes > 0
 
     def _go_on(self) -> None:
         """Let lanes that rest take what came, move on, and commit where that is due."""
@@ -423,7 +390,9 @@ class LiveRun:
         except CommitTakenError as error:
             self._lost_to_another(number, error.message)  # taken back by itself: there is nothing to do
         except UncertainError as error:
-            self._start_over(number, f"The lake did not say whether it took a commit: {error}.")
+            # Taken over anew: its chain knows what became of the last commit.
+            self._drop(number, "lost", f"The lake did not say whether it took a commit: {error}.")
+            self._gain(number)
         except (LakeError, OtherFormatError) as error:
             self._halt(number, str(error))
         except OSError as error:
@@ -447,11 +416,6 @@ class LiveRun:
             self._later[number] = why
         else:
             self._halt(number, f"{why} Is a second group at work on this lake?")
-
-    def _start_over(self, number: int, why: str) -> None:
-        """Take our own lane over anew: its chain knows what became of the last commit."""
-        self._drop(number, "lost", why)
-        self._gain(number)
 
     def _wait(self, number: int, error: OSError) -> None:
         """A commit failed and may do so again: reading waits, membership is kept."""
@@ -496,7 +460,7 @@ class LiveRun:
 
     def _tell(self) -> None:
         ends = self._source.ends() if not self._stopping else {}
-        statuses = {number: lane_put_off(number, why) for number, why in self._later.items()}
+        statuses = {n: LaneStatus(n, LaneState.WAITING, why) for n, why in self._later.items()}
         statuses |= {number: lane.status(ends) for number, lane in self._lanes.items()}
         self._status = LiveStatus(
             now_ns=self._clock().now_ns,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from schemas.config import Config, DecodeConfig, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
@@ -53,3 +54,15 @@ class LiveSettings(Config):
         if memory_bytes < LEAST_MEMORY_BYTES:
             raise ValueError(f"{LEAST_MEMORY_BYTES // 2**20}MB is the least that is enough")
         return memory_bytes
+
+
+RECORDED: Final = ("params_share", "stitch")
+"""What a commit says of how its requests were made."""
+
+
+def recorded_settings(config: Mapping[str, Any]) -> LiveSettings:
+    """Settings as a commit says them; defaults where it does not, or is of a later version."""
+    try:
+        return LiveSettings.model_validate({name: config[name] for name in RECORDED if name in config})
+    except ValidationError:
+        return LiveSettings()

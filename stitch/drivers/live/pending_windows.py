@@ -23,7 +23,7 @@ from schemas.windows import Window
 from stitch.columnar.runs import offsets, ranges, whole
 from stitch.drivers.live.closed_memory import window_ends
 from stitch.drivers.live.open_events import ClosedEvents
-from stitch.drivers.params_share import keeps_params
+from stitch.drivers.partition import hash_requests, share_of
 from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, reject_rows
 from stitch.lake.encoding import VALUES_PER_GROUP
@@ -68,16 +68,6 @@ class _Waiting:
     categories: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Some pieces, added up."""
-
-    events: int = 0
-    copies: int = 0
-    conflicts: int = 0
-    flows: int = 0
-
-
 class PendingWindows:
     """Closed flows of one lane by window."""
 
@@ -108,7 +98,7 @@ class PendingWindows:
         copies = np.bincount(of_event[made.copies], minlength=n)
         params = made.params
         if self._params_share < 1:
-            kept = keeps_params(made.flows, self._params_share)
+            kept = share_of(hash_requests(made.flows), self._params_share)
             params = params.filter(pa.array(kept[params["flow"].to_numpy()]))
         for number, (end, flows, own_params) in enumerate(
             zip(ends.tolist(), *_dealt(made.flows, params, code, n), strict=True)
@@ -218,17 +208,6 @@ def _part(pieces: list[Piece], known: Sequence[pa.Table]) -> WindowPart:
         flows = flows.take(pa.array(order)).combine_chunks()
         params = _reordered(params, order)
     return WindowPart(pieces[0].window, flows, structures, named_params(params, flows).combine_chunks())
-
-
-def add_up(pieces: Iterable[Piece]) -> Published:
-    """Add pieces up."""
-    found = list(pieces)
-    return Published(
-        events=sum(piece.n_events for piece in found),
-        copies=sum(piece.n_copies for piece in found),
-        conflicts=sum(piece.conflicts.num_rows for piece in found),
-        flows=sum(piece.flows.num_rows for piece in found),
-    )
 
 
 def _whole(tables: list[pa.Table]) -> pa.Table:

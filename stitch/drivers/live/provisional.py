@@ -9,17 +9,16 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from schemas.commits import FlowCounts
 from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.windows import Window
 from stitch.drivers.live.due import Settled, segment_rows
-from stitch.drivers.params_share import shared_params
+from stitch.drivers.live.live_settings import recorded_settings
+from stitch.drivers.partition import shared_params
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import encode
 from stitch.lake.flow_counts import count_flows
@@ -27,8 +26,6 @@ from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import Manifest, OpenLane
 from stitch.lake.staging import read_segment
 from stitch.lake.windowing import cut
-
-_PARAMS_SHARE: Final = "params_share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +64,9 @@ def write_provisional(manifest: Manifest, folder: Path) -> tuple[ProvisionalFile
 
 def _write_lane(manifest: Manifest, lane: OpenLane, folder: Path) -> Iterator[ProvisionalFile]:
     segments = [read_segment(manifest.store, segment) for segment in lane.segments]
-    made = provisional_flows(segments, _config(lane), lane=lane.lane)
-    share = lane.config.get(_PARAMS_SHARE, 1.0)
-    params = shared_params(made.params, share if isinstance(share, float) else 1.0)
+    settings = recorded_settings(lane.config)
+    made = provisional_flows(segments, settings.stitch, lane=lane.lane)
+    params = shared_params(made.params, settings.params_share)
     for part in cut(made.flows, made.structures, params, manifest.info.window_length_ns):
         for name in WINDOW_TABLES:
             table: pa.Table = getattr(part, name)
@@ -82,11 +79,3 @@ def _write_lane(manifest: Manifest, lane: OpenLane, folder: Path) -> Iterator[Pr
             sha256 = hashlib.sha256(data).hexdigest()
             counts = count_flows(table) if name == "flows" else None
             yield ProvisionalFile(name, part.window, path, table.num_rows, sha256, counts)
-
-
-def _config(lane: OpenLane) -> StitchConfig:
-    """Return how the lane stitches; a takeover's record does not say."""
-    try:
-        return StitchConfig.model_validate(lane.config.get("stitch", {}))
-    except ValidationError:  # of a later version
-        return StitchConfig()

@@ -104,14 +104,11 @@ class StreamTimes:
                 and positions.get(stream, -1) >= ends[stream]
             )
         )
-        reached = self._least(
+        times = [
             now.earliest_ns if stream in idle else state.latest_ns for stream, state in self._streams.items()
-        )
-        if reached is not None and (self._reached_ns is None or reached > self._reached_ns):
-            self._reached_ns = reached
+        ]
+        known = [time for time in times if time is not None]
+        if known and len(known) == len(times):
+            reached = min(known) - self._lateness_ns
+            self._reached_ns = reached if self._reached_ns is None else max(self._reached_ns, reached)
         return Watermark(self._reached_ns, idle)
-
-    def _least(self, times: Iterable[int | None]) -> int | None:
-        found = list(times)
-        known = [time for time in found if time is not None]
-        return min(known) - self._lateness_ns if known and len(known) == len(found) else None

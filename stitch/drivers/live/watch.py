@@ -44,40 +44,22 @@ class LaneStatus:
     state: LaneState
     why: str
     """One line where it is not running; else empty."""
-    streams: tuple[StreamStatus, ...]
-    watermark_ns: int | None
-    sealed_to_ns: int | None
-    open_events: int
-    open_flows: int
-    pending_flows: int
+    streams: tuple[StreamStatus, ...] = ()
+    """None of a lane that could not be taken over yet; of it nothing else is known."""
+    watermark_ns: int | None = None
+    sealed_to_ns: int | None = None
+    open_events: int = 0
+    open_flows: int = 0
+    pending_flows: int = 0
     """Closed, waiting for their window."""
-    bytes: int
+    bytes: int = 0
     """Of what the lane holds."""
-    oldest_open_ns: int | None
+    oldest_open_ns: int | None = None
     """First event of the oldest open request."""
-    commit: int
+    commit: int = 0
     """Number of its last commit."""
-    committed_at_ns: int | None
+    committed_at_ns: int | None = None
     """When this process last committed it, as `LiveStatus.now_ns`."""
-
-
-def lane_put_off(lane: int, why: str) -> LaneStatus:
-    """A lane that is ours and could not be taken over yet."""
-    return LaneStatus(
-        lane=lane,
-        state=LaneState.WAITING,
-        why=why,
-        streams=(),
-        watermark_ns=None,
-        sealed_to_ns=None,
-        open_events=0,
-        open_flows=0,
-        pending_flows=0,
-        bytes=0,
-        oldest_open_ns=None,
-        commit=0,
-        committed_at_ns=None,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,45 +8,26 @@ How a lane made its flows stands in its last commit that says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pydantic import ValidationError
 
 from schemas.arrays import B1, U8
 from schemas.commits import Segment
-from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
 from stitch.drivers.live.keys import record_words, request_keys
+from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
 from stitch.lake.chain import read_record, read_tail
 from stitch.lake.layout import segment_folder, segment_seq
 from stitch.lake.staging import read_segment
 from stitch.lake.store import Store, abreast
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSettings:
-    """Of the stitcher."""
-
-    stitch: StitchConfig
-    params_share: float
-
-
-def lane_settings(store: Store, lane: int) -> LaneSettings:
-    """Defaults where no commit says, or one of a later version. Raises LakeError."""
-    for link in reversed(read_tail(store, lane).records):
-        config = link.record.config
-        if "stitch" not in config:
-            continue
-        try:
-            stitch = StitchConfig.model_validate(config["stitch"])
-        except ValidationError:
-            break
-        share = config.get("params_share", 1.0)
-        return LaneSettings(stitch, float(share) if isinstance(share, int | float) else 1.0)
-    return LaneSettings(StitchConfig(), 1.0)
+def lane_settings(store: Store, lane: int) -> LiveSettings:
+    """What the lane's last commit that says so was stitched with. Raises LakeError."""
+    configs = (link.record.config for link in reversed(read_tail(store, lane).records))
+    return recorded_settings(next((config for config in configs if "stitch" in config), {}))
 
 
 def kept_segments(store: Store, lane: int, head: int) -> list[Segment]:

@@ -25,7 +25,7 @@ from schemas.quality import Quality
 from stitch.closing import NEVER, event_times
 from stitch.columnar.hashing import hash_rows, mix
 from stitch.columnar.runs import connected_components
-from stitch.drivers.params_share import shared_params
+from stitch.drivers.partition import shared_params
 from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, stitch_closed
 from stitch.lake.windowing import flow_names

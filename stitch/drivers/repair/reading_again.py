@@ -24,7 +24,7 @@ from stitch.drivers.live.arrivals import refusals
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import with_settled
 from stitch.drivers.live.keys import print_events, record_words, request_keys
-from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.live_settings import RECORDED, LiveSettings
 from stitch.drivers.live.taking_over import late_of, remember_flows, taken_over
 from stitch.drivers.repair.kept_events import lane_settings
 from stitch.lake.chain import lanes, read_record
@@ -63,8 +63,7 @@ def read_again(
         raise LakeError(
             f"There is no lane {number} in '{run.lake}'.", remedy="`flowdiff end-lane` lists lanes."
         )
-    recorded = lane_settings(store, number)
-    settings = LiveSettings(stitch=recorded.stitch, params_share=recorded.params_share)
+    settings = lane_settings(store, number)
     lane = Lane(store, manifest.info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     standing, open_before = lane.standing, lane.events_open
     held = [_whole(store, segment) for segment in standing.segments]
@@ -101,7 +100,7 @@ def read_again(
                     events_open=open_after,
                 ),
                 gaps=tuple(lost) if open_after < open_before else (),
-                config=settings.model_dump(mode="json", include={"params_share", "stitch"}),
+                config=settings.model_dump(mode="json", include={*RECORDED}),
                 standing=standing,
             ),
         )

@@ -8,8 +8,10 @@ it is in one record, so a reader sees a request before the repair or after it. W
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -23,7 +25,7 @@ from schemas.events import concat_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from schemas.windows import Window
 from stitch.drivers.refusals import KERNEL_SOURCE
-from stitch.drivers.repair.kept_events import LaneSettings, kept_segments, lane_settings, read_kept, related
+from stitch.drivers.repair.kept_events import kept_segments, lane_settings, read_kept, related
 from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
 from stitch.kernel import reject_rows
 from stitch.lake.chain import read_tail
@@ -80,10 +82,14 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
         )  # after opening: what another upkeep does now takes our number
         settle_published(store)
     mended = [*_mended(store, manifest, finished=finished)]
-    events = {verdict: sum(_count(part, verdict) for part in mended) for verdict in LateOutcome}
+    events = Counter(
+        LateOutcome(verdict)
+        for part in mended
+        for verdict in part.verdict[part.late_unit][~_past_age(part)].tolist()
+    )
     requests = sum(int(np.count_nonzero(part.verdict == LateOutcome.FOLDED)) for part in mended)
     aged = sum(int(np.count_nonzero(_past_age(part))) for part in mended)
-    summary = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, aged, 0)
+    summary = Repaired(requests, 0, events, aged, 0)
     todo = _shares(mended, manifest.info.window_length_ns)
     if lane is None:
         return replace(summary, windows=len({window for share in todo for window in share.windows}))
@@ -95,10 +101,6 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
         _commit(run, lane, manifest, share, through)
         windows += len(share.windows)
     return replace(summary, windows=windows, removed=lane.sweep(run.sweep_ns))
-
-
-def _count(part: Mended, verdict: LateOutcome) -> int:
-    return int(np.count_nonzero((part.verdict[part.late_unit] == verdict) & ~_past_age(part)))
 
 
 def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]:
@@ -121,17 +123,13 @@ def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]
             unsure=np.array(sorted(start for start in unsure if start is not None), dtype=np.int64),
             late_to_ns=late_to_ns,
         )
-        found += _mend_lane(manifest, lane, late, kept, settings, bounds)
+        stored = partial(_stored, manifest, reach_ns)
+        found += mend(lane, late, kept, stored, settings.stitch, settings.params_share, bounds)
     return found
 
 
-def _mend_lane(
-    manifest: Manifest, lane: int, late: pa.Table, kept: pa.Table, settings: LaneSettings, bounds: Bounds
-) -> list[Mended]:
-    def stored(ts_ns: pa.ChunkedArray, request_ids: pa.Array) -> pa.Table:
-        return KnownRequests(manifest, ts_ns, bounds.reach_ns).flows(request_ids)
-
-    return [*mend(lane, late, kept, stored, settings.stitch, settings.params_share, bounds)]
+def _stored(manifest: Manifest, reach_ns: int, ts_ns: pa.ChunkedArray, request_ids: pa.Array) -> pa.Table:
+    return KnownRequests(manifest, ts_ns, reach_ns).flows(request_ids)
 
 
 def _kept(

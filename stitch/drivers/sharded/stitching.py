@@ -19,7 +19,7 @@ from schemas.windows import NS_PER_SECOND
 from stitch.columnar.hashing import hash_rows
 from stitch.columnar.runs import whole
 from stitch.drivers.import_settings import ImportSettings
-from stitch.drivers.params_share import shared_params
+from stitch.drivers.partition import shared_params
 from stitch.drivers.refusals import ABSURD_DETAIL, RETIRED_DETAIL, is_absurd, of_retired
 from stitch.drivers.sharded.left_parts import LeftPart, WindowParts, load_parts
 from stitch.drivers.spill import Group

@@ -61,23 +61,20 @@ def order_trees(
     parent: I8,
     label_hash: U8,
     asynchronous: B1,
-    n_marks: I8 | None,
-    mark_hash: U8 | None,
+    n_marks: I8,
+    mark_hash: U8,
     levels: tuple[I8, I8],
 ) -> CanonicalTree:
     """Canonical positions of a forest (one tree a flow).
 
     parent: [spans] row of the parent, the number of spans for roots. asynchronous: [spans] nothing returns to
-    the parent. n_marks, mark_hash: [spans] number of marks of the span and a commutative hash of them; null
-    where no span has any. levels: as `levels_of(parent)`. O(spans log siblings).
+    the parent. n_marks, mark_hash: [spans] number of marks of the span and a commutative hash of them.
+    levels: as `levels_of(parent)`. O(spans log siblings).
     """
     n = len(parent)
     rows, bounds = levels
-    total = np.zeros(n + 1, dtype=np.uint64)
-    total[:n] = label_hash if mark_hash is None else label_hash + mark_hash
-    size = np.full(n + 1, 2, dtype=np.int64)
-    if n_marks is not None:
-        size[:n] += n_marks
+    total = np.append(label_hash + mark_hash, np.uint64(0))
+    size = np.append(n_marks, 0) + 2
     any_async = bool(asynchronous.any())
     subtree = np.empty(n, dtype=np.uint64)
     for level in range(len(bounds) - 2, -1, -1):
@@ -91,24 +88,20 @@ def order_trees(
             np.add.at(total, above, mixed)
             np.add.at(size, above, size[here])
     size = size[:n]
-    offset, sync_rank = _sibling_offsets(parent, subtree, size, asynchronous if any_async else None)
-    if n_marks is not None:
-        offset += np.append(n_marks, 0)[parent]
+    offset, sync_rank = _sibling_offsets(parent, subtree, size, asynchronous)
+    offset += np.append(n_marks, 0)[parent]
     start = np.zeros(n + 1, dtype=np.int64)
-    deferred = np.zeros(n + 1, dtype=np.bool_)
-    if any_async:
-        deferred[:n] = asynchronous
+    deferred = np.append(asynchronous, np.False_)
     for level in range(1, len(bounds) - 1):
         here = rows[bounds[level] : bounds[level + 1]]
         above = parent[here]
         start[here] = start[above] + offset[here]
-        if any_async:
-            deferred[here] |= deferred[above]
-    n_sync = np.bincount(parent[~asynchronous] if any_async else parent, minlength=n + 1)[:n]
+        deferred[here] |= deferred[above]
+    n_sync = np.bincount(parent[~asynchronous], minlength=n + 1)[:n]
     return CanonicalTree(start[:n], size, sync_rank, n_sync, deferred[:n])
 
 
-def _sibling_offsets(parent: I8, subtree: U8, size: I8, asynchronous: B1 | None) -> tuple[I8, I8]:
+def _sibling_offsets(parent: I8, subtree: U8, size: I8, asynchronous: B1) -> tuple[I8, I8]:
     """[spans] nodes between the parent's start and the span's (marks left out), and rank among siblings."""
     n = len(parent)
     offset = np.ones(n, dtype=np.int64)
@@ -124,8 +117,7 @@ def _sibling_offsets(parent: I8, subtree: U8, size: I8, asynchronous: B1 | None)
     key = (above.astype(np.uint64) << np.uint64(hash_bits + 1)) | (
         subtree[siblings] >> np.uint64(64 - hash_bits)
     )
-    if asynchronous is not None:
-        key |= asynchronous[siblings].astype(np.uint64) << np.uint64(hash_bits)
+    key |= asynchronous[siblings].astype(np.uint64) << np.uint64(hash_bits)
     order = np.argsort(key, kind="stable")
     key = key[order]
     siblings = siblings[order]

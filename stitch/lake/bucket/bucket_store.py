@@ -24,11 +24,16 @@ from datetime import timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
+import obstore
 import pyarrow as pa
+from obstore.store import S3Store
 
 from schemas.errors import LakeError
 from stitch.lake.bucket.bucket_settings import BucketSettings
 from stitch.lake.store import Move, UncertainError
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
@@ -154,14 +159,10 @@ class BucketStore:
 
     def read(self, name: str) -> pa.Buffer:
         """See Store."""
-        import obstore
-
         return self._asked(name, lambda: pa.py_buffer(obstore.get(self._client, name).bytes()))
 
     def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
         """See Store."""
-        import obstore
-
         if n_bytes <= 0:
             return self.read(name).slice(0, 0)
         end: Any = {"range": {"suffix": n_bytes}}
@@ -169,7 +170,6 @@ class BucketStore:
 
     def download(self, name: str, out: BinaryIO) -> None:
         """Write a file's content to `out`, piece by piece. Raises FileNotFoundError, OSError."""
-        import obstore
 
         def get() -> None:
             for piece in obstore.get(self._client, name).stream(min_chunk_size=_CHUNK_BYTES):
@@ -179,8 +179,6 @@ class BucketStore:
 
     def size(self, name: str) -> int | None:
         """See Store. A folder has none."""
-        import obstore
-
         try:
             return self._asked(name, lambda: int(obstore.head(self._client, name)["size"]))
         except FileNotFoundError:
@@ -201,8 +199,6 @@ class BucketStore:
 
     def names(self, folder: str, after: str = "") -> list[str]:
         """See Store."""
-        import obstore
-
         if after:
             start = f"{folder}/{after}"
             cut = len(folder) + 1
@@ -214,8 +210,6 @@ class BucketStore:
 
     def written(self, folder: str) -> dict[str, int]:
         """See Store. To the second, as S3 says it."""
-        import obstore
-
         listed = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder))
         return {
             entry["path"].rpartition("/")[2]: int(entry["last_modified"].timestamp()) * 10**9
@@ -233,8 +227,6 @@ class BucketStore:
 
     def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:
         """Files below a folder, in order of their bytes, page by page; only those behind `after`."""
-        import obstore
-
         pages = obstore.list(self._client, folder or None, offset=after, chunk_size=1000)
         while (page := self._asked(folder, lambda: next(pages, None))) is not None:
             for entry in page:
@@ -282,8 +274,6 @@ class BucketStore:
 
     def replace(self, name: str, data: bytes, stage: str) -> None:
         """See Store. A put of the whole is one step."""
-        import obstore
-
         del stage
         self._asked(name, lambda: obstore.put(self._client, name, data, use_multipart=False))
 
@@ -300,15 +290,15 @@ class BucketStore:
 
     def _create(self, name: str, data: pa.Buffer | bytes) -> None:
         """Put a file under a free name: see `Store.put_if_absent`, and the module."""
-        import obstore
-
+        # The client refuses buffers whose items are signed.
+        content = data if isinstance(data, bytes) else memoryview(data).cast("B")
         failure: Failure | None = None
         uncertain = False
         for attempt in range(PUT_ATTEMPTS):
             if attempt:
                 time.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
             try:
-                obstore.put(self._once, name, _bytes_like(data), mode="create", use_multipart=False)
+                obstore.put(self._once, name, content, mode="create", use_multipart=False)
             except obstore.exceptions.AlreadyExistsError as error:
                 there = self._content(name)
                 if there is not None and not (uncertain and there.equals(pa.py_buffer(data))):
@@ -341,8 +331,6 @@ class BucketStore:
 
     def _copy(self, move: Move) -> None:
         """Unless it has its name already. The same bytes again do no harm, so nobody is asked before."""
-        import obstore
-
         try:
             self._asked(move.stage, lambda: obstore.copy(self._client, move.stage, move.final))
         except FileNotFoundError as error:
@@ -350,16 +338,12 @@ class BucketStore:
                 raise FileNotFoundError(errno.ENOENT, "neither published nor staged", move.final) from error
 
     def _delete(self, names: Iterable[str]) -> None:
-        import obstore
-
         doomed = [*names]
         if doomed:
             self._asked(doomed[0], lambda: obstore.delete(self._client, doomed))
 
     def _asked(self, name: str, ask: Callable[[], R]) -> R:
         """The answer to a request; what goes wrong is an OSError about `name`."""
-        import obstore
-
         try:
             return ask()
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
@@ -370,19 +354,8 @@ class BucketStore:
         return f"{self.url}/{name}" if name else self.url
 
 
-def _bytes_like(data: pa.Buffer | bytes) -> bytes | memoryview:
-    """The client refuses buffers whose items are signed."""
-    return data if isinstance(data, bytes) else memoryview(data).cast("B")
-
-
-if TYPE_CHECKING:
-    from obstore.store import ClientConfig, S3Config, S3Store
-
-
 def _client_of(settings: BucketSettings, retries: int) -> S3Store:
     """A client of the bucket, relative to the lake's prefix. Raises ConfigError, LakeError."""
-    from obstore.store import S3Store
-
     options: ClientConfig = {
         "timeout": timedelta(seconds=settings.timeout_s),
         "connect_timeout": timedelta(seconds=min(5.0, settings.timeout_s)),

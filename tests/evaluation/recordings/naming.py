@@ -25,8 +25,7 @@ from typing import TypeVar
 
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.population import Graph, GraphNode, Population
-from analyze.report.gate import FailOn, Floor, gate_code
-from analyze.report.outcome import Outcome
+from analyze.report.gate import FailOn, Floor, Outcome, gate_code
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import Finding, FindingsSection, Site
 from schemas.report.parts import Section

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analyze.methods.robust.affected_requests import affected_by_statistics
-from analyze.methods.robust.causes.failures import Failures
-from analyze.methods.robust.causes.hosts import Hosts, hosts_in, hosts_named
+import numpy as np
+
+from analyze.methods.robust.affected_requests import Requests, affected_by_statistics
 from analyze.methods.robust.causes.order import Entries, Order
 from analyze.methods.robust.causes.patterns import cut_after, last_callees, load_moved
-from analyze.methods.robust.causes.requests import Requests
-from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.causes.symptoms import (
     Bundle,
     Symptom,
@@ -23,13 +22,124 @@ from analyze.methods.robust.causes.symptoms import (
     structure_score,
     sure_part,
 )
-from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, TIME_KINDS, Change
+from analyze.methods.robust.changes import (
+    CALL_KINDS,
+    FAMILIES,
+    NO_SHAPE,
+    PATH_KINDS,
+    TIME_KINDS,
+    Change,
+)
 from analyze.methods.robust.roles import Roles
-from analyze.population import Population
+from analyze.methods.robust.settings import CausesSettings
+from analyze.population import Graph, Population
 from analyze.profile.build import Profiled
-from analyze.profile.names import Names
+from analyze.profile.names import Names, OperationName, SiteKind
 from analyze.profile.profile import Profile
+from analyze.stats.proportions import fisher
+from schemas.arrays import I8
 from schemas.report.findings import ChangeKind
+
+HostOf = Mapping[str, tuple[str, str]]
+"""Component of a site -> (host, component); what is not in it has no host."""
+
+
+def hosts_in(graphs: Iterable[Graph]) -> dict[str, tuple[str, str]]:
+    """Tell which components of sites are those of a host. O(nodes)."""
+    named = {(node.host, node.component) for graph in graphs for node in graph.nodes if node.host}
+    return {f"{host}/{component}": (host, component) for host, component in sorted(named)}
+
+
+def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
+    """Tell which components of records name a host first: statistics have no graphs, so the form of the name
+    (`host/component`) decides. O(sites)."""
+    records = {
+        names.operation(at).component for at, s in enumerate(names.sites) if s.kind is not SiteKind.CALL
+    }
+    parts = {component: component.partition("/") for component in sorted(records)}
+    return {component: (host, rest) for component, (host, _, rest) in parts.items() if rest}
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """What sites, operations and changes are without their host, which records put into the component."""
+
+    names: Names
+    host_of: HostOf
+
+    def host(self, site: int) -> str:
+        """Give the host of a site; empty for none."""
+        return self.host_of.get(self.names.operation(site).component, ("", ""))[0]
+
+    def place(self, site: int) -> tuple[object, ...]:
+        """Give a site, equal on all hosts."""
+        caller = self.names.caller(site)
+        return (
+            None if caller is None else self._hostless(caller),
+            self._hostless(self.names.operation(site)),
+            self.names.sites[site].kind,
+        )
+
+    def what(self, change: Change) -> tuple[object, ...]:
+        """Tell what happened where, equal on all hosts: of what family, in which direction."""
+        family = next((family for family in FAMILIES if change.kind in family), change.kind)
+        return (*self.place(change.site), family, change.ups)
+
+    def _hostless(self, name: OperationName) -> OperationName:
+        return name._replace(component=self.host_of.get(name.component, ("", name.component))[1])
+
+
+_FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Requests by the operation at which their first failure began: one of them each.
+
+    With few requests a caller's failures may be significant and those of each of its calls not; this says
+    whom to look at.
+    """
+
+    n: I8
+    """[2] requests of reference and problem."""
+    failed: I8
+    """[operations, 2]"""
+
+    def more(self) -> list[int]:
+        """List operations at which more began than did, those with most first."""
+        share = self.failed / np.maximum(self.n, 1)
+        rise = share[:, 1] - share[:, 0]
+        order = np.argsort(-rise, kind="stable")
+        return [int(at) for at in order.tolist() if rise[at] > 0]
+
+    def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
+        """Tell by whom most of what a change reports failed, there or below; empty for nobody, and for the
+        component of the change itself."""
+        operation = names.sites[lead.site].operation
+        if lead.kind not in _FELT or operation in order.records:
+            return ""
+        own = names.operations[operation].component
+        failed: dict[str, I8] = defaultdict(lambda: np.zeros(2, dtype=np.int64))
+        for below in np.flatnonzero(self.failed.any(axis=1)).tolist():
+            if below == operation or order.is_above(operation, below):
+                component = names.operations[below].component
+                callee = names.unrecorded.get(below, "")
+                failed[callee or (component if component != own else "")] += self.failed[below]
+        name = max(failed, key=lambda name: (int(failed[name][1]), name), default="")
+        if not name:
+            return ""
+        (x0, x1), (n0, n1) = failed[name], self.n
+        by_chance = float(fisher(*(np.array([value]) for value in (x0, n0, x1, n1))).p_more[0])
+        enough = x1 / n1 - x0 / n0 >= settings.failed_by_one * lead.weight
+        return name if enough and by_chance <= settings.failed_by_chance else ""
+
+
+def failures_begun(profile: Profile, roles: Roles) -> Failures:
+    """Take failures out of the breakdown of errors. O(rows)."""
+    sides = roles.reference, roles.problem
+    n = [profile.responded("n", slots) for slots in sides]
+    failed = [profile.at_operations("origins", "n", slots) for slots in sides]
+    return Failures(np.rint(n).astype(np.int64), np.rint(np.stack(failed, axis=1)).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +173,6 @@ class Context:
         often it turns for each."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
-
-    def sees_other_requests(self, changes: Iterable[Change], factor: float) -> bool:
-        """Tell whether so many times as much, or as little, comes to the sites of all changes."""
-        return all(not 1 / factor < self.came(change) < factor for change in changes)
 
 
 def context_of(

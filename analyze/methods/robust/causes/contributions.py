@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.causes.order import Order
-from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import CALL_KINDS, TIME_KINDS
+from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, Names
 from schemas.arrays import B1, F8, I8

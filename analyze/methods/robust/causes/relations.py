@@ -104,7 +104,7 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
         return None
     settings = context.settings
     factor = settings.flooded if u.is_new else settings.calls_moved
-    return (v.score,) if context.sees_other_requests(u.changes, factor) else None
+    return (v.score,) if all(not 1 / factor < context.came(change) < factor for change in u.changes) else None
 
 
 def moved_load(u: Symptom, v: Symptom, context: Context) -> Fit:

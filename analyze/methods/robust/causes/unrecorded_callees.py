@@ -18,8 +18,8 @@ import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
 from analyze.explain.parameters import parameter_words
-from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.changes import NO_SHAPE, Change
+from analyze.methods.robust.settings import CausesSettings
 from analyze.population import Graph, Population
 from analyze.profile.build import Pattern
 from analyze.profile.call_sites import GraphSites

@@ -20,7 +20,7 @@ from analyze.methods.robust.affected_requests import (
     selected,
     when_by_statistics,
 )
-from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE

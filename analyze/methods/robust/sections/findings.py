@@ -10,7 +10,7 @@ from analyze.report import blocks as b
 from analyze.report import measures
 from analyze.report.bars import Axis, shift
 from analyze.report.drawing.charts import histogram
-from analyze.report.drawing.schedule import schedule_blocks
+from analyze.report.drawing.train_schedule import schedule_blocks
 from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
 from analyze.report.when import when_words

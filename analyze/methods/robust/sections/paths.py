@@ -14,7 +14,7 @@ from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.drawing.graph_views import node_name
+from analyze.report.drawing.graph import node_name
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import number
 from analyze.report.section_view import SectionView
@@ -128,7 +128,17 @@ def _group_row(
         inserted=inserted[:_NAMES],
         removed=removed[:_NAMES],
         replaced=replaced[:_NAMES],
-        moves=tuple(_move_row(found, move) for move in group.moves[: limits.precursors]),
+        moves=tuple(
+            PathMoveRow(
+                root=_root(found, move),
+                source=_end_row(found, move.source),
+                target=_end_row(found, move.target),
+                share=move.share,
+                contribution_us=move.contribution_us,
+                confidence=move.confidence,
+            )
+            for move in group.moves[: limits.precursors]
+        ),
         moves_total=len(group.moves),
         difference=tuple(_difference_row(before, after, line) for line in lines),
     )
@@ -136,17 +146,6 @@ def _group_row(
 
 def _root(found: PathChanges, move: PathMove) -> str:
     return found.table.graphs[move.target if move.source == OTHER else move.source].root
-
-
-def _move_row(found: PathChanges, move: PathMove) -> PathMoveRow:
-    return PathMoveRow(
-        root=_root(found, move),
-        source=_end_row(found, move.source),
-        target=_end_row(found, move.target),
-        share=move.share,
-        contribution_us=move.contribution_us,
-        confidence=move.confidence,
-    )
 
 
 def _end_row(found: PathChanges, index: int) -> PathEnd | None:

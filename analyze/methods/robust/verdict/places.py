@@ -97,10 +97,6 @@ def joined_places(parts: Sequence[Places], order: I8) -> Places:
     )
 
 
-def _by_column(place: I8, column: I8, value: F8, shape: tuple[int, int]) -> F8:
-    return totals(place * shape[1] + column, value, shape[0] * shape[1]).reshape(shape)
-
-
 def _visit(view: View) -> Estimate:
     """Predict the mean critical time of a visit from ordinary windows, five at least.
 
@@ -111,7 +107,9 @@ def _visit(view: View) -> Estimate:
     inside = window >= 0
     site = visits["site"].to_numpy()[inside].astype(np.int64)
     n, w, w2, ns = (
-        _by_column(site, window[inside], visits[name].to_numpy()[inside], shape)
+        totals(
+            site * shape[1] + window[inside], visits[name].to_numpy()[inside], shape[0] * shape[1]
+        ).reshape(shape)
         for name in ("n", "w", "w2", "critical_ns")
     )
     sums = BlockSums(ns, np.zeros(shape), w, w2)

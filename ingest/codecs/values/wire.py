@@ -1,0 +1,50 @@
+"""Walk the fields of a protobuf message by its wire form, without knowing what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+BYTES: Final = 2
+"""Wire type of what is length-delimited."""
+MAX_VARINT: Final = 10
+"""Bytes of the longest."""
+
+
+def varint(view: memoryview, at: int) -> tuple[int, int] | None:
+    """(value, position after it), or None if it is cut off or too long."""
+    value = 0
+    for i, byte in enumerate(view[at : at + MAX_VARINT]):
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return value, at + i + 1
+    return None
+
+
+def fields_of(body: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """(number, wire type, size, position after) of each field; stops at what is no field.
+
+    A field that runs past the end is given with its position after, which then is past the end.
+    """
+    at = 0
+    while at < len(body):
+        tag = varint(body, at)
+        if tag is None:
+            return
+        number, wire, at = tag[0] >> 3, tag[0] & 7, tag[1]
+        if wire == BYTES:
+            length = varint(body, at)
+            if length is None:
+                return
+            size, at = length[0], length[1] + length[0]
+        elif wire == 0:
+            value = varint(body, at)
+            if value is None:
+                return
+            size, at = value[1] - at, value[1]
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            at += size
+        else:
+            return
+        yield number, wire, size, at
