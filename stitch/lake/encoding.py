@@ -51,6 +51,8 @@ def read_rows(
     """
 
     def read(source: Path | pa.BufferReader) -> pa.Table:
+        if where is None:
+            return _whole(source, columns, as_codes)
         return pq.read_table(
             source,
             columns=None if columns is None else list(columns),
@@ -69,6 +71,21 @@ def read_rows(
             return read(aside(source))
     except (OSError, pa.ArrowException) as error:
         raise unreadable(lake, name if name is not None else str(source)) from error
+
+
+def _whole(
+    source: Path | pa.BufferReader, columns: Sequence[str] | None, as_codes: Sequence[str]
+) -> pa.Table:
+    """All rows of a file, its columns in the order that is asked for. Raises OSError and ArrowException.
+
+    Not by `pq.read_table`: to make a data set of a small file takes longer than to read it.
+    """
+    try:
+        with pq.ParquetFile(source, read_dictionary=list(as_codes), page_checksum_verification=True) as file:
+            table = file.read(None if columns is None else list(columns))
+            return table if columns is None else table.select(list(columns))
+    except (KeyError, UnicodeDecodeError) as error:  # a column that is not there, or a damaged name
+        raise pa.ArrowInvalid(str(error)) from error
 
 
 def aside(path: Path) -> Path:
@@ -221,8 +238,7 @@ def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     given = [name for name in schema.names if name != WINDOW_START]
-    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=words, page_checksum_verification=True)
-    table = file.read(given if structures or columns is None else columns)
+    table = _whole(pa.BufferReader(data), given if structures or columns is None else columns, words)
     if structures:
         return unnested(table, columns)
     return table.cast(pa.schema([schema.field(name) for name in table.column_names]))

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from analyze.load import load_population, read_flows
@@ -24,6 +23,7 @@ from schemas.errors import ConfigError, LakeError, PeriodError
 from schemas.periods import Period, parse_period
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
+from stitch.lake.encoding import read_rows
 from stitch.lake.store import LocalStore
 
 BEFORE = "2022-08-23T16:59/2022-08-23T17:01"
@@ -287,8 +287,10 @@ def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: py
     params = {path for _, found in samples for path in found.params}
     assert len(params) == 2
     read: list[Path] = []
-    plain = pq.read_table
-    monkeypatch.setattr(pq, "read_table", lambda path, **how: read.append(path) or plain(path, **how))
+    monkeypatch.setattr(
+        "analyze.load.read_rows",
+        lambda path, *what, **how: read.append(path) or read_rows(path, *what, **how),
+    )
     population = load_population(samples, RefineSettings()).population
     assert read
     assert not set(read) & params
