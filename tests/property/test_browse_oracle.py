@@ -21,7 +21,6 @@ from oracles.browsing import (
 from oracles.site_populations import record_populations, span_populations
 from oracles.sites import words_of
 
-from analyze.methods.browse.method import mean_times, medoid, train_schedule
 from analyze.methods.browse.places import host_times
 from analyze.methods.browse.ranges import (
     Ranges,
@@ -32,6 +31,7 @@ from analyze.methods.browse.ranges import (
     sites_in,
     tail_bin,
 )
+from analyze.methods.browse.schedules import mean_times, medoid, train_schedule
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline import EntryFlow, most_in_flight, pack_lanes, time_within
 from analyze.population import Population

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyze.report.when import segment_of, when_slots
+from analyze.report.when import when_slots
+from analyze.stats.onset import segment_of
 from schemas.arrays import B1
 
 

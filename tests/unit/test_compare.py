@@ -10,12 +10,12 @@ from oracles.paper_report import SECTIONS, named, paper_outcome, paper_report
 from oracles.populations import category, chain, constant_chain, graph, population
 from pydantic import ValidationError
 
-from analyze.compare import excluded_notes
 from analyze.methods.paper.rows import fair_shares
 from analyze.population import Category, Population, Sample
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot
 from analyze.profile.samples import RequestsAtHand, SampleProfiles
+from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
 from schemas.errors import PeriodError
 from schemas.report.mutations import (

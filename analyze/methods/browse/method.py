@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from analyze.methods.browse.places import SitesAndHosts, places_section
-from analyze.methods.browse.ranges import Ranges, leading_category, ranges_section
+from analyze.methods.browse.ranges import Ranges, ranges_section
+from analyze.methods.browse.schedules import schedules_section
 from analyze.methods.browse.sections import (
     ERRORS,
     HOSTS,
@@ -24,151 +24,22 @@ from analyze.methods.browse.sections import (
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.paths.critical_path import edge_latency_ns
-from analyze.population import Category, Population
-from analyze.profile.times import AllPathTimes, path_times
+from analyze.population import Population
+from analyze.profile.times import path_times
 from analyze.report import wording
-from analyze.report.drawing.train_schedule import hosts_of, train_schedule
 from analyze.report.limits import ReportLimits
-from analyze.stats.density import weighted_quantile
 from analyze.stats.moments import HIGH, LARGE, SampleMoments, c2_curve, category_moments
 from schemas.arrays import F8
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
-    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
     EntryTimeline,
     RootVariance,
-    TypicalRequest,
 )
 from schemas.report.columns import arrow_columns, arrow_table, stored
 from schemas.report.report import Verdict
-from schemas.windows import NS_PER_US
-
-
-def schedules_section(
-    population: Population,
-    times: AllPathTimes,
-    moments: SampleMoments,
-    ranges: Ranges,
-    settings: BrowseSettings,
-) -> BrowseSchedulesSection:
-    """The section."""
-    sample = ranges.sample
-    spent = np.nan_to_num(moments.weighted[sample] * moments.mean_us[sample])
-    chosen = _chosen_categories(spent.tolist(), ranges, settings.schedules)
-    total = float(spent.sum())
-    names = ["the slowest" if one.mode is None else f"mode {i}" for i, one in enumerate(ranges.ranges, 1)]
-    return BrowseSchedulesSection(
-        sample=population.samples[sample].name,
-        requests=tuple(
-            _typical(
-                population,
-                times,
-                number,
-                sample,
-                share=float(spent[number]) / total if total > 0 else 0.0,
-                leads=tuple(
-                    name for name, first in zip(names, _leading(ranges), strict=True) if first == number
-                ),
-            )
-            for number in chosen
-        ),
-    )
-
-
-def _chosen_categories(spent: Sequence[float], ranges: Ranges, most: int) -> list[int]:
-    """The category of the most time, then the first of each mode, then others by time."""
-    by_time = [n for n in sorted(range(len(spent)), key=lambda n: (-spent[n], n)) if spent[n] > 0]
-    return list(dict.fromkeys([*by_time[:1], *_leading(ranges), *by_time]))[:most]
-
-
-def _leading(ranges: Ranges) -> list[int]:
-    """[ranges] the category that stands for each."""
-    return [leading_category(ranges.bins, one.first, one.past) for one in ranges.ranges]
-
-
-def _typical(
-    population: Population,
-    times: AllPathTimes,
-    number: int,
-    sample: int,
-    *,
-    share: float,
-    leads: tuple[str, ...],
-) -> TypicalRequest:
-    category, mine = population.categories[number], times.categories[number]
-    rows = category.rows(sample)
-    found = medoid(category, rows)
-    graph = category.graph
-    weight = category.weight[rows]
-    return TypicalRequest(
-        category=graph.key,
-        root=graph.root,
-        requests=rows.stop - rows.start,
-        leads=leads,
-        share_of_time=share,
-        mean_us=float(weight @ category.response_ns[rows] / weight.sum()) / 1e3,
-        distance=found.distance,
-        medoid=train_schedule(
-            graph,
-            mine.graph,
-            times.names,
-            category.node_ns[:, found.row].astype(np.float64),
-            request_id=category.request_id[found.row].as_py(),
-            hosts=hosts_of(population, category, found.row),
-        ),
-        mean=train_schedule(graph, mine.graph, times.names, mean_times(category, rows)),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Medoid:
-    """The request nearest to the medians of its category's edges."""
-
-    row: int
-    """Of the category."""
-    distance: float
-    """Mean over edges of |ln(1 + x/µs) - median|; 0 for a graph without edges."""
-
-
-def medoid(category: Category, rows: slice) -> Medoid:
-    """The request of some with the smallest Σ_e |ln(1 + x_e/µs) - median_e|; of equals the first.
-
-    The logarithm is of one microsecond more: what takes next to nothing does not decide. Medians are weighted
-    ones (the lower). Raises ValueError without a request. O(edges · requests log requests).
-    """
-    if rows.start >= rows.stop:
-        raise ValueError("a category without a request has no typical one")
-    latency = edge_latency_ns(category)[rows]
-    weight = category.weight[rows]
-    equal = bool((weight == weight[0]).all())
-    far = np.zeros(len(weight))
-    for edge in range(latency.shape[1]):
-        x = np.log1p(latency[:, edge] / NS_PER_US)
-        far += np.abs(x - (_lower_median(x) if equal else weighted_quantile(x, weight, 0.5)))
-    row = int(np.argmin(far))
-    edges = latency.shape[1]
-    return Medoid(rows.start + row, float(far[row]) / edges if edges else 0.0)
-
-
-def _lower_median(x: F8) -> float:
-    middle = (len(x) - 1) // 2
-    return float(np.partition(x, middle)[middle])
-
-
-def mean_times(category: Category, rows: slice) -> F8:
-    """[nodes] weighted mean time of every node since the request's start, ns.
-
-    In every request dst >= src along an edge, so it is in the means; along every path the means of edges add
-    up to the mean time of the node at its end.
-    """
-    weight = category.weight[rows]
-    found: F8 = category.node_ns[:, rows] @ weight / weight.sum()
-    return found
-
 
 _MOST_ROOTS: Final = 40
 

@@ -1,0 +1,82 @@
+"""The header of a report: the headline, and notes on what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from analyze.population import FoldedNames, Population
+from analyze.refine.name_folding import LEADING_WORD, MARK, NOTHING, PARTS
+from analyze.report import wording
+from schemas.report.report import Headline, PeriodChange, SampleSummary
+
+_MOST_FOLDED: Final = 5
+"""Components whose folded names are listed."""
+
+
+def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
+    """Say what happened from the first sample to the second; of one sample, or of many, what there is.
+
+    ratio: the second's requests a second over the first's, weighted; found: what a method's tests say
+    happened; empty: what was measured.
+    """
+    if len(samples) != 2:
+        return Headline(sentence=_sentence(samples), change=None)
+    reference, problem = samples
+    mean0, mean1 = reference.mean_us, problem.mean_us
+    delta = mean1 - mean0 if mean0 is not None and mean1 is not None else None
+    change = PeriodChange(
+        mean0_us=mean0,
+        mean1_us=mean1,
+        delta_us=delta,
+        delta_share=delta / mean0 if delta is not None and mean0 else None,
+        requests0=reference.requests,
+        requests1=problem.requests,
+        load_ratio=ratio,
+        total_change_us=problem.total_us - reference.total_us,
+    )
+    failures = (reference.failed_share, problem.failed_share)
+    return Headline(sentence=found or wording.measured_sentence(mean0, mean1, failures), change=change)
+
+
+def _sentence(samples: tuple[SampleSummary, ...]) -> str:
+    requests = sum(sample.requests for sample in samples)
+    if len(samples) == 1:
+        return f"{wording.counted(requests, 'request')}, {wording.duration(samples[0].mean_us)} on average."
+    return f"{wording.counted(requests, 'request')} in {wording.counted(len(samples), 'sample')}."
+
+
+def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:
+    """Write one sentence a quality flag that kept flows out of every test."""
+    notes = []
+    for flag, counts in sorted(population.excluded.items()):
+        if any(counts):
+            words = [
+                f"{wording.count(left) if place else wording.counted(left, 'request')} of the {sample.name}"
+                for place, (left, sample) in enumerate(zip(counts, samples, strict=True))
+            ]
+            # A sample that has no name of its own is called a period.
+            end = "" if samples[-1].name == "period" else " period"
+            notes.append(f"Left out of every test as {flag}: {', '.join(words)}{end}.")
+    return tuple(notes)
+
+
+def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
+    """Write sentences on names that were too many to compare one by one, the coarsest folding first."""
+    notes = []
+    for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
+        whose = "Components" if fold.component is None else f"Operations of {fold.component}"
+        how = (
+            "all are compared as one"
+            if fold.level >= NOTHING
+            else "they are compared by their first word"
+            if fold.level == LEADING_WORD
+            else f"{' and '.join(part.what for part in PARTS[: fold.level])} in them are read as {MARK}"
+        )
+        notes.append(
+            f"{whose} have more names than can be compared one by one: {how} ({fold.example[0]} as "
+            f"{fold.example[1]}), which leaves {fold.left:,}."
+        )
+    if len(folded) > _MOST_FOLDED:
+        notes.append(f"Operations of {len(folded) - _MOST_FOLDED:,} more components were folded like these.")
+    return tuple(notes)
