@@ -142,6 +142,8 @@ evaluate-watch: $(VENV)/dev.stamp ## Score the watch: quiet weeks, known steps, 
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched steps --sd 4 --series 60 --slot 15
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched weeks --learned 14 --days 4
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet-weeks --learned 7 --days 7
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched days --learned 14 --days 3
+	PYTHONPATH=tests $(BIN)/python -m evaluation.watched quiet-days --learned 14 --days 13
 	PYTHONPATH=tests $(BIN)/python -m evaluation.watched deployments --many 100
 	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.watched recordings $(REAL) --slot 10 --setting "false_alarms=1 a day")
 	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.watched recordings $(REAL) --setting "false_alarms=1 a day")

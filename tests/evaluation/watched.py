@@ -3,6 +3,7 @@
     python -m evaluation.watched quiet --weeks 24
     python -m evaluation.watched steps --sd 4
     python -m evaluation.watched weeks --learned 4 --days 4
+    python -m evaluation.watched days --learned 14 --days 3
     python -m evaluation.watched deployments --many 100
     python -m evaluation.watched recordings DIR --slot 10 --setting false_alarms='1 a day'
 
@@ -17,7 +18,8 @@ import argparse
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -29,20 +31,21 @@ from evaluation.recordings.kept_lakes import Unwatched, lake_of
 from evaluation.recordings.labelled import read_recordings
 from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
 from oracles.watched_shop import write_minutes
-from oracles.watched_week import OWN_MS, WINDOWS_A_DAY, Change, write_days
+from oracles.watched_week import OWN_MS, REQUESTS, WINDOWS_A_DAY, Change, write_days
 from scipy import stats
 
 from analyze.refine.settings import RefineSettings
 from analyze.watch.baseline import usable, values
-from analyze.watch.decide import CHANGED, UNCHANGED, Decision, Range
+from analyze.watch.decide import CHANGED, UNCHANGED, Comparer, Decision, Range
 from analyze.watch.series import tick_length
 from analyze.watch.settings import WatchSettings
+from analyze.watch.slow_lane import compared_day
 from analyze.watch.watcher import State, Watcher
 from analyze.watch.watching import LakeWatch
-from schemas.incidents import IncidentEvent
+from schemas.incidents import IncidentEvent, LaneName
 from schemas.periods import Period, parse_period
 from schemas.watch_tables import ChangePoint
-from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings
 
@@ -165,14 +168,7 @@ def weeks(seed: int, learned: int, days: int, is_quiet: bool, lakes: Path) -> di
     watched with default settings, decided by comparisons, the daily lane too. The lake is kept in `lakes`."""
     changes, began = [] if is_quiet else changes_of(learned, days), time.process_time()
     lake = lakes / f"{'quiet' if is_quiet else 'changed'}-{seed}-{learned}-{days}"
-    if not lake.exists():
-        lakes.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=lakes) as home:
-            for day in range(learned + days + 1):
-                file = Path(home) / "day.otlp.jsonl"
-                write_days(file, seed, day, day + 1, changes)
-                imported(Path(home) / "lake", file, WINDOW_NS)
-            (Path(home) / "lake").rename(lake)
+    make_days(lake, seed, learned + days + 1, changes, WINDOW_NS, REQUESTS)
     made_s, began = time.process_time() - began, time.process_time()
     watch = LakeWatch(str(lake), WatchSettings(), RefineSettings(), "evaluation", "evaluation")
     decided = list(watch.replay(Period(None, MONDAY + learned * WINDOWS_A_DAY * WINDOW_NS, 2**63 - 1)))
@@ -188,6 +184,58 @@ def weeks(seed: int, learned: int, days: int, is_quiet: bool, lakes: Path) -> di
         "comparisons": sum(run.comparisons for run in runs),
         "cpu_s": {"lake": made_s, "watch": time.process_time() - began},
     }
+
+
+def days(
+    seed: int, learned: int, n: int, is_quiet: bool, lakes: Path, least_noise: float | None
+) -> dict[str, Any]:
+    """The daily comparison alone, of days behind those that are learned, without short changes: the system
+    of `weeks` with 20 requests in five minutes, in windows of an hour."""
+    changes, began = [] if is_quiet else changes_of(learned, n), time.process_time()
+    lake = lakes / f"{'quiet' if is_quiet else 'changed'}-days-{seed}-{learned}-{n}"
+    length = HOUR * WINDOW_NS
+    make_days(lake, seed, learned + n, changes, length, 20)
+    long = [change for change in changes if change.past - change.first >= WINDOWS_A_DAY]
+
+    def windows_of(start: int, end: int) -> list[Range]:
+        return [(at, at + length) for at in range(max(start, MONDAY), end, length)]
+
+    def quiet_ones(ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
+        loud = [change for change in changes if small or change not in long]
+        return [(a, b) for a, b in ranges if all(b <= c.start_ns or a >= c.end_ns for c in loud)]
+
+    decide, rows = Comparer.of(str(lake), RefineSettings()), []
+    if least_noise is not None:
+        decided_by = decide.chosen.settings.model_copy(update={"min_tau": least_noise})
+        decide.chosen = replace(decide.chosen, settings=decided_by)
+    for day in range(learned, learned + n):
+        at = (MONDAY + day * WINDOWS_A_DAY * WINDOW_NS) // NS_PER_DAY
+        found = compared_day(at, windows_of, quiet_ones, decide)
+        assert found is not None
+        rows.append(
+            {
+                "day": day,
+                "slower": [change.service for change in long if change.first == day * WINDOWS_A_DAY],
+                "outcome": found.outcome,
+                "found": [finding.title for finding in found.findings],
+            }
+        )
+    return {"seed": seed, "rows": rows, "cpu_s": time.process_time() - began}
+
+
+def make_days(
+    lake: Path, seed: int, n: int, changes: Sequence[Change], window_ns: int, requests: int
+) -> None:
+    """Make a lake of days, which are imported one by one, unless it is there."""
+    if lake.exists():
+        return
+    lake.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=lake.parent) as home:
+        for day in range(n):
+            file = Path(home) / "day.otlp.jsonl"
+            write_days(file, seed, day, day + 1, changes, requests)
+            imported(Path(home) / "lake", file, window_ns)
+        (Path(home) / "lake").rename(lake)
 
 
 def outcomes(
@@ -427,7 +475,8 @@ def _ns(text: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "what", choices=("quiet", "steps", "recordings", "deployments", "weeks", "quiet-weeks")
+        "what",
+        choices=("quiet", "steps", "recordings", "deployments", "weeks", "quiet-weeks", "days", "quiet-days"),
     )
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--weeks", type=int, default=20)
@@ -439,6 +488,7 @@ def main() -> None:
     parser.add_argument("--learned", type=int, default=4, help="Days.")
     parser.add_argument("--days", type=int, default=4)
     parser.add_argument("--lakes", type=Path, default=Path(".cache/watch-lakes"), help="Kept between runs.")
+    parser.add_argument("--least-noise", type=float, help="robust.min_tau of the daily comparison alone.")
     parser.add_argument("--many", type=int, default=100)
     parser.add_argument("--extra-ms", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -453,6 +503,10 @@ def main() -> None:
         "deployments": lambda: deployments(given.seed, given.many, given.extra_ms),
         "weeks": lambda: weeks(given.seed, given.learned, given.days, False, given.lakes),
         "quiet-weeks": lambda: weeks(given.seed, given.learned, given.days, True, given.lakes),
+        "days": lambda: days(given.seed, given.learned, given.days, False, given.lakes, given.least_noise),
+        "quiet-days": lambda: days(
+            given.seed, given.learned, given.days, True, given.lakes, given.least_noise
+        ),
         "recordings": lambda: recordings(given.folder, Path(__file__).parents[2], settings),
     }
     print(json.dumps(runs[given.what](), indent=1))

@@ -44,7 +44,9 @@ class Change:
         return MONDAY_NS + self.past * WINDOW_NS
 
 
-def write_days(path: Path, seed: int, first: int, past: int, changes: Sequence[Change]) -> None:
+def write_days(
+    path: Path, seed: int, first: int, past: int, changes: Sequence[Change], requests: int = REQUESTS
+) -> None:
     """Write days `first` to `past`; days are the same however many are written at once."""
     with path.open("w") as out:
         for day in range(first, past):
@@ -61,7 +63,7 @@ def write_days(path: Path, seed: int, first: int, past: int, changes: Sequence[C
                 for change in here:
                     level[change.service] += np.log(change.slower)
                     failing[change.service] += change.failing
-                n = rng.poisson(REQUESTS * (1 + 0.5 * np.sin(_hours()[number])))
+                n = rng.poisson(requests * (1 + 0.5 * np.sin(_hours()[number])))
                 for line in _window(rng, window, n, level, failing):
                     out.write(line)
 
