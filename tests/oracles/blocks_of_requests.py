@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.population import Population
 from schemas.arrays import B1, F8, I4, I8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from oracles.blocks_of_requests import PeriodRequests, period_blocks, tail_thresholds
 
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.methods.robust.period_blocks import PeriodBlocks
 
 MINUTE_NS = 60 * 10**9
 PERIOD = (0, 5 * MINUTE_NS)

@@ -10,10 +10,10 @@ from oracles.blocks_of_requests import period_blocks, period_requests, root_type
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import call, population
 
+from analyze.methods.robust.period_blocks import PeriodBlocks, profile_blocks, slow_thresholds
 from analyze.methods.robust.robust_run import slow_response_ns
 from analyze.methods.robust.settings import VerdictSettings
 from analyze.methods.robust.verdict.load import clients_sent_less, rate_changes
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, profile_blocks, slow_thresholds
 from analyze.methods.robust.verdict.whole import Noise, rate_tau, whole_change, window_tau
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot

@@ -10,6 +10,7 @@ import pytest
 from oracles.blocks_of_requests import PeriodRequests, period_blocks
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
+from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.methods.robust.settings import VerdictSettings
 from analyze.methods.robust.verdict.load import (
     RateChange,
@@ -20,7 +21,6 @@ from analyze.methods.robust.verdict.load import (
     mix_change,
     rate_changes,
 )
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.whole import Noise, Whole, whole_change
 
 SETTINGS = VerdictSettings()

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from oracles.period_traffic import blocks_of, drawn
 
+from analyze.methods.robust.period_blocks import PeriodBlocks
+from analyze.methods.robust.places import Places
 from analyze.methods.robust.settings import RobustSettings, VerdictSettings
 from analyze.methods.robust.verdict.assertions import ContradictionWarning, checked, contradictions
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.load import mix_change
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
-from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import LargestChange, Paths, Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, PeriodMeasure, whole_change
 from analyze.report import wording

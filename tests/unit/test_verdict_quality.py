@@ -11,6 +11,7 @@ from oracles.blocks_of_requests import period_blocks, period_requests, root_type
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import Call, call, population
 
+from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.methods.robust.settings import VerdictSettings
 from analyze.methods.robust.verdict.data_quality import (
     excluded_rows,
@@ -19,7 +20,6 @@ from analyze.methods.robust.verdict.data_quality import (
     sampling_rows,
 )
 from analyze.methods.robust.verdict.load import mix_change, rate_changes
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.population import Population
 from schemas.report.accounts import QualityRow, VerdictSection
 

@@ -11,8 +11,8 @@ from oracles.blocks_of_requests import period_blocks, period_requests, root_type
 from oracles.period_traffic import MINUTE_NS, PERIOD, blocks_of, drawn
 from oracles.refined import Call, call, population
 
+from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.methods.robust.settings import VerdictSettings
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.whole import Name, Noise, PeriodMeasure, Whole, whole_change
 
 SETTINGS = VerdictSettings()

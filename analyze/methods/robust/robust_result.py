@@ -7,10 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.methods.port import Result
-from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.causes.resolve import has_effect
-from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.sections.breakdown import (
+from analyze.methods.robust.account import (
     account_of,
     account_section,
     accounted_rows,
@@ -18,6 +15,9 @@ from analyze.methods.robust.sections.breakdown import (
     exact_breakdown,
     failed_rows,
 )
+from analyze.methods.robust.affected_requests import cut_notes, requests_table
+from analyze.methods.robust.causes.resolve import has_effect
+from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
 from analyze.methods.robust.sections.paths import paths_section
 from analyze.methods.robust.sections.verdict import verdict_section

@@ -13,11 +13,11 @@ from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
+from analyze.methods.robust.period_blocks import quantile_bin
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.testing import Tested, judged_sites
-from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile, joined

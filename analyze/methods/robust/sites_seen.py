@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.methods.robust.measures import MEASURES, Measure, Observed
+from analyze.methods.robust.places import Places, joined_places, places_of
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.verdict.places import Places, joined_places, places_of
 from analyze.methods.robust.view import View
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile

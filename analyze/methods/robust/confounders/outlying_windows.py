@@ -10,7 +10,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.confounders.port import Comparison, Explained
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, profile_blocks
+from analyze.methods.robust.period_blocks import PeriodBlocks, profile_blocks
 from analyze.profile.profile import Slot
 from analyze.report.wording import counted, duration, percent
 from analyze.stats.noise import (

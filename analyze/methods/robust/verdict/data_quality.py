@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
+from analyze.methods.robust.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.settings import VerdictSettings
 from analyze.methods.robust.verdict.load import MixChange, RateChange
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.population import Population, Sample
 from analyze.refine.name_folding import MARK, PARTS, IdKind
 from analyze.report.wording import counted, duration, percent

@@ -7,6 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analyze.methods.robust.period_blocks import (
+    PeriodBlocks,
+    each_slot,
+    profile_blocks,
+    slow_thresholds,
+)
+from analyze.methods.robust.places import Places
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
@@ -27,13 +34,6 @@ from analyze.methods.robust.verdict.load import (
     requests_of,
 )
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
-from analyze.methods.robust.verdict.period_blocks import (
-    PeriodBlocks,
-    each_slot,
-    profile_blocks,
-    slow_thresholds,
-)
-from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from schemas.report.accounts import Measure, QualityRow, VisibleRow

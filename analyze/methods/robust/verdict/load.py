@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import fdtrc
 
+from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.methods.robust.settings import VerdictSettings
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.population import Population
 from analyze.report.wording import percent
 from analyze.stats.time_blocks import mean_change

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
+from analyze.methods.robust.period_blocks import PeriodBlocks
+from analyze.methods.robust.places import Places
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
-from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.whole import Whole
 from analyze.report.wording import counted, factor, percent
 from analyze.stats.estimate import Estimate

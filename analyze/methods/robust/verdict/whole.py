@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtri
 
+from analyze.methods.robust.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.settings import VerdictSettings
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.stats.estimate import Estimate, share_change
 from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, window_noise
 from analyze.stats.time_blocks import mean_change
