@@ -344,7 +344,7 @@ def _encode(ticks: WindowTicks) -> bytes:
 def _decode(data: pa.Buffer) -> WindowTicks | None:
     """What `_encode` wrote; None for anything else."""
     try:
-        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
         head = json.loads((table.schema.metadata or {})[_HEAD])
         cols = {name: table[name].to_numpy() for name in table.column_names}
         slow = cols["bin"] >= 0
