@@ -239,8 +239,8 @@ class TroubledLife:
             if run.halted:
                 self.told.append(f"{name} is restarted: {run.halted}")
                 self._stop(name)
-            for one in run._decoders._under_way:  # the clock here does not wait for threads
-                one.decoded.result()
+            for _, _, decoded in run._decoders._under_way:  # the clock here does not wait for threads
+                decoded.result()
         assert self.world.now_ns < self._healed_ns + 900 * NS_PER_SECOND, "it does not come to rest"
         read = {
             stream.name: stream.lag
