@@ -158,11 +158,12 @@ def _with_quarters(block: _Block, settings: RefineSettings) -> _Block:
 
 
 def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
-    """Neighbours of one lake and one quarter of a UTC day; what is not all of its window is alone."""
+    """Neighbours of one lake and one quarter of a UTC day; what is not all of its window is alone, and so is
+    a window of a length that does not divide a quarter."""
 
     def quarter_of(here: LakePeriod) -> tuple[Path, bool, int]:
-        start_ns, is_whole = here.windows[0].start_ns, _is_whole(here)
-        return here.root, is_whole, start_ns // QUARTER_NS if is_whole else start_ns
+        start_ns, joins = here.windows[0].start_ns, _is_whole(here) and QUARTER_NS % here.window_ns == 0
+        return here.root, joins, start_ns // QUARTER_NS if joins else start_ns
 
     yield from ([*mine] for _, mine in groupby(windows, quarter_of))
 
@@ -321,8 +322,8 @@ def keep_profiles(
 
 
 def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, tally: ProfileTally) -> int:
-    """See to it that the sum of the windows of every quarter of a UTC day that the periods touch is kept: how
-    many those are.
+    """See to it that the sum of the windows of every quarter of a UTC day that the periods touch is kept, and
+    whole: how many those are.
 
     Windows whose statistics are missing are made. Memory: the statistics of one quarter. What cannot be
     written is in `tally.refusals`. Raises LakeError.
@@ -330,7 +331,7 @@ def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, ta
     quarters = [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
     for quarter in quarters:
         if (
-            not _is_kept(quarter, settings)
+            _read(quarter, settings) is None
             and (stored := _summed_windows(quarter, settings, tally)) is not None
         ):
             written = ProfileTally()

@@ -19,7 +19,7 @@ from flowdiff.cli.listing import Heading, Kind, print_rows
 from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
-from flowdiff.cli.spark_options import SparkOptions, key_values
+from flowdiff.cli.spark_options import EngineName, SparkOptions, key_values
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.given import read_secret
@@ -130,8 +130,13 @@ def command(
     pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
+    member = _job_worker(worker, job, lake, settings)
+    if member is not None and (workers is not None or spark.engine is EngineName.SPARK):
+        raise ConfigError(
+            "--worker K/N shares its tasks with other workers, not with --workers or an engine.",
+            remedy="Leave out --workers and --engine, and start N workers.",
+        )
     doing = spark.cluster(workers) or _processes(workers)
-    member = None if worker is None else _job_worker(worker, job, lake, settings)
     if member is not None and member.number:
         typer.echo(f"tasks done: {member.work():,}")
         return
@@ -177,10 +182,17 @@ def _columns(given: list[str]) -> SpanColumns:
         ) from error
 
 
-def _job_worker(worker: str, job: str | None, lake: str, settings: ImportSettings) -> JobWorker:
-    """Return the worker of a job that this process is. Raises ConfigError."""
+def _job_worker(worker: str | None, job: str | None, lake: str, settings: ImportSettings) -> JobWorker | None:
+    """Return the worker of a job that this process is, None where it is none. Raises ConfigError."""
     from stitch.drivers.sharded.work_queue import JobWorker
 
+    if worker is None:
+        if job is not None:
+            raise ConfigError(
+                f"A job '{job}' is named, and no worker of it.",
+                remedy="Add --worker K/N, or leave out --job (and the variable FLOWDIFF_JOB).",
+            )
+        return None
     number, _, workers = worker.partition("/")
     if not (number.isdecimal() and workers.isdecimal() and int(number) < int(workers)):
         raise ConfigError(f"'--worker {worker}' is no worker.", remedy="Write K/N, with K from 0 to N-1.")

@@ -14,7 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracles.made_fleet import Fleet, periods, write_fleet
+from oracles.lake_script import flows_table, structures_table
+from oracles.made_fleet import START_NS, Fleet, periods, write_fleet
+from oracles.stored_lake import write_lake
 
 from analyze.methods.robust import sites_seen
 from analyze.profile import gathering, stored
@@ -22,12 +24,14 @@ from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, site_shards
 from analyze.profile.votes import SlotVotes
 from flowdiff.__main__ import main
+from schemas.windows import NS_PER_MINUTE
 from stitch.lake.stats_files import StatsKey, read_stats
 from stitch.lake.store import Store
 from stitch.processes import worker_processes
 
 FLEET = Fleet(220, requests=30_000)
 SLOWER = FLEET.loaded_sites(2)
+NS_PER_HOUR = 60 * NS_PER_MINUTE
 N_COMPARED, N_HISTORY = 4, 6
 
 
@@ -120,7 +124,25 @@ def test_kept_sums_of_windows_report_what_the_windows_do(
     monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
     shared = report(lake, tmp_path / "shared.json", 2, n_compared, n_history)
     assert list(differences(shared, whole)) == []
+    content = [file.read_bytes() for file in quarters]
     for file in quarters[:3]:
         file.write_bytes(b"damaged")
     damaged = report(lake, tmp_path / "damaged.json", 2, n_compared, n_history)
     assert list(differences(damaged, whole)) == []
+    with pytest.raises(SystemExit):
+        main(["summarize", "--lake", str(lake), "--sums"])
+    assert [file.read_bytes() for file in quarters] == content
+
+
+@pytest.mark.parametrize(("hours", "n_sums"), [(2, 2), (4, 0), (6, 0)])
+def test_sums_are_of_windows_that_fill_six_hours(
+    hours: int, n_sums: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a window that lies in two quarters no sum could be read."""
+    starts = [START_NS + n * NS_PER_HOUR + 10**9 for n in range(12)]
+    flows = flows_table([f"r{n}" for n in range(12)], starts)
+    write_lake(tmp_path / "lake", flows, structures_table(), hours * NS_PER_HOUR)
+    with pytest.raises(SystemExit):
+        main(["summarize", "--lake", str(tmp_path / "lake"), "--sums"])
+    assert len([*tmp_path.glob("lake/stats/quarter=*/*")]) == n_sums
+    assert f"\n{n_sums} quarters of a day" in capsys.readouterr().out

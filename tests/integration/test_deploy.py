@@ -287,11 +287,11 @@ def environment_of(command: str) -> dict[str, str]:
 
 
 def cron_lines() -> dict[str, tuple[str, list[str]]]:
-    """Command -> time and words of the crontab."""
+    """Command -> time and words of the crontab, also of what waits to be wanted."""
     found = {}
     for line in (DEPLOY / "cron" / "flowdiff.crontab").read_text().splitlines():
-        if line and not line.startswith("#") and "=" not in line.split()[0]:
-            *time, words = line.split(maxsplit=5)
+        if line and not line.startswith("# ") and "=" not in line.split()[0]:
+            *time, words = line.removeprefix("#").split(maxsplit=5)
             program, *rest = shlex.split(words)
             assert program == "flowdiff"
             found[rest[0]] = (" ".join(time), rest)
@@ -381,6 +381,13 @@ def test_systemd_takes_the_timers_and_cron_and_kubernetes_have_their_times(tmp_p
         assert times == (spec["schedule"], spec["timeZone"].removeprefix("Etc/"))
     options = ("--offline=yes", f"--root={root}", "--threshold=20", "--no-pager")
     assert run("systemd-analyze", "security", *options, unit.name).returncode == 0
+
+
+def test_only_what_needs_a_catalog_waits_to_be_wanted() -> None:
+    lines = (DEPLOY / "cron" / "flowdiff.crontab").read_text().splitlines()
+    in_cron = {command for command in SCHEDULED if any(f"#{cron_lines()[command][0]} " in x for x in lines)}
+    in_kubernetes = {command for command, job in cron_jobs().items() if job["spec"].get("suspend")}
+    assert in_cron == in_kubernetes == {"publish"}
 
 
 def test_jobs_are_pods_of_the_deployment() -> None:

@@ -32,6 +32,7 @@ from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
+from stitch.lake.store import Store
 
 PATIENCE_S = 240.0
 """To start Python some ten times on a machine that has other things to do."""
@@ -144,6 +145,100 @@ def test_a_worker_that_dies_at_every_step_of_every_task(
         assert store.read(f"dead_letters/{name}").to_pybytes() == theirs
 
 
+class Late:
+    """A store whose first listing with a task is told when that task was done by `swift` and forgotten."""
+
+    def __init__(self, store: Store, swift: _Queue, *, claimed: bool) -> None:
+        self._store = store
+        self._swift: _Queue | None = swift
+        self._claimed = claimed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def names(self, folder: str) -> list[str]:
+        swift = self._swift
+        if swift is not None and self._claimed:
+            swift._claim()
+        found = self._store.names(folder)
+        if swift is not None and "task-000000" in found:
+            self._swift = None
+            assert swift.do_next()
+            wait_until(lambda: not [x for x in self._store.names(folder) if x.endswith("-000000")])
+        return found
+
+
+def wait_until(happened: Callable[[], Any]) -> None:
+    begin = time.monotonic()
+    while not happened():
+        assert time.monotonic() - begin < PATIENCE_S
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_task_that_is_forgotten_while_another_worker_looks_at_it(
+    number: int, claimed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the claim of it is made, or read; by another worker, or by worker 0 beside what it waits for."""
+    monkeypatch.setitem(work_queue._TASKS, "deal_file", lambda n: n)
+    store, folder = open_store(str(tmp_path)), "stage/lane=0/000000000001-ab-job-a"
+    swift = _Queue(store, folder, 1, MEMORY)
+    slow = _Queue(Late(store, swift, claimed=claimed), folder, number, MEMORY)
+    if number:
+        monkeypatch.setattr(_Leader, "_work", lambda leader: leader._over.wait())
+    of_leader = _Queue(store, folder, 0, MEMORY) if number else slow
+    with _Leader(of_leader, 2, 0.01) as leader:
+        first = leader.submit(tasks.deal_file, 1)
+        while number and not first.done():
+            assert not slow.do_next()
+        assert first.result(PATIENCE_S) == 1
+        second = leader.submit(tasks.deal_file, 2)
+        if number:
+            wait_until(slow.do_next)
+        assert second.result(PATIENCE_S) == 2
+    assert store.names(folder) == ["drafts"]
+
+
+def test_worker_0_that_another_import_fences_off_ends_and_is_started_again(
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a bucket nothing locks a lake. The other worker goes on with the new queue."""
+    mine, other = tmp_path / "mine.ndjson", tmp_path / "other.ndjson"
+    for seed, file in enumerate((mine, other)):
+        write_native(file, 30, seed=seed, seconds=900)
+    lake = bucket_server.new_lake()
+    store = open_store(lake)
+    words = ["import", str(mine), "--lake", lake, "--memory", "64MB", "--job", "a", "--worker"]
+
+    def fenced_off(leader: _Leader) -> None:
+        wait_until(lambda: store.names(leader._queue.folder))
+        put(lake, [other], 1)
+        leader._over.wait()
+
+    monkeypatch.setattr(_Leader, "_work", fenced_off)
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "0/2"])
+    assert ended.value.code == 2
+    assert "Another writer took commit 1 of lane 0. Run the command again." in capsys.readouterr().err
+    monkeypatch.setattr(_Leader, "_work", lambda leader: leader._over.wait())
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(JobWorker(lake, "a", 1, 2, MEMORY, poll_s=0.05).work)
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "0/2"])
+        assert ended.value.code == 0
+        assert working.result(PATIENCE_S)
+    put(tmp_path / "one", [other], 1)
+    put(tmp_path / "one", [mine], 1)
+    assert sorted(file.sha256 for file in files_of(lake)) == sorted(
+        file.sha256 for file in files_of(tmp_path / "one")
+    )
+
+
 def test_workers_that_are_killed_and_started_again(tmp_path: Path) -> None:
     """By SIGKILL, whichever of two comes to a step first; whoever dies is started again, as in Kubernetes."""
     files = [tmp_path / f"{number}.ndjson" for number in range(3)]
@@ -252,6 +347,9 @@ def test_a_class_that_a_module_of_ours_imports_is_none_of_ours() -> None:
         (("--worker", "x", "--job", "a"), "'--worker x' is no worker"),
         (("--worker", "0/2"), "needs the name of its job"),
         (("--worker", "0/2", "--job", "../a"), "needs the name of its job"),
+        (("--worker", "0/2", "--job", "a", "--workers", "2"), "Leave out --workers and --engine"),
+        (("--worker", "0/2", "--job", "a", "--engine", "spark"), "Leave out --workers and --engine"),
+        (("--job", "a"), "Add --worker K/N, or leave out --job"),
     ],
 )
 def test_options_of_workers_that_say_nothing(

@@ -28,8 +28,9 @@ from schemas.errors import ConfigError, FlowdiffError, LakeError
 from schemas.windows import NS_PER_DAY
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.sharded.tasks import deal_file, stitch_group, write_window_files
+from stitch.lake.chain import CommitTakenError, taken
 from stitch.lake.lane import FILE_LANE
-from stitch.lake.layout import STAGE, stage_lane_folder
+from stitch.lake.layout import STAGE, stage_lane_folder, staged_seq
 from stitch.lake.place import open_store
 from stitch.lake.store import Store
 
@@ -148,14 +149,23 @@ class _Queue:
         """Number of the worker of each task, as far as it is known here."""
 
     def put(self, task: str, call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> None:
-        """Put a task: its name and arguments. Raises OSError."""
-        self._put("task", task, _written(call))
+        """Put a task: its name and arguments. Raises CommitTakenError where the queue was swept, OSError."""
+        try:
+            self._put("task", task, _written(call))
+        except FileNotFoundError as error:
+            raise self._taken() from error
 
     def result(self, task: str) -> Any:
-        """Return (what a task returned, what it raised), None where it is not done. Raises OSError."""
+        """Return (what a task returned, what it raised), None where it is not done.
+
+        Raises CommitTakenError where the task is gone, which nobody but its leader removes or whoever takes
+        the lane over; OSError.
+        """
         try:
             return self._read("result", task)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if self._store.size(f"{self.folder}/task-{task}") is None:
+                raise self._taken() from error
             return None
 
     def forget(self, task: str) -> None:
@@ -168,7 +178,11 @@ class _Queue:
         task = self._claim()
         if task is None:
             return False
-        name, arguments, named = self._read("task", task)
+        try:
+            name, arguments, named = self._read("task", task)
+        except FileNotFoundError:  # it was done and forgotten before it was claimed
+            self.forget(task)
+            return False
         # An error of ours is a result: it would come again with every attempt.
         done: tuple[Any, FlowdiffError | None]
         try:
@@ -191,10 +205,16 @@ class _Queue:
                     self._put("claim", task, self._number)
                     self._claims[task] = self._number
             if task not in self._claims:
-                self._claims[task] = self._store.read(f"{self.folder}/claim-{task}").to_pybytes()
-            if self._claims[task] == self._number:
+                with suppress(FileNotFoundError):  # it was done and forgotten since it was listed
+                    self._claims[task] = self._store.read(f"{self.folder}/claim-{task}").to_pybytes()
+            if self._claims.get(task) == self._number:
                 return task
         return None
+
+    def _taken(self) -> CommitTakenError:
+        seq = staged_seq(self.folder.rpartition("/")[2])
+        assert seq is not None, "a queue lies beside the stage of a coming commit"
+        return taken(FILE_LANE, seq)
 
     def _put(self, kind: str, task: str, data: bytes) -> None:
         self._store.put_if_absent(f"{self.folder}/{kind}-{task}", data, self.folder)
