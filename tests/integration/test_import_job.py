@@ -270,7 +270,8 @@ def test_workers_that_are_killed_and_started_again(tmp_path: Path) -> None:
         for process in running.values():
             process.kill()
             process.wait()
-    assert {path.name for path in noted.iterdir()} == {*STEPS}
+    # Who dies as it publishes what it has committed finds nothing to commit when it is started again.
+    assert {*STEPS} - {path.name for path in noted.iterdir()} <= {"after commit"}
     assert check(open_store(str(lake))) == []
     # Numbers of commits that never came are fenced off, and are in the names of files.
     mine, theirs = ([file.sha256 for file in files_of(each)] for each in (lake, tmp_path / "one"))
