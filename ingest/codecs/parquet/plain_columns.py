@@ -88,7 +88,7 @@ def is_pairs(type_: pa.DataType) -> bool:
     """Whether it is a map, or a list of structs of two members."""
     if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
         return bool(pa.types.is_map(type_))
-    return pa.types.is_struct(type_.value_type) and type_.value_type.num_fields == len(_PAIR)
+    return bool(pa.types.is_struct(type_.value_type) and type_.value_type.num_fields == len(_PAIR))
 
 
 def _none(column: pa.Array) -> B1:
