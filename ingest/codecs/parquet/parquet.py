@@ -61,9 +61,9 @@ class ParquetCodec:
         for index in good:
             n_rows = 1
             try:
-                table = pa.ipc.open_stream(payloads[index]).read_all().combine_chunks()
+                table = pa.ipc.open_stream(payloads[index]).read_all()
                 n_rows = max(table.num_rows, 1)
-                results.append(_read_rows(table, index, config, log))
+                results.append(_read_rows(table.combine_chunks(), index, config, log))
             except ColumnTypeError as error:
                 reject = Reject(Reason.BAD_TYPE, str(error), payloads[index], index)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
