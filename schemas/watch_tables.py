@@ -83,6 +83,7 @@ WATCH_RUNS_SCHEMA: Final = pa.schema(
         _field("threshold", pa.float64(), "log of the e-value from which a candidate is looked at"),
         _field("candidates", pa.int32(), "candidates that were looked at for the first time"),
         _field("comparisons", pa.int32(), "comparisons made"),
+        _field("withheld", pa.int32(), "series over the threshold whose change was too small for one"),
         _field("open_incidents", pa.int32(), "incidents that go on"),
         _field("suspended", pa.string(), "why nothing could be raised: learning, load; empty: it could"),
         _field("seconds", pa.float64(), "time that it took"),
@@ -124,6 +125,7 @@ class WatchRun(Config):
     threshold: float = 0.0
     candidates: int = 0
     comparisons: int = 0
+    withheld: int = 0
     open_incidents: int = 0
     suspended: str = ""
     seconds: float = 0.0

@@ -10,7 +10,8 @@ change point.
 
 Ordinary times whose level jumps do depend on each other: until a filter has learned the new level, values are
 off together, and sums pass more often. So each sum knows how large its change is (`size_of`), by which the
-watch tells those that are worth a comparison.
+watch tells those that are worth a comparison: in parts of what a large step is of that series, as a level
+that is soon learned leaves less than one that is not.
 """
 
 from __future__ import annotations
@@ -100,6 +101,15 @@ def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
     return found
 
 
+def large_step(group: Pooled, settings: WatchSettings) -> F8:
+    """Give [series] the size of a step that is always compared, as it were without noise."""
+    step = settings.always_compared * np.sqrt(group.level.variance)[:, None] * group.signature
+    white = step / np.maximum(group.spread, _LEAST_SPREAD)[:, None]
+    sizes = size_of(white, np.arange(white.shape[1]), group.signature, settings.size_limit)
+    found: F8 = np.maximum(sizes.max(axis=1), _LEAST_SPREAD)
+    return found
+
+
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
     """What a value of k ticks may bring at most: a part of the threshold a tick."""
     return min(k / settings.cap_ticks, 1.0) * threshold
@@ -147,7 +157,7 @@ class TickEvidence:
     gain: F8
     """[ways, series] logarithms of e-values."""
     size: F8
-    """[ways, series] how large a change is that lasts to here (`size_of`)."""
+    """[ways, series] how large a change is that lasts to here, in parts of a large step (`large_step`)."""
     z: F8
     """Values in units of what is usual."""
 
@@ -215,7 +225,7 @@ def _weighed(
             gain[way, mine] = np.minimum(log_e_value(p, settings.kappa), cap)
     scaled = white / spread
     sizes = [size_of(sign * scaled, pool, group.signature, settings.size_limit) for sign in (1.0, -1.0)]
-    return gain, np.stack(sizes)[:, :, place]
+    return gain, np.stack(sizes)[:, :, place] / large_step(group, settings)[:, None]
 
 
 class Kept(Config):
@@ -225,6 +235,8 @@ class Kept(Config):
     sums: tuple[float, float]
     starts: tuple[int, int]
     sizes: tuple[float, float]
+    lasting: tuple[int, int]
+    """Values since these sizes grew."""
     tried: int = 0
     """Comparisons that could not tell."""
     again: int = 0
@@ -240,6 +252,8 @@ class RunningEvidence:
     """Tick numbers of their last restarts."""
     sizes: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     """The largest change since then."""
+    lasting: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
+    """Values since it grew."""
     z: F8 = field(default_factory=lambda: np.zeros(0))
     """[series] the last value in units of what is usual; NaN where the tick had none."""
 
@@ -250,6 +264,7 @@ class RunningEvidence:
             self.sums = np.pad(self.sums, ((0, 0), (0, more)))
             self.starts = np.pad(self.starts, ((0, 0), (0, more)))
             self.sizes = np.pad(self.sizes, ((0, 0), (0, more)))
+            self.lasting = np.pad(self.lasting, ((0, 0), (0, more)))
 
     @property
     def most(self) -> F8:
@@ -267,6 +282,12 @@ class RunningEvidence:
     def size(self) -> F8:
         """[series] how large the change since then is."""
         found: F8 = np.where(self.sums[UP] >= self.sums[DOWN], self.sizes[UP], self.sizes[DOWN])
+        return found
+
+    def has_grown(self, values: int) -> B1:
+        """[series] whether the change since then grew in so many values."""
+        lasting = np.where(self.sums[UP] >= self.sums[DOWN], self.lasting[UP], self.lasting[DOWN])
+        found: B1 = lasting < values
         return found
 
     def rising(self, since: int, least: float) -> I8:
@@ -290,15 +311,17 @@ class RunningEvidence:
                 self.sums[way, one.rows] = grown(old, one.gain[way])
                 known = np.where(old <= 0, 0.0, self.sizes[way, one.rows])
                 self.sizes[way, one.rows] = np.maximum(known, one.size[way])
+                grew = (old <= 0) | (one.size[way] > known)
+                self.lasting[way, one.rows] = np.where(grew, 0, self.lasting[way, one.rows] + 1)
             self.z[one.rows] = one.z
 
     def kept(self, names: list[Name]) -> list[Kept]:
         """The sums that are more than nothing: all that has to be remembered."""
         rows = np.flatnonzero((self.sums > 0).any(axis=0))
-        columns = (self.sums, self.starts, self.sizes)
+        columns = (self.sums, self.starts, self.sizes, self.lasting)
         return [
-            Kept(name=names[row], sums=sums, starts=starts, sizes=sizes)
-            for row, sums, starts, sizes in zip(
+            Kept(name=names[row], sums=sums, starts=starts, sizes=sizes, lasting=lasting)
+            for row, sums, starts, sizes, lasting in zip(
                 rows.tolist(), *(each[:, rows].T.tolist() for each in columns), strict=True
             )
         ]
@@ -309,4 +332,5 @@ class RunningEvidence:
         for one in kept:
             if one.name in codes:
                 row = codes[one.name]
-                self.sums[:, row], self.starts[:, row], self.sizes[:, row] = one.sums, one.starts, one.sizes
+                self.sums[:, row], self.starts[:, row] = one.sums, one.starts
+                self.sizes[:, row], self.lasting[:, row] = one.sizes, one.lasting

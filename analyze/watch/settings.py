@@ -25,7 +25,7 @@ class WatchSettings(Config):
 
     false_alarms: str = "1 a week"
     """Budget of false incidents: `1 a day`, `2 a month`. A smaller one costs delay: each tenth of it a
-    tick or so."""
+    tick or so, and remembers ordinary changes for longer."""
     slot_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
     """Windows are cut into ticks so long when they seal, which finds faults shorter than three windows; it
     must divide the window. 1d or any length that the window does not exceed takes windows as they are."""
@@ -62,6 +62,8 @@ class WatchSettings(Config):
     """Values, at most, that say how large a change of a level is: then most of it is taken out."""
     size_limit: float = Field(default=4.0, gt=1)
     """Deviations that a value counts as at most for that: an odd value is no change."""
+    always_compared: float = Field(default=3.0, gt=0)
+    """A step by so many standard deviations of a series is compared whatever was refuted before."""
     rising_share: float = Field(default=0.5, gt=0, le=1)
     """Series that came so far towards the threshold since a change began rose with it."""
     tail_df: float = Field(default=3.0, ge=1)

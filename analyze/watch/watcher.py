@@ -58,7 +58,8 @@ class State(Config):
     anew: tuple[tuple[Name, int], ...] = ()
     """Series whose baseline begins at a tick: what was before is no longer normal."""
     ordinary: tuple[tuple[int, float], ...] = ()
-    """Onsets and sizes of changes that were none by a comparison, or not worth one."""
+    """Onsets of changes that were none by a comparison, or not worth one, and sizes in parts of a large
+    step."""
     peaks: tuple[tuple[int, float], ...] = ()
     """Days and the most requests that one of their ticks had: a baseline is learned of a part of them."""
 
@@ -109,6 +110,7 @@ class Watcher:
         self._ordinary = dict(state.ordinary)
         self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
         self._again: dict[Name, int] = {kept.name: kept.again for kept in state.sums if kept.tried}
+        self._withheld = set[Name]()
         self._restored = False
         self._window_ns = state.tick_ns
 
@@ -173,6 +175,7 @@ class Watcher:
         suspended = self._suspended(window)
         threshold = self._threshold
         comparisons = 0
+        self._withheld.clear()
         if base is not None and base.groups:
             said = evidence_of(self.ring, columns, base, threshold, self.settings)
             for column in columns:
@@ -186,6 +189,7 @@ class Watcher:
             threshold=threshold,
             candidates=sum(one.comparisons == 1 and bool(one.log_evidence) for one in decided.change_points),
             comparisons=comparisons,
+            withheld=len(self._withheld),
             suspended=suspended,
             series=0 if base is None else base.n_series,
             quiet_ticks=0 if base is None else base.n_ticks,
@@ -312,6 +316,11 @@ class Watcher:
         is_worth = evidence.size[hit] >= self._worth(at)
         for row in hit[~is_worth].tolist():
             self._was_ordinary(int(evidence.since[row]), float(evidence.size[row]))
+            self._withheld.add(ring.names[row])
+        over = hit[~is_worth & ~evidence.has_grown(self.settings.size_values)[hit]]
+        evidence.reset(at, over)
+        for row in over.tolist():
+            self._drop(ring.names[row])
         # One that could not be told waits alone: what alarms anew has an onset of its own.
         due = [row for row in hit[is_worth].tolist() if self._again.get(ring.names[row], at) <= at]
         if not due:
@@ -321,10 +330,11 @@ class Watcher:
 
     def _worth(self, at: int) -> float:
         """The size from which a change is worth a comparison: in the time that the budget has one false
-        incident for, as many ordinary ones were so large as it has candidates. 0 while there were fewer."""
+        incident for, as many ordinary ones were so large as it has candidates. 0 while there were fewer, and
+        never more than a large step."""
         since, n = at - self.settings.ns_a_false_alarm / self.tick_ns, int(self.settings.candidates)
         sizes = sorted((size for tick, size in self._ordinary.items() if tick > since), reverse=True)
-        return sizes[n - 1] if len(sizes) >= n else 0.0
+        return min(sizes[n - 1], 1.0) if len(sizes) >= n else 0.0
 
     def _was_ordinary(self, onset: int, size: float) -> None:
         """Remember the size of a change that a comparison refuted, or that was not worth one."""
@@ -353,9 +363,9 @@ class Watcher:
         worse: Sequence[Finding] = ()
         if found.code == CHANGED:
             report = "" if found.report is None else self._keep(found.report)
-            rising = evidence.rising(
-                onset - self.settings.guard_ticks, threshold * self.settings.rising_share
-            )
+            with_it_since = onset - self.settings.guard_ticks
+            self._ordinary = {tick: size for tick, size in self._ordinary.items() if tick < with_it_since}
+            rising = evidence.rising(with_it_since, threshold * self.settings.rising_share)
             with_it = [ring.names[row] for row in rising.tolist()]
             incident = self.book.take(found, onset, at, names, with_it, report=report)
             worse = worse_of(found)

@@ -134,6 +134,68 @@ def test_comparisons_of_levels_that_jump_are_as_many_as_the_budget_has() -> None
     assert stats.poisson.sf(days[1:].sum() - 1, 3 * settings.candidates) > 0.01
 
 
+@pytest.fixture(scope="module")
+def behind_refuted_jumps() -> tuple[Watcher, list[ChangePoint], list[int]]:
+    """A watcher behind 24 jumps by 6 sd of white series, all refuted, and behind a small and a large step of
+    series that are autocorrelated; candidates of the steps' time, and ticks that withheld something."""
+    rng, known, at = np.random.default_rng(3), 600, 820
+    white = levels(rng, 26, at + 60, rho=0.0, sd=0.1, season=0.0, df=30)
+    for number in range(24):
+        white[number, known + 5 + number * 8 : known + 14 + number * 8] += 0.6
+    moving = levels(rng, 4, at + 60, rho=0.6, sd=0.1, season=0.0, df=30)
+    moving[0, at : at + 18] += 0.8
+    moving[1, at : at + 18] += 0.25
+    settings = SETTINGS.model_copy(update={"season_days": 0, "baseline_ns": 600 * WINDOW_NS})
+    state = State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY)
+    watcher = Watcher(state, settings, lambda *_, **__: NEVER)
+    found, withheld = list[ChangePoint](), list[int]()
+    for number, window in enumerate(windows(np.vstack([white, moving]))):
+        if number < known:
+            watcher.learn(window)
+            continue
+        decided = watcher.decide(window)
+        found += decided.change_points if number >= at else []
+        if decided.run is not None and decided.run.withheld:
+            withheld.append(number - at)
+    return watcher, found, withheld
+
+
+def test_a_large_step_is_compared_whatever_was_refuted_before(
+    behind_refuted_jumps: tuple[Watcher, list[ChangePoint], list[int]],
+) -> None:
+    """A level that is soon learned leaves less in innovations than white series do at their jumps."""
+    watcher, found, _ = behind_refuted_jumps
+    assert len(watcher.state.ordinary) >= SETTINGS.candidates
+    assert any("/op-26 <" in one.series for one in found)
+
+
+def test_a_small_step_is_withheld_counted_and_begun_anew(
+    behind_refuted_jumps: tuple[Watcher, list[ChangePoint], list[int]],
+) -> None:
+    _, found, withheld = behind_refuted_jumps
+    assert not any("/op-27 <" in one.series for one in found)
+    there = [tick for tick in withheld if tick >= 0]
+    assert there
+    assert max(there) < 18 + SETTINGS.size_values
+
+
+def test_what_was_small_of_a_confirmed_change_is_no_ordinary_one() -> None:
+    """Kept from before it was compared, as those of times before it are."""
+    began = MONDAY // WINDOW_NS + 400
+    state = State(
+        lake_id="x",
+        tick_ns=WINDOW_NS,
+        through_ns=MONDAY,
+        ordinary=((began - 100, 0.4), (began, 0.5)),
+    )
+    watcher = Watcher(state, SETTINGS, lambda *_, **__: CONFIRMED)
+    logs = levels(np.random.default_rng(5), 5, 410, sd=0.05, season=0.0)
+    logs[0, 400:] += 1.2
+    for number, window in enumerate(windows(logs)):
+        (watcher.learn if number < 390 else watcher.decide)(window)
+    assert dict(watcher.state.ordinary) == {began - 100: 0.4}
+
+
 def test_one_that_cannot_be_told_holds_up_no_other() -> None:
     logs = levels(np.random.default_rng(5), 20, 900, sd=0.05, season=0.0)
     logs[0, 620:] += 0.6
@@ -200,6 +262,7 @@ def test_a_series_that_is_gone_ends_no_restart() -> None:
         sums=(3.0, 0.0),
         starts=(1, 1),
         sizes=(4.0, 0.0),
+        lasting=(0, 0),
         tried=1,
     )
     watcher = Watcher(
