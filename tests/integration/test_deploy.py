@@ -16,6 +16,7 @@ from typing import Any
 
 import kubernetes_validate
 import pyarrow as pa
+import pyiceberg.catalog
 import pytest
 import yaml
 from fixtures.deploy_tools import DEPLOY, REPOSITORY, dashboard_check, deploy_check, ensure, promtool, run
