@@ -32,22 +32,37 @@ def read_table(
                 detail = f"the table has no column {missing}; it has {', '.join(given)}"
                 yield _rejected(stream, Reject(Reason.MISSING_FIELD, detail[:1000], b""))
                 return
+            if twice := [name for name in mapped.values() if given.count(name) > 1]:
+                detail = f"the table has '{twice[0]}' {given.count(twice[0])} times"
+                yield _rejected(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b""))
+                return
             n_rows = file.metadata.num_rows
             groups = range(file.metadata.num_row_groups)
             size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
             row_bytes = max(_MIN_ROW_BYTES, size // max(n_rows, 1))
             rows = max(1, chunk_bytes // row_bytes)
             for batch in file.iter_batches(rows, columns=[*{*mapped.values()}]):
-                payload = _payload(batch, mapped, columns.time_unit)
-                until = number + batch.num_rows
-                yield Payloads(stream, format_, [payload], [number], until)
-                number = until
-    except (pa.ArrowException, OSError) as error:
+                for part in _parts(batch, chunk_bytes):
+                    payload = _payload(part, mapped, columns.time_unit)
+                    until = number + part.num_rows
+                    yield Payloads(stream, format_, [payload], [number], until)
+                    number = until
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = f"the Parquet file cannot be read to its end: {error}"
         yield _rejected(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b"", number))
     else:
         if not number:
             yield _rejected(stream, Reject(Reason.EMPTY, "the table has no rows", b""))
+
+
+def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Halve what is larger in memory than its pages in the file said; one row is a part whatever its size."""
+    half = batch.num_rows // 2
+    if batch.nbytes <= 2 * most_bytes or not half:
+        yield batch
+        return
+    yield from _parts(batch.slice(0, half), most_bytes)
+    yield from _parts(batch.slice(half), most_bytes)
 
 
 def _payload(batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str) -> bytes:

@@ -26,20 +26,22 @@ class InputFile(Config):
     size: int
     format: str | None = None
     """Format that was asked for; None: recognised by content."""
+    columns: str = ""
+    """Columns of a table of spans that were named for it (`SpanColumns.told`)."""
     events: int | None = None
     """Events read from it; None: not noted, then there were some."""
     quarantined: int = 0
     """Times of these that were absurd, so that the events were refused."""
 
-    def is_settled(self, format_: str | None, *, any_time: bool = False) -> bool:
-        """Whether to import the file again, as `format_`, would be to repeat it.
+    def is_settled(self, format_: str | None, columns: str, *, any_time: bool = False) -> bool:
+        """Whether to import the file again, as `format_` with `columns`, would be to repeat it.
 
-        A file of which nothing came may be tried in another format, and one of which something was
-        quarantined once more without quarantine (`any_time`).
+        A file of which nothing came may be tried in another format or by other columns, and one of which
+        something was quarantined once more without quarantine (`any_time`).
         """
         if any_time and self.quarantined:
             return False
-        return self.events != 0 or self.format == format_
+        return self.events != 0 or (self.format, self.columns) == (format_, columns)
 
 
 class FlowCounts(Config):

@@ -104,6 +104,11 @@ class SpanColumns(Config):
     time_unit: Literal["s", "ms", "us", "ns"] = "ns"
     """Of times that are numbers."""
 
+    @property
+    def told(self) -> str:
+        """Tell what differs from the default, as JSON; empty: nothing."""
+        return self.model_dump_json(exclude_defaults=True) if self != SpanColumns() else ""
+
     def _named(self) -> dict[str, str]:
         return {field: name for field, name in self if name and field != "time_unit"}
 

@@ -137,7 +137,7 @@ def import_files(
     lane = Lane(store, info, owner=owner, created_by=created_by)
     config = settings.model_dump(mode="json", include={"format", "params_share", "decode", "stitch"})
     changed = lane.changed_settings(config)
-    sources = sort_out(given, lane.known_inputs(), settings.format, any_time=settings.any_time)
+    sources = sort_out(given, lane.known_inputs(), settings)
     if not sources.fresh:
         return _summary(sources, None, spilled=False)
     if isinstance(workers, int):

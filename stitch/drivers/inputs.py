@@ -141,16 +141,17 @@ def names_in_bucket(pattern: str) -> list[str]:
 def sort_out(
     sources: Iterable[Source],
     known: Mapping[str, InputFile],
-    format_: str | None,
-    *,
-    any_time: bool = False,
+    settings: ImportSettings,
 ) -> Sources:
     """Separate new files from those that the lake has (`InputFile.is_settled`)."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:
         before = known.get(source.sha256)
-        if source.sha256 in fresh or (before is not None and before.is_settled(format_, any_time=any_time)):
+        is_settled = before is not None and before.is_settled(
+            settings.format, settings.columns.told, any_time=settings.any_time
+        )
+        if source.sha256 in fresh or is_settled:
             seen.append(source)
         else:
             fresh[source.sha256] = source
@@ -216,9 +217,11 @@ class _Refusal:
 
 @dataclass(slots=True)
 class Tally:
-    """Events and first reject by file. `format` is what was asked for; None: by content."""
+    """Events and first reject by file, and how they were asked for. `format` None: by content."""
 
     format: str | None
+    columns: str
+    """`SpanColumns.told`."""
     _events: Counter[str] = field(default_factory=Counter)
     _refusals: dict[str, _Refusal] = field(default_factory=dict)
 
@@ -246,6 +249,7 @@ class Tally:
             sha256=source.sha256,
             size=source.size,
             format=self.format,
+            columns=self.columns,
             events=self._events[source.sha256],
             quarantined=quarantined,
         )
@@ -289,7 +293,7 @@ def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -
 
     Raises as `Tally.require_events`.
     """
-    tally = Tally(settings.format)
+    tally = Tally(settings.format, settings.columns.told)
     for source in sources:
         with source.at_hand() as path:
             batches = decode_file(

@@ -208,6 +208,7 @@ INPUTS_SCHEMA: Final = pa.schema(
         pa.field("sha256", pa.string()),
         pa.field("size", pa.int64()),
         pa.field("format", pa.string()),
+        pa.field("columns", pa.string()),
         pa.field("events", pa.int64()),
         pa.field("quarantined", pa.int64()),
     ]

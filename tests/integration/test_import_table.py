@@ -98,3 +98,32 @@ def test_columns_that_are_none_are_refused(
     assert exit_code_of(str(files[1]), "--lake", str(tmp_path / "lake"), *options) == 2
     assert told in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "lake" / "flowdiff.json").exists()
+
+
+def test_a_table_of_which_nothing_came_may_be_read_by_other_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {
+        "TraceId": pa.array([f"{row + 1:032x}" for row in range(3)]),
+        "SpanId": pa.array([f"{row + 1:016x}" for row in range(3)]),
+        "ParentSpanId": pa.nulls(3),
+        "SpanName": pa.array(["a"] * 3),
+        "Timestamp": pa.array([1_760_000_000_000_000_000] * 3),
+    }
+    files = [str(tmp_path / name) for name in ("good.parquet", "other.parquet")]
+    pq.write_table(pa.table(columns), files[0])
+    columns["tid"] = pa.array([f"{row + 100:032x}" for row in range(3)])
+    del columns["TraceId"]
+    pq.write_table(pa.table(columns), files[1])
+    to_lake = ("--lake", str(tmp_path / "lake"))
+    assert exit_code_of(*files, *to_lake) == 0
+    for options, is_new in (((), False), (("--column", "trace_id=tid"), True)):
+        for is_first in (True, False):
+            capsys.readouterr()
+            assert exit_code_of(files[1], *to_lake, *options) == 0
+            told = capsys.readouterr().out
+            assert ("nothing new" in told) == (not (is_new and is_first)), told
+    read = pa.concat_tables(
+        [pq.read_table(path, partitioning=None) for path in tmp_path.glob("lake/flows/*/*.parquet")]
+    )
+    assert read.num_rows == 6

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR, ExportTraceServiceRequest
 from ptars import HandlerPool
@@ -112,7 +113,15 @@ def _of_container(value: Any, field: str) -> int:
     return _list(value.get(field)) if isinstance(value, dict) else 1
 
 
+def _of_table(payload: bytes) -> int:
+    try:
+        return max(pa.ipc.open_stream(payload).read_all().num_rows, 1)
+    except (pa.ArrowException, OSError):
+        return 1
+
+
 _OF_MESSAGES: Final[dict[str, Callable[[bytes], int]]] = {
+    "parquet": _of_table,
     "otlp-proto": _spans_of_otlp,
     "zipkin-proto": lambda payload: len(SpanBodies.FromString(payload).spans) or 1,
     "jaeger-proto": lambda _: 1,

@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from oracles.captured import messages
 from oracles.hostile_messages import HostileMessages
@@ -14,6 +15,7 @@ from oracles.otlp_bytes import otlp_messages
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines
+from ingest.codecs.parquet.parquet import TIME_UNIT
 from ingest.codecs.zipkin.zipkin_proto import ListOfSpans
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
@@ -71,6 +73,7 @@ def seed_payloads(shared_data: Path) -> dict[str, bytes]:
         "jaeger-proto": _jaeger_message(),
         "zipkin-proto": messages(shared_data / "kafka-captured", "zipkin-proto")[0],
         "native": _native_lines(),
+        "parquet": _table_rows(),
     }
 
 
@@ -86,7 +89,7 @@ def small_payload(format_: str, payload: bytes) -> bytes:
         for scope in request.resource_spans[0].scope_spans:
             del scope.spans[2:]
         return request.SerializeToString()
-    return payload if format_ in ("native", "jaeger-proto") else trimmed(payload)
+    return payload if format_ in ("native", "jaeger-proto", "parquet") else trimmed(payload)
 
 
 def more_seeds(shared_data: Path, format_: str) -> list[bytes]:
@@ -108,6 +111,28 @@ def _jaeger_message() -> bytes:
     log.fields.add(key="event", v_str="mark")
     data: bytes = span.SerializeToString()
     return data
+
+
+def _table_rows() -> bytes:
+    """Two rows of a table of spans, as `table_file` hands them to the codec."""
+    columns = {
+        "trace_id": pa.array(["ab" * 16, "ab" * 16]),
+        "span_id": pa.array(["01" * 8, "02" * 8]),
+        "parent_id": pa.array(["", "01" * 8]),
+        "name": pa.array(["get /a", "query"]).dictionary_encode(),
+        "start": pa.array([1_700_000_000_000_000_000, 1_700_000_000_000_000_100], pa.timestamp("ns")),
+        "duration": pa.array([5_000, 700], pa.uint64()),
+        "kind": pa.array(["Server", "Client"]),
+        "service": pa.array(["front", "front"]),
+        "status": pa.array(["Error", "Unset"]),
+        "attributes": pa.array([[("size", "5")], []], pa.map_(pa.string(), pa.string())),
+    }
+    table = pa.table(columns).replace_schema_metadata({TIME_UNIT: b"ns"})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    payload: bytes = sink.getvalue().to_pybytes()
+    return payload
 
 
 def _native_lines() -> bytes:

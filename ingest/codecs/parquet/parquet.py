@@ -7,9 +7,9 @@ runs per distinct kind or state, and per row that is refused.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from decimal import localcontext
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.dead_letters import RejectLog
-from ingest.codecs.payloads import sized
+from ingest.codecs.parquet.plain_columns import is_pairs, plain_columns
+from ingest.codecs.payloads import json_bytes, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, SpanBatch, log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
@@ -35,7 +36,12 @@ TIME_UNIT: Final = b"time_unit"
 NS_PER_UNIT: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _KINDS: Final = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
-_HEX: Final = "^[0-9a-fA-F]*$"
+_KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
+_IDS: Final = ("trace_id", "span_id", "parent_id")
+_HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
+"""Bytes that are the digits of an id; eight of them are an id themselves."""
+_DIGITS: Final = 100
+"""Of a decimal of 76 digits in ns."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
 
 
@@ -53,46 +59,65 @@ class ParquetCodec:
         good, log = sized(payloads, config)
         results: list[SpanResult] = []
         for index in good:
+            n_rows = 1
             try:
-                table = pa.ipc.open_stream(payloads[index]).read_all().combine_chunks()
-                table.validate(full=True)
-                spans = _span_batch(table, index)
-            except (pa.ArrowException, OSError, ColumnTypeError) as error:
-                is_type = isinstance(error, ColumnTypeError)
-                reason = Reason.BAD_TYPE if is_type else Reason.WRONG_SHAPE
-                detail = str(error) if is_type else f"no rows of a table: {error}"
-                log.add(Reject(reason, detail, payloads[index], index))
-                log.count(reason, max(table.num_rows, 1) - 1 if is_type else 0)
+                table = pa.ipc.open_stream(payloads[index]).read_all()
+                n_rows = max(table.num_rows, 1)
+                results.append(_read_rows(table.combine_chunks(), index, config, log))
+            except ColumnTypeError as error:
+                reject = Reject(Reason.BAD_TYPE, str(error), payloads[index], index)
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                detail = f"no rows of a table: {error}"
+                reject = Reject(Reason.WRONG_SHAPE, detail, payloads[index], index)
+            else:
                 continue
-            results.append(events_of_spans(spans, config))
-            _log_rows(results[-1], table, log)
+            log.add(reject)
+            log.count(reject.reason, n_rows - 1)
         oddities = sum((result.oddities for result in results), Counter[str]())
         return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
-def _log_rows(result: SpanResult, table: pa.Table, log: RejectLog) -> None:
-    def raw(row: int) -> bytes:
-        one = table.slice(row, 1)
-        # Python has no times in nanoseconds.
-        times = [
-            field.with_type(pa.int64()) if pa.types.is_temporal(field.type) else field for field in one.schema
-        ]
-        (values,) = one.cast(pa.schema(times)).to_pylist(maps_as_pydicts="lossy")
-        return json.dumps(values, default=lambda v: v.hex() if isinstance(v, bytes) else str(v)).encode()
-
-    log_bad_spans(result.bad, lambda _: raw, log)
-
-
-def _span_batch(table: pa.Table, index: int) -> SpanBatch:
-    """Raises ColumnTypeError, ArrowException."""
-    n = table.num_rows
-    columns = {
-        name: table[name].chunk(0) if table[name].num_chunks else pa.array([], table[name].type)
-        for name in table.column_names
-    }
-    unit = NS_PER_UNIT.get((table.schema.metadata or {}).get(TIME_UNIT, b"").decode())
-    if unit is None or not {"trace_id", "span_id", "parent_id"} <= columns.keys():
+def _read_rows(table: pa.Table, index: int, config: DecodeConfig, log: RejectLog) -> SpanResult:
+    """Log the rows that are no spans, and return the others. Raises ColumnTypeError, ArrowException."""
+    unit = NS_PER_UNIT.get((table.schema.metadata or {}).get(TIME_UNIT, b"").decode(errors="replace"))
+    if unit is None or not {*_IDS} <= {*table.column_names} or not table.num_rows:
         raise ColumnTypeError("these are no columns of spans")
+    columns, not_utf8 = plain_columns(table, _IDS)
+    unread = np.logical_or.reduce([np.zeros(table.num_rows, np.bool_), *not_utf8.values()])
+    rows = np.flatnonzero(~unread)
+    readable = columns
+    if unread.any():
+        readable = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+    result = events_of_spans(_span_batch(readable, rows, unit, index), config)
+
+    def raw(row: int) -> bytes:
+        return json_bytes({name: _shown(column.slice(row, 1)) for name, column in columns.items()})
+
+    for row in np.flatnonzero(unread).tolist():
+        if log.is_full:
+            log.count(Reason.NOT_UTF8)
+            continue
+        name = next(name for name, bad in not_utf8.items() if bad[row])
+        log.add(Reject(Reason.NOT_UTF8, f"text of '{name}' is not UTF-8", raw(row), index, row))
+    log_bad_spans(result.bad, lambda _: raw, log)
+    return result
+
+
+def _shown(cell: pa.Array) -> object:
+    """The value of a column of one row as JSON has it: attributes as an object, ids in bytes as hex."""
+    if pa.types.is_timestamp(cell.type) or pa.types.is_duration(cell.type):
+        cell = cell.view(pa.int64())  # Python has no times in nanoseconds
+    (value,) = cell.to_pylist()
+    if isinstance(value, bytes):
+        return value.decode() if value.isascii() and value.decode().isprintable() else value.hex()
+    if isinstance(value, list):
+        return {pair["key"] or "": pair["value"] for pair in value}
+    return value
+
+
+def _span_batch(columns: dict[str, pa.Array], rows: I8, unit: int, index: int) -> SpanBatch:
+    """Spans of plain columns. Raises ColumnTypeError, ArrowException."""
+    n = len(rows)
     trace_id, bad_trace = _ids(columns, "trace_id", hex_of_text, lambda c: hex_of_binary(c, (8, 16)))
     span_id, bad_span = _ids(columns, "span_id", bytes_of_text, lambda c: bytes_of_binary(c, 8))
     parent_id, bad_parent = _ids(columns, "parent_id", bytes_of_text, lambda c: bytes_of_binary(c, 8))
@@ -102,7 +127,7 @@ def _span_batch(table: pa.Table, index: int) -> SpanBatch:
         end_ns = _later(start_ns, _numbers(columns, "duration", unit))
     return SpanBatch(
         payload=np.full(n, index),
-        item=np.arange(n),
+        item=rows,
         trace_id=trace_id,
         span_id=span_id,
         parent_id=parent_id,
@@ -122,29 +147,13 @@ def _span_batch(table: pa.Table, index: int) -> SpanBatch:
     )
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    """The column without a dictionary, binary ones with 32-bit offsets."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_fixed_size_binary(column.type) or pa.types.is_large_binary(column.type):
-        column = column.cast(pa.binary())
-    return column
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
-    )
-
-
 def _text(columns: dict[str, pa.Array], name: str, n: int) -> pa.Array:
     """[n] string."""
-    if name not in columns:
+    if name not in columns or pa.types.is_null(columns[name].type):
         return pa.nulls(n, pa.string())
-    column = _plain(columns[name])
-    if not (_is_text(column.type) or pa.types.is_binary(column.type)):
-        raise _refused(name, column, "text")
-    return column.cast(pa.string())
+    if not pa.types.is_string(columns[name].type):
+        raise _refused(name, columns[name], "text")
+    return columns[name]
 
 
 def _ids(
@@ -154,28 +163,37 @@ def _ids(
     of_binary: Callable[[pa.Array], tuple[pa.Array, B1]],
 ) -> tuple[pa.Array, B1]:
     """Ids and those that are none (`values.ids`). Some engines write text without saying that it is text."""
-    column = _plain(columns[name])
-    if pa.types.is_binary(column.type) and not pc.all(pc.match_substring_regex(column, _HEX)).as_py():
+    column = columns[name]
+    if not pa.types.is_binary(column.type):
+        return of_text(_text(columns, name, len(column)))
+    is_text = pc.match_substring_regex(column, _HEX)
+    if not pc.any(is_text).as_py():
         return of_binary(column)
-    return of_text(_text({name: column}, name, len(column)))
+    none = pa.scalar(None, pa.binary())
+    text, bad_text = of_text(pc.if_else(is_text, column, none).cast(pa.string()))
+    binary, bad_binary = of_binary(pc.if_else(is_text, none, column))
+    return pc.coalesce(text, binary), bad_text | bad_binary
 
 
 def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
     """[n] ns; NO_TIME for null, BAD_TIME for what int64 cannot hold."""
-    column = _plain(columns[name])
+    column = columns[name]
     if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
         unit = NS_PER_UNIT[column.type.unit]
-        column = column.cast(pa.int64())
+        column = column.view(pa.int64())
+    if pa.types.is_null(column.type):
+        return np.full(len(column), NO_TIME)
     if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
+        return _decimals(column, unit)
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise _refused(name, columns[name], "a time, or a number")
     missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
-    values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     if pa.types.is_floating(column.type):
+        values = pc.fill_null(column.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)
         in_range = np.abs(values) < _INT64_MAX / unit  # also false for NaN
-        ns: I8 = np.where(in_range, np.rint(np.where(in_range, values, 0) * unit), 0).astype(np.int64)
+        ns: I8 = np.rint(np.where(in_range, values, 0) * unit).astype(np.int64)
     else:
+        values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
         in_range = values <= _INT64_MAX // unit
         if pa.types.is_signed_integer(column.type):
             in_range &= values >= -(_INT64_MAX // unit)
@@ -183,6 +201,14 @@ def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
     ns[~in_range] = BAD_TIME
     ns[missing] = NO_TIME
     return ns
+
+
+def _decimals(column: pa.Array, unit: int) -> I8:
+    """[n] ns, exact, as of `_numbers`."""
+    with localcontext(prec=_DIGITS):
+        values = [None if value is None else round(value * unit) for value in column.to_pylist()]
+    ns = [NO_TIME if v is None else v if abs(v) <= _INT64_MAX else BAD_TIME for v in values]
+    return np.array(ns, np.int64)
 
 
 def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
@@ -206,10 +232,17 @@ def _later(start_ns: I8, duration_ns: I8) -> I8:
 
 def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[[str], int]) -> I8:
     """[n] what `of` makes of each value in capitals, as text; of nothing where there is none."""
-    if name not in columns:
+    if name not in columns or pa.types.is_null(columns[name].type):
         return np.full(n, of(""))
-    column = _plain(columns[name])
-    if pa.types.is_nested(column.type):
+    column = columns[name]
+    if pa.types.is_floating(column.type):
+        column = column.cast(pa.float64())
+    elif not (
+        pa.types.is_string(column.type)
+        or pa.types.is_boolean(column.type)
+        or pa.types.is_integer(column.type)
+        or pa.types.is_decimal(column.type)
+    ):
         raise _refused(name, column, "text, or a number")
     encoded = pc.fill_null(column.cast(pa.string()), "").dictionary_encode()
     values = np.array([of(word.upper()) for word in encoded.dictionary.to_pylist()], np.int64)
@@ -220,33 +253,33 @@ def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[
 def _kind_of(word: str) -> int:
     """EventKind; what OTLP does not define reads as unspecified."""
     word = word.removeprefix("SPAN_KIND_")
-    if word.isdecimal() and int(word) < len(_KINDS):
-        return SPAN_KIND_BASE + int(word)
+    if word in _KIND_NUMBERS:
+        return SPAN_KIND_BASE + _KIND_NUMBERS.index(word)
     return SPAN_KIND_BASE + (_KINDS.index(word) if word in _KINDS else 0)
 
 
 def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:
     """Of a map, or of a list of keys with their values."""
-    if name not in columns:
+    if name not in columns or pa.types.is_null(columns[name].type):
         return no_attributes()
     column = columns[name]
-    if pa.types.is_map(column.type):
-        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
-    pair = column.type.value_type if pa.types.is_list(column.type) else None
-    if pair is None or not pa.types.is_struct(pair) or pair.num_fields != len(("key", "value")):
-        raise _refused(name, columns[name], "a map, or a list of keys with values")
+    if not is_pairs(column.type):
+        raise _refused(name, column, "a map, or a list of keys with values")
     lengths, pairs = ragged(column)
     if len(pairs) == 0:
         return no_attributes()
-    keys = _text({name: pairs.field(0)}, name, len(pairs))
-    words = pc.fill_null(keys, "").dictionary_encode()
-    values = _plain(pairs.field(1))
+    words = pc.fill_null(_text({name: pairs.field(0)}, name, len(pairs)), "").dictionary_encode()
+    values = pairs.field(1)
     num, text = pa.nulls(len(values), pa.float64()), pa.nulls(len(values), pa.string())
-    if _is_text(values.type) or pa.types.is_binary(values.type) or pa.types.is_boolean(values.type):
+    if pa.types.is_string(values.type) or pa.types.is_boolean(values.type):
         text = values.cast(pa.string())
-    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+    elif (
+        pa.types.is_integer(values.type)
+        or pa.types.is_floating(values.type)
+        or pa.types.is_decimal(values.type)
+    ):
         num, text = finite_or_text(values.cast(pa.float64(), safe=False), text)
-    else:
+    elif not pa.types.is_null(values.type):
         raise _refused(name, column, "of text or numbers")
     there = pc.or_(pc.is_valid(num), pc.is_valid(text))
     table = AttributeTable(

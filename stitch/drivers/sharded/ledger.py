@@ -50,7 +50,7 @@ class Ledger:
     def __init__(self, staging: Staging, settings: ImportSettings, window_length_ns: int) -> None:
         self._settings = settings
         self._window_length_ns = window_length_ns
-        self._files = FileCounts(Tally(settings.format))
+        self._files = FileCounts(Tally(settings.format, settings.columns.told))
         self._letters = DeadLetters(staging, settings.max_dead_letters_per_file)
         self._totals: Counter[str] = Counter()
         self._starts_ns: set[int] = set()

@@ -93,7 +93,7 @@ def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
     Raises InputError, OSError.
     """
     settings = job.settings
-    counts, refused = FileCounts(Tally(settings.format)), []
+    counts, refused = FileCounts(Tally(settings.format, settings.columns.told)), []
     with job.exchange.folder() as folder:
         spill = EventSpill(folder, limit_bytes=0)
         letters = folder / "letters.arrows"

@@ -1,0 +1,121 @@
+"""Make the columns of a table plain: no dictionaries, offsets of 32 bits, text that is UTF-8.
+
+Arrow refuses a column for one text in it that is not UTF-8, so all text is bytes until each was looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.codecs.values.protobuf import owners, ragged
+from schemas.arrays import B1
+
+_PAIR: Final = ("key", "value")
+
+
+def plain_columns(table: pa.Table, ids: tuple[str, ...]) -> tuple[dict[str, pa.Array], dict[str, B1]]:
+    """Columns by name, and of those with text that is not UTF-8 the rows; there such text has U+FFFD.
+
+    Text is string; bytes are text, except in `ids`; maps and lists of two members each are
+    list<struct<key, value>>. Other types stay. Raises ArrowException where the table is damaged.
+    """
+    columns: dict[str, pa.Array] = {}
+    not_utf8: dict[str, B1] = {}
+    for name, chunks in zip(table.column_names, table.columns, strict=True):
+        column = chunks.chunk(0) if chunks.num_chunks else pa.array([], chunks.type)
+        if isinstance(column, pa.ExtensionArray):
+            column = column.storage
+        of_bytes = _with_bytes(column.type)
+        if of_bytes != column.type:
+            column = column.view(of_bytes)
+        column.validate(full=True)
+        columns[name], bad = _plain(column, bytes_stay=name in ids)
+        if bad.any():
+            not_utf8[name] = bad
+    return columns, not_utf8
+
+
+def _with_bytes(type_: pa.DataType) -> pa.DataType:
+    """The type of the same buffers with bytes in place of text."""
+    if pa.types.is_string(type_):
+        return pa.binary()
+    if pa.types.is_large_string(type_):
+        return pa.large_binary()
+    if pa.types.is_string_view(type_):
+        return pa.binary_view()
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _with_bytes(type_.value_type), type_.ordered)
+    if pa.types.is_map(type_):
+        return pa.map_(_field(type_.key_field), _field(type_.item_field))
+    if pa.types.is_list(type_):
+        return pa.list_(_field(type_.value_field))
+    if pa.types.is_large_list(type_):
+        return pa.large_list(_field(type_.value_field))
+    if pa.types.is_struct(type_):
+        return pa.struct([_field(field) for field in type_])
+    return type_
+
+
+def _field(field: pa.Field) -> pa.Field:
+    return field.with_type(_with_bytes(field.type))
+
+
+def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
+    """The column, and its rows with text that is not UTF-8."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if _is_bytes(column.type):
+        column = column.cast(pa.binary())
+        return (column, _none(column)) if bytes_stay else _text(column)
+    if is_pairs(column.type):
+        return _pairs(column)
+    return column, _none(column)
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_binary_view(type_)
+    )
+
+
+def is_pairs(type_: pa.DataType) -> bool:
+    """Whether it is a map, or a list of structs of two members."""
+    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
+        return bool(pa.types.is_map(type_))
+    return bool(pa.types.is_struct(type_.value_type) and type_.value_type.num_fields == len(_PAIR))
+
+
+def _none(column: pa.Array) -> B1:
+    return np.zeros(len(column), np.bool_)
+
+
+def _text(column: pa.Array) -> tuple[pa.Array, B1]:
+    """Bytes as text. O(bytes); where some is not UTF-8, Python runs per value."""
+    try:
+        return column.cast(pa.string()), _none(column)
+    except pa.ArrowInvalid:
+        values = column.to_pylist()
+    texts = [None if value is None else value.decode(errors="replace") for value in values]
+    bad = [text is not None and text.encode() != value for text, value in zip(texts, values, strict=True)]
+    return pa.array(texts, pa.string()), np.array(bad, np.bool_)
+
+
+def _pairs(column: pa.Array) -> tuple[pa.Array, B1]:
+    if pa.types.is_map(column.type):
+        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+    elif pa.types.is_large_list(column.type):
+        column = column.cast(pa.list_(column.type.value_field))
+    lengths, pairs = ragged(column)
+    members = [_plain(member, bytes_stay=False) for member in pairs.flatten()]
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    plain = pa.StructArray.from_arrays([member for member, _ in members], names=_PAIR)
+    rows = _none(column)
+    rows[owners(lengths)[members[0][1] | members[1][1]]] = True
+    return pa.ListArray.from_arrays(pa.array(offsets), plain), rows
