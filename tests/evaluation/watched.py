@@ -27,8 +27,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from evaluation.recordings.kept_lakes import Unwatched, lake_of
+from evaluation.recordings.kept_lakes import lake_of
 from evaluation.recordings.labelled import read_recordings
+from oracles.quiet_import import Quiet
 from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
 from oracles.watched_shop import write_minutes
 from oracles.watched_week import OWN_MS, REQUESTS, WINDOWS_A_DAY, Change, write_days
@@ -354,7 +355,7 @@ def imported(lake: Path, file: Path, window_ns: int) -> None:
         owner="evaluation",
         created_by="evaluation",
         stdin=io.BytesIO(),
-        progress=Unwatched(),
+        progress=Quiet(),
     )
 
 

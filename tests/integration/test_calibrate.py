@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 
 from analyze.calibrate import calibration_sentence, newest_record
@@ -19,16 +20,6 @@ from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
 from stitch.lake.fsck import check
 from stitch.lake.store import LocalStore
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracles.quiet_import import Quiet
 
 import analyze.profile.history
 from analyze.profile.encoding import decode
@@ -19,16 +20,6 @@ ROBUST = ("--method", "robust", "--no-save")
 REFERENCE = ("--reference", "2022-08-23T16:59/2m")
 DELAY = (*REFERENCE, "--problem", "2022-08-23T15:12/2m")
 RETURN = (*REFERENCE, "--problem", "2022-08-23T12:10/2m")
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 from typer.testing import CliRunner, Result
 
@@ -36,16 +37,6 @@ READERS = {
     "compare": ["compare", *PERIODS, "--fail-on", "never"],
     "compare where": ["compare", *PERIODS, "--where", "host = 'nfs-1'"],
 }
-
-
-class Quiet:
-    """Nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def put(lake: Path, file: Path) -> None:

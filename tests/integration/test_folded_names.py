@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.timed_command import timed
+from oracles.quiet_import import Quiet
 from oracles.sample_profiles import sample_profile
 from oracles.traffic import START_NS
 
@@ -27,16 +28,6 @@ MINUTES = 30
 SETTINGS = RefineSettings(max_names=100)
 LIBRARIES_MB, SPARE_MB = 180, 64
 """Of a process that imports, and what libraries take on their first real work (docs/operations.md)."""
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def lines(n: int, names: int, *, few_after: int | None = None) -> Iterator[str]:

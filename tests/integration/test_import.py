@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from oracles.lake_script import content
 from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.quiet_import import Quiet
 from oracles.traffic import native_lines, write_native
 
 from ingest.decoding import DecodedBatch
@@ -36,16 +37,6 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 
 Rows = Counter[tuple[str, str, str]]
-
-
-class Quiet:
-    """Nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def put(

@@ -19,6 +19,7 @@ import pytest
 from oracles.bucket_server import BucketServer
 from oracles.killed_job import STEPS
 from oracles.mixed_input import mixed
+from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 
 from flowdiff.__main__ import main
@@ -37,16 +38,6 @@ from stitch.lake.store import Store
 PATIENCE_S = 240.0
 """To start Python some ten times on a machine that has other things to do."""
 MEMORY = ImportSettings(memory_bytes=64 * 2**20)
-
-
-class Quiet:
-    """Nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def put(lake: Path | str, files: list[Path], workers: int | Cluster) -> ImportSummary:

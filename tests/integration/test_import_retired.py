@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from oracles.lake_script import content
+from oracles.quiet_import import Quiet
 
 from flowdiff.__main__ import main
 from schemas.errors import InputError
@@ -24,16 +25,6 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 NOW_NS = 20_000 * NS_PER_DAY
 KEEP_NS = 10 * NS_PER_DAY
-
-
-class Quiet:
-    """Nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def put(lake: Path, *files: Path) -> ImportSummary:

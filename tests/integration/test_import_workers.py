@@ -18,6 +18,7 @@ import pytest
 from oracles import stopping_tasks
 from oracles.bucket_server import BucketServer
 from oracles.mixed_input import mixed, tree
+from oracles.quiet_import import Quiet
 from oracles.traffic import native_lines, write_native, write_otlp
 
 from flowdiff.__main__ import main
@@ -36,16 +37,6 @@ from stitch.processes import worker_processes
 
 PATIENCE_S = 120.0
 TASKS = ("deal_file", "stitch_group", "write_window_files")
-
-
-class Quiet:
-    """Nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
+from oracles.quiet_import import Quiet
 
 from ingest.source import StreamId
 from schemas.commits import CommitRecord
@@ -30,16 +31,6 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 pytestmark = pytest.mark.usefixtures("encoded_once")
 
 SENT = requests(12, partitions=2, spread_s=100)
-
-
-class Quiet:
-    """Shows nothing of an import."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def run_to_end(world: World, name: str = "process") -> LiveRun:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from oracles.quiet_import import Quiet
 
 from analyze.load import load_population, read_flows
 from analyze.paths.critical_path import attribute
@@ -45,16 +46,6 @@ def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         progress=Quiet(),
     )
     return str(folder)
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def period(text: str, where: str | None = None) -> Period:

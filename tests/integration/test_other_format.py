@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from oracles.captured import FILES, messages
 from oracles.live_process import World, flow_rows, requests
+from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 from oracles.unwatched import Unwatched
 
@@ -111,16 +112,6 @@ def test_another_format_than_until_now_is_told_with_both_and_halts() -> None:
     world.log.format = "native"
     end(world)
     assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def test_an_import_with_other_label_keys_says_both(tmp_path: Path) -> None:

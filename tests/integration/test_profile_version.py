@@ -7,6 +7,7 @@ import json
 from io import BytesIO
 from pathlib import Path
 
+from oracles.quiet_import import Quiet
 from oracles.sample_profiles import sample_profile
 from oracles.traffic import write_native, write_otlp
 
@@ -21,16 +22,6 @@ from stitch.drivers.batch import ImportSettings, import_into
 DIGESTS = {"7.4": "1162c689e86678b1"}
 """By version. Where this test fails, kept statistics would be read as something that they are not: raise
 PROFILE_VERSION, and put the new digest here."""
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def digest(profile: Profile) -> str:

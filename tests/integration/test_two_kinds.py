@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from oracles.quiet_import import Quiet
 
 from analyze.export.events import own_id
 from analyze.export.flows import AskedFlows, Exported, export_native, export_otlp
@@ -26,16 +27,6 @@ TRACE = "00000000000000000000000000000abc"
 AT = 1_763_600_000_000_000_000
 LATER = AT + 3_600_000_000_000
 """The records come an hour, and so a window, after the spans."""
-
-
-class Quiet:
-    """Nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def put(lake: Path, *files: Path) -> ImportSummary:

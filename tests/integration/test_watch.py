@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from evaluation.recordings.kept_lakes import Unwatched
 from oracles.bucket_server import BucketServer
 from oracles.command_line import command
 from oracles.cutting_proxy import cutting_proxy
 from oracles.incidents import Receiver, receiver, wait_until
+from oracles.quiet_import import Quiet
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
@@ -51,7 +51,7 @@ def imported(lake: Path | str, file: Path) -> None:
         owner="test",
         created_by="test",
         stdin=io.BytesIO(),
-        progress=Unwatched(),
+        progress=Quiet(),
     )
 
 

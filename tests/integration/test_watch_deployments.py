@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation.recordings.kept_lakes import Unwatched
+from oracles.quiet_import import Quiet
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
@@ -37,7 +37,7 @@ def add(lake: Path, first: int, past: int, **how: Any) -> None:
         owner="test",
         created_by="test",
         stdin=io.BytesIO(),
-        progress=Unwatched(),
+        progress=Quiet(),
     )
 
 

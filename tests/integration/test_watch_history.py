@@ -6,7 +6,7 @@ import io
 import shutil
 from pathlib import Path
 
-from evaluation.recordings.kept_lakes import Unwatched
+from oracles.quiet_import import Quiet
 from oracles.watched_shop import write_minutes
 
 from analyze.refine.settings import RefineSettings
@@ -37,7 +37,7 @@ def add(lake: Path, first: int, past: int) -> None:
         owner="test",
         created_by="test",
         stdin=io.BytesIO(),
-        progress=Unwatched(),
+        progress=Quiet(),
     )
 
 

@@ -13,8 +13,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from evaluation.recordings.kept_lakes import Unwatched
 from oracles.incidents import receiver, wait_until
+from oracles.quiet_import import Quiet
 from oracles.watched_shop import write_minutes
 
 from schemas.windows import NS_PER_MINUTE
@@ -46,7 +46,7 @@ def add(lake: Path, file: Path) -> None:
         owner="test",
         created_by="test",
         stdin=io.BytesIO(),
-        progress=Unwatched(),
+        progress=Quiet(),
     )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from evaluation.recordings.kept_lakes import Unwatched
+from oracles.quiet_import import Quiet
 from oracles.watched_shop import write_minutes
 
 from analyze.refine.settings import RefineSettings
@@ -116,7 +116,7 @@ def test_a_small_step_is_found_in_the_morning_and_is_one_incident(tmp_path: Path
             owner="test",
             created_by="test",
             stdin=io.BytesIO(),
-            progress=Unwatched(),
+            progress=Quiet(),
         )
         # The fast lane needs twenty windows, five days: this is the daily comparison's alone.
         settings = WatchSettings(slot_ns=0, cap_ticks=20)

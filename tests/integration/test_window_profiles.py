@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracles.made_fleet import Fleet, periods, write_fleet
+from oracles.quiet_import import Quiet
 from oracles.sample_profiles import sample_profile
 from oracles.traffic import START_NS, write_native
 
@@ -37,16 +38,6 @@ from stitch.processes import worker_processes
 FIRST = Window.of(START_NS, 5 * NS_PER_MINUTE)
 SETTINGS = RefineSettings()
 WINDOWS = 4
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 def bring(lake: Path, file: Path, window_ns: int = FIRST.length_ns) -> None:

@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from oracles.quiet_import import Quiet
 from oracles.stopping_tasks import note_and_wait, refuse
 from oracles.traffic import write_native
 
@@ -114,16 +115,6 @@ def test_a_containers_limit_bounds_the_processes_that_memory_holds(tmp_path: Pat
     assert [room_for(gigabyte // part, file) for part in (1, 4, 8)] == [1, 2, 4]
     file.write_text("max\n")
     assert room_for(1 << 20, file) == room_for(1 << 20, tmp_path / "missing") > 1
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, total_bytes: int) -> None: ...
-
-    def decoded(self, file_bytes: int, events: int) -> None: ...
-
-    def stitched(self, flows: int) -> None: ...
 
 
 class Elsewhere:

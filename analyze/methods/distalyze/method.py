@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.distalyze.attention import Found, LogEvidence, components
+from analyze.methods.distalyze.attention import LogEvidence, components
+from analyze.methods.distalyze.component_rows import component_row
 from analyze.methods.distalyze.contrasts import Studies, Study, contrast_of
 from analyze.methods.distalyze.divergence import Divergence, HeavyTail, divergence, tail_of, tail_weights
-from analyze.methods.distalyze.features import EVENT_TIMES, FeatureMaker, quantity_of
-from analyze.methods.distalyze.instance_logs import LogType, VariableName
+from analyze.methods.distalyze.features import FeatureMaker, quantity_of
+from analyze.methods.distalyze.instance_logs import LogType
 from analyze.methods.distalyze.sections import DISTALYZE, look_first
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Method, Result, SampleCount
@@ -24,200 +25,15 @@ from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import number
 from analyze.stats.multiple import q_values
-from schemas.arrays import B1, F8, I8
+from schemas.arrays import F8, I8
 from schemas.report.columns import arrow_schema, stored
 from schemas.report.networks import (
     DistalyzeSection,
-    Distribution,
     DivergentVariable,
     NetworkComponent,
-    NetworkEdge,
-    NetworkVariable,
     StudyRow,
 )
 from schemas.report.report import Verdict
-
-MOST_VARIABLES: Final = 16
-"""Variables shown of a component; a drawing of more is a hairball."""
-MOST_CHAIN: Final = 30
-"""Variables shown of a longer chain: its ends."""
-MOST_TRIVIAL: Final = 8
-BINS: Final = 24
-_LOG_RATIO: Final = 20.0
-"""Values that span more than this are put into bins of equal ratio."""
-_LEAST_EDGE: Final = 1e-12
-
-
-def component_row(found: Found, root: str, share: float, level: float, bh_level: float) -> NetworkComponent:
-    """A component as the report has it, not ranked yet. share: the root type's part of the difference."""
-    component = found.component
-    p_node = len(found.values)
-    divergence = found.divergence[component.node]
-    when = np.append(_when(found), np.nan)[component.node]
-    chain = component.chain(when, np.where(_with_p(found)[component.node], divergence, 0.0))
-    if len(chain) > MOST_CHAIN:
-        chain = chain[: MOST_CHAIN // 2] + chain[-MOST_CHAIN // 2 :]
-    shown = _shown(found, chain)
-    place = {member: i for i, member in enumerate(shown)}
-    nodes = [int(component.node[member]) for member in shown]
-    names = found.evidence.maker.series.names
-    trivial_names = [names[i].text for i in np.flatnonzero(found.trivial).tolist()]
-    just_before = None if not chain else found.just_before(int(component.node[chain[-1]]))
-    return NetworkComponent(
-        rank=0,
-        root=root,
-        log_type=found.log_type.value,
-        feature_types=tuple(type_.value for type_ in found.types),
-        score=component.score * share,
-        own_score=component.score,
-        pooled=found.pooled,
-        scores=found.scores,
-        variables=tuple(
-            _performance(found) if node == p_node else _variable(found, node, level, bh_level)
-            for node in nodes
-        ),
-        variables_total=len(component.node),
-        edges=tuple(_edges(found, nodes, shown)),
-        chain=tuple(place[member] for member in chain),
-        after="" if just_before is None else names[just_before].text,
-        trivial=tuple(trivial_names[:MOST_TRIVIAL]),
-        trivial_total=len(trivial_names),
-    )
-
-
-def _when(found: Found) -> F8:
-    """[variables] what their order in time goes by: of event times the feature itself, in C1.
-
-    Other means of time would be over the instances that each variable occurs in, which are not the same.
-    """
-    if found.types[0] in EVENT_TIMES:
-        return np.asarray(found.evidence.tests.mean1[found.tested, found.evidence.kept])
-    return found.evidence.maker.when_us()
-
-
-def _with_p(found: Found) -> B1:
-    """[nodes] whether a chain may begin there: of event times, those that move the way P does.
-
-    What comes before a delay moves the other way when shown relative to the whole.
-    """
-    nodes = np.ones(len(found.values) + 1, np.bool_)
-    if found.types[0] in EVENT_TIMES:
-        instances = found.evidence.maker.instances
-        p, late, w = instances.performance_us, instances.problem, instances.weight
-        moved = np.average(p[late], weights=w[late]) - np.average(p[~late], weights=w[~late])
-        t = found.evidence.tests.t[found.tested, found.evidence.kept]
-        nodes[:-1] = np.sign(np.where(np.isnan(t), 0.0, t)) == np.sign(moved)
-    return nodes
-
-
-def _shown(found: Found, chain: Sequence[int]) -> list[int]:
-    """Members that are shown: P, the chain, then by what they add to the score, with their ways to P."""
-    component = found.component
-    worth = found.divergence[component.node] * component.weight
-    shown = dict.fromkeys([0, *chain])
-    for member in np.argsort(-worth, kind="stable").tolist():
-        way = []
-        step = int(member)
-        while step not in shown and step >= 0:
-            way.append(step)
-            step = int(component.parent[step])
-        if len(shown) + len(way) <= MOST_VARIABLES:
-            shown |= dict.fromkeys(way)
-    return list(shown)
-
-
-def _edges(found: Found, nodes: Sequence[int], shown: Sequence[int]) -> list[NetworkEdge]:
-    here, there = found.networks[1].weight, found.networks[0].weight
-    parent = {member: int(found.component.parent[member]) for member in shown}
-    edges = []
-    for i, a in enumerate(nodes):
-        for j in range(i + 1, len(nodes)):
-            b = nodes[j]
-            if here[a, b] <= 0:
-                continue
-            backwards = found.before(b, a)
-            directed = backwards or found.before(a, b)
-            src, dst = (j, i) if backwards else (i, j)
-            edges.append(
-                NetworkEdge(
-                    src=src,
-                    dst=dst,
-                    weight=float(here[a, b]),
-                    weight_other=float(there[a, b]),
-                    directed=directed,
-                    in_tree=parent[shown[i]] == shown[j] or parent[shown[j]] == shown[i],
-                )
-            )
-    return edges
-
-
-def _performance(found: Found) -> NetworkVariable:
-    instances = found.evidence.maker.instances
-    late = instances.problem
-    values = instances.performance_us
-    return NetworkVariable(
-        component="",
-        what="response time",
-        measure="",
-        quantity="us",
-        t=None,
-        p=None,
-        significant=False,
-        q_significant=False,
-        divergence=0.0,
-        before=number(np.average(values[~late], weights=instances.weight[~late])),
-        after=number(np.average(values[late], weights=instances.weight[late])),
-        distribution=distribution(values, late),
-    )
-
-
-def _variable(found: Found, node: int, level: float, bh_level: float) -> NetworkVariable:
-    tests = found.evidence.tests
-    row, place = int(found.tested[node]), int(found.evidence.kept[node])
-    name: VariableName = found.evidence.maker.series.names[node]
-    t, p = number(tests.t[row, place]), number(tests.p[row, place])
-    before, after = found.means(node)
-    return NetworkVariable(
-        component=name.component,
-        what=name.what,
-        measure=name.measure,
-        quantity=quantity_of(tests.types[row], name.quantity).value,
-        t=t,
-        p=p,
-        significant=p is not None and p <= level,
-        q_significant=p is not None and p <= bh_level,
-        divergence=float(found.divergence[node]),
-        before=number(before),
-        after=number(after),
-        distribution=distribution(found.values[node], found.evidence.maker.instances.problem),
-    )
-
-
-def distribution(values: F8, problem: B1) -> Distribution | None:
-    """Counts of both classes over common bins; None where no instance has a value. values: NaN missing."""
-    there = ~np.isnan(values)
-    if not there.any():
-        return None
-    low, high = float(values[there].min()), float(values[there].max())
-    log = low > 0 and high > _LOG_RATIO * low
-    if high <= low:
-        half = max(abs(low) * 0.01, _LEAST_EDGE)
-        edges = np.array([low - half, low + half])
-    elif log:
-        edges = np.geomspace(low, high, BINS + 1)
-    else:
-        edges = np.linspace(low, high, BINS + 1)
-    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
-    counts = [np.histogram(values[there & (problem == late)], edges)[0] for late in (False, True)]
-    return Distribution(
-        edges=tuple(edges.tolist()),
-        counts0=tuple(counts[0].tolist()),
-        counts1=tuple(counts[1].tolist()),
-        absent0=int((~there & ~problem).sum()),
-        absent1=int((~there & problem).sum()),
-        log=log,
-    )
-
 
 _LOG_TYPES: Final = (LogType.EVENT, LogType.STATE)
 

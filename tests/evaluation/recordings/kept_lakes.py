@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evaluation.recordings.labelled import Recording
 from evaluation.store import fingerprint
+from oracles.quiet_import import Quiet
 
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import import_into
@@ -17,19 +18,6 @@ from stitch.drivers.import_settings import ImportSettings
 IMPORTER = ("schemas", "ingest", "stitch")
 """Folders whose sources a lake depends on."""
 DEFAULT_CACHE = ".cache/recordings"
-
-
-class Unwatched:
-    """Progress that nobody looks at."""
-
-    def begin(self, total_bytes: int) -> None:
-        """Nothing."""
-
-    def decoded(self, file_bytes: int, events: int) -> None:
-        """Nothing."""
-
-    def stitched(self, flows: int) -> None:
-        """Nothing."""
 
 
 def cache_folder(root: Path) -> Path:
@@ -55,7 +43,7 @@ def lake_of(recording: Recording, root: Path) -> Path:
         owner=f"evaluation-{os.getpid()}",
         created_by="evaluation",
         stdin=io.BytesIO(),
-        progress=Unwatched(),
+        progress=Quiet(),
     )
     try:
         part.rename(lake)

@@ -1,0 +1,128 @@
+"""Cluster a population: features, K-means, shares, trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyze.methods.clusters.calling_tree import CallingTree, calling_tree
+from analyze.methods.clusters.cluster_shares import (
+    ClusteredRequests,
+    ClusterShareTests,
+    clustered_requests,
+    noise_is_assumed,
+    tested_shares,
+    time_blocks,
+)
+from analyze.methods.clusters.features import (
+    FeatureRows,
+    FeatureSet,
+    FeatureSpace,
+    drawn_rows,
+    feature_rows,
+    feature_space,
+)
+from analyze.methods.clusters.kmeans import (
+    Partition,
+    PathAgreement,
+    Stability,
+    number_of_clusters,
+    partition,
+    path_agreement,
+    stability,
+)
+from analyze.methods.clusters.settings import ClustersSettings
+from analyze.methods.clusters.tree_overlay import (
+    NONE,
+    HeldAgainst,
+    held_against,
+    nearest_of_root,
+    origins,
+)
+from analyze.population import Population
+from schemas.arrays import F8, I8
+from schemas.report.clusters import CurvePoint
+
+
+@dataclass(frozen=True, slots=True)
+class ClustersRun:
+    """What was found."""
+
+    rows: FeatureRows
+    space: FeatureSpace
+    curve: tuple[CurvePoint, ...]
+    """Scores by number of clusters; empty where there was nothing to choose."""
+    partition: Partition
+    stability: Stability
+    clustered: ClusteredRequests
+    agreement: PathAgreement
+    apart: F8
+    """[clusters, clusters] distances between centres."""
+    nearest: I8
+    origin: I8
+    """[clusters] other cluster, or NONE."""
+    shares: ClusterShareTests | None
+    """None of one sample."""
+    tree: CallingTree
+    overlays: tuple[HeldAgainst, ...]
+    """By score."""
+
+
+def clusters_run(population: Population, settings: ClustersSettings) -> ClustersRun:
+    """Cluster all requests of all samples together, then look which sample they are of (HOT §1, §2.1).
+
+    Deterministic in its arguments. Raises ValueError without a request.
+    """
+    sets = tuple(FeatureSet) if settings.features == "combined" else (FeatureSet(settings.features),)
+    rows = feature_rows(population, sets)
+    if not rows.n_rows:
+        raise ValueError("no requests to cluster")
+    space = feature_space(rows, settings)
+    drawn, weight = drawn_rows(rows.weight, settings.tried_rows, settings.seed)
+    points = space.points[drawn]
+    n_requests = min(settings.tried_rows, sum(category.n_requests for category in population.categories))
+    k, curve = number_of_clusters(points, weight, n_requests, settings)
+    found = partition(space.points, rows.weight, k, settings, seed=settings.seed, starts=settings.starts)
+    label = [found.label[row] for row in rows.row_of]
+    clustered = clustered_requests(population, label, found.n_clusters)
+    two = len(population.samples) == 2
+    shares = tested_shares(population, clustered, settings) if two else None
+    apart, dominant = found.apart(), clustered.dominant()
+    nearest = nearest_of_root(apart, dominant)
+    origin = np.full(found.n_clusters, NONE) if shares is None else origins(apart, dominant, shares)
+    n_samples, blocks = len(population.samples), settings.blocks
+    tree = calling_tree(
+        population,
+        [
+            (mine * n_samples + category.sample) * blocks + block
+            for mine, category, block in zip(
+                label, population.categories, time_blocks(population, blocks), strict=True
+            )
+        ],
+        found.n_clusters * n_samples * blocks,
+    )
+    return ClustersRun(
+        rows,
+        space,
+        curve,
+        found,
+        stability(found, found.label[drawn], points, weight, settings),
+        clustered,
+        path_agreement(population, clustered),
+        apart,
+        nearest,
+        origin,
+        shares,
+        tree,
+        tuple(
+            held_against(
+                tree,
+                clustered,
+                nearest,
+                origin,
+                settings,
+                noise_assumed=two and noise_is_assumed(population, settings),
+            )
+        ),
+    )
