@@ -22,7 +22,7 @@ from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.stats.density import LEAST_US, Density, Mode, log_density, modes
-from analyze.stats.moments import LARGE, SampleMoments, pooled
+from analyze.stats.moments import LARGE, SampleMoments, pooled, squared_variation
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import (
@@ -169,8 +169,7 @@ def _root(bins: ResponseBins, moments: Sequence[SampleMoments], root: int) -> Bi
 def _moments_of(moments: SampleMoments, sample: int, place: int) -> tuple[int, float, float | None]:
     """Requests, mean in µs, C² for more than LARGE."""
     n, mean = int(moments.count[sample, place]), float(moments.mean_us[sample, place])
-    c2 = float(moments.variance_us2[sample, place]) / mean**2 if n > LARGE and mean > 0 else None
-    return n, mean, c2
+    return n, mean, float(moments.c2[sample, place]) if n > LARGE and mean > 0 else None
 
 
 def _category(
@@ -200,11 +199,11 @@ def _category(
 
 def site_c2(bins: ResponseBins, site: int) -> float | None:
     """C² of the time that requests waited at a place; for more than LARGE of them."""
-    weight, us = float(bins.site_weight[site].sum()), float(bins.site_us[site].sum())
-    if int(bins.site_n[site]) <= LARGE or not us > 0:
+    if bins.site_n[site] <= LARGE:
         return None
-    found = weight * float(bins.site_squares[site]) / us**2 - 1.0
-    return max(found, 0.0) if math.isfinite(found) else None
+    sums = bins.site_weight[site].sum(), bins.site_us[site].sum(), bins.site_squares[site]
+    found = float(squared_variation(*sums))
+    return found if math.isfinite(found) else None
 
 
 def site_words(times: AllPathTimes, site: int) -> tuple[str, str | None]:

@@ -119,19 +119,13 @@ def medoid(category: Category, rows: slice) -> Medoid:
         raise ValueError("a category without a request has no typical one")
     latency = edge_latency_ns(category)[rows]
     weight = category.weight[rows]
-    equal = bool((weight == weight[0]).all())
     far = np.zeros(len(weight))
     for edge in range(latency.shape[1]):
         x = np.log1p(latency[:, edge] / NS_PER_US)
-        far += np.abs(x - (_lower_median(x) if equal else weighted_quantile(x, weight, 0.5)))
+        far += np.abs(x - weighted_quantile(x, weight, 0.5))
     row = int(np.argmin(far))
     edges = latency.shape[1]
     return Medoid(rows.start + row, float(far[row]) / edges if edges else 0.0)
-
-
-def _lower_median(x: F8) -> float:
-    middle = (len(x) - 1) // 2
-    return float(np.partition(x, middle)[middle])
 
 
 def mean_times(category: Category, rows: slice) -> F8:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from analyze.stats.rank import midranks, rank_scores
 from schemas.arrays import B1, F8, I4, I8
 
 _BINS: Final = 64
@@ -173,10 +174,9 @@ def _surprise(values: F8, left: B1) -> float:
     Scores and not values: with values, one outlier in a small leaf beats every bound.
     """
     from scipy.special import ndtri
-    from scipy.stats import rankdata
 
     n, n_left = len(values), int(left.sum())
-    scores = ndtri((rankdata(values) - 0.5) / n)
+    scores = ndtri((midranks(values) - 0.5) / n)
     spread = float(scores.var())
     if spread <= 0:
         return 0.0
@@ -241,27 +241,15 @@ def trivial(values: F8, performance: F8, problem: B1) -> B1:
 
 def _spearman(values: F8, performance: F8) -> F8:
     """[variables] rank correlation with P over the instances that have the variable; 0 for constants."""
-    from scipy.stats import rankdata
-
     rho = np.zeros(len(values))
-    if values.shape[1] < 3:
-        return rho
     there = ~np.isnan(values)
     full = there.all(axis=1)
     if full.any():
-        rho[full] = _correlation(rankdata(values[full], axis=1), rankdata(performance)[None, :])
+        rho[full] = rank_scores(values[full]) @ rank_scores(performance[None])[0]
     for row in np.flatnonzero(~full & (there.sum(axis=1) >= 3)).tolist():
-        mine = there[row]
-        ranks = rankdata(values[row, mine])[None, :]
-        rho[row] = _correlation(ranks, rankdata(performance[mine])[None, :])[0]
+        of_variable, of_p = rank_scores(np.stack([values[row], performance])[:, there[row]])
+        rho[row] = of_variable @ of_p
     return rho
-
-
-def _correlation(a: F8, b: F8) -> F8:
-    a = a - a.mean(axis=1, keepdims=True)
-    b = b - b.mean(axis=1, keepdims=True)
-    both = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
-    return np.asarray(np.where(both > 0, (a * b).sum(axis=1) / np.where(both > 0, both, 1.0), 0.0))
 
 
 def happens_before(a: F8, b: F8) -> bool:

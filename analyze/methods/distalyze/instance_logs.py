@@ -20,6 +20,8 @@ from analyze.population import Category, Graph, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from analyze.profile.times import own_time_ns
+from analyze.stats.moments import squared_variation
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I4, I8
 from schemas.windows import NS_PER_SECOND, NS_PER_US
 from stitch.graph.placed import END, START
@@ -410,14 +412,12 @@ class WindowInstances:
         cells = n * _SLICES
         length_s = self.length_ns / _SLICES / NS_PER_SECOND
         key = touch.instance * _SLICES + touch.slice
-        count: F8 = np.bincount(key, touch.weight, cells).astype(np.float64)
-        total = np.bincount(key, touch.weight * touch.response_us, cells)
-        squares = np.bincount(key, touch.weight * touch.response_us**2, cells)
+        count = totals(key, touch.weight, cells)
+        total = totals(key, touch.weight * touch.response_us, cells)
+        squares = totals(key, touch.weight * touch.response_us**2, cells)
         seen = np.bincount(key, minlength=cells)
-        failed = np.bincount(key, touch.weight * touch.failed, cells).astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = total / count
-            c2 = np.where(seen > 1, squares / count / mean**2 - 1, np.nan)
+        failed = totals(key, touch.weight * touch.failed, cells)
+        c2 = np.where(seen > 1, squared_variation(count, total, squares), np.nan)
         self._read(book, VariableName("", "arrival rate", "a second", Quantity.VALUE), count / length_s)
         # Little's law: the time that arriving requests bring, over the time they arrive in.
         self._read(book, VariableName("", "requests in flight", "", Quantity.VALUE), total / 1e6 / length_s)
@@ -433,8 +433,8 @@ class WindowInstances:
         for number, root in enumerate(self.population.root_types()[0]):
             mine = touch.root == number
             component, _, point = root.partition("/")
-            here = np.bincount(key[mine], touch.weight[mine], cells).astype(np.float64)
-            spent = np.bincount(key[mine], (touch.weight * touch.response_us)[mine], cells)
+            here = totals(key[mine], touch.weight[mine], cells)
+            spent = totals(key[mine], (touch.weight * touch.response_us)[mine], cells)
             with np.errstate(invalid="ignore", divide="ignore"):
                 self._read(book, VariableName(component, point, "requests", Quantity.COUNT), here)
                 self._read(book, VariableName(component, point, "share", Quantity.SHARE), here / count)
@@ -518,7 +518,5 @@ def window_instances(population: Population, settings: DistalyzeSettings) -> Win
 
 def _mean(touch: _Touch, n: int) -> F8:
     """[instances] mean response time of the requests that touch it."""
-    return np.asarray(
-        np.bincount(touch.instance, touch.weight * touch.response_us, n)
-        / np.maximum(np.bincount(touch.instance, touch.weight, n), 1e-300)
-    )
+    weight = totals(touch.instance, touch.weight, n)
+    return totals(touch.instance, touch.weight * touch.response_us, n) / np.maximum(weight, 1e-300)

@@ -27,7 +27,7 @@ from analyze.methods.variance.markers import LabelRules
 from analyze.population import Population
 from analyze.profile.times import AllPathTimes, at_sites
 from analyze.stats.jackknife import Jackknifed, jackknife
-from analyze.stats.moments import LARGE
+from analyze.stats.moments import LARGE, squared_variation
 from analyze.stats.sums import totals
 from analyze.stats.time_blocks import BLOCKS, equal_count_blocks
 from schemas.arrays import B1, F8, I8
@@ -288,10 +288,8 @@ def _site_variances(
 
 
 def coefficient(sums: F8) -> F8:
-    """C² = σ²/μ² of sums [..., 3] of weight, weight·y, weight·y²; NaN where the mean is 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: F8 = sums[..., 0] * sums[..., 2] / sums[..., 1] ** 2 - 1.0
-    return np.where(sums[..., 1] > 0, np.maximum(found, 0.0), np.nan)
+    """C² of sums [..., 3] of weight, weight·y, weight·y²; NaN where the mean is 0."""
+    return squared_variation(sums[..., 0], sums[..., 1], sums[..., 2])
 
 
 def deviation(sums: F8) -> F8:
