@@ -83,7 +83,7 @@ def group_parts(
     category = np.concatenate([np.full(len(part), c) for c, part in zip(members, rows, strict=True)])
     row = np.concatenate(rows)
     start = np.concatenate([population.categories[c].start_ns[groups.rows[c]] for c in members])
-    weight = np.concatenate([groups.weight[c] for c in members])
+    weight = np.concatenate([groups.weight[groups.part(c)] for c in members])
     order = np.argsort(start, kind="stable")
     return GroupParts(
         names, np.ascontiguousarray(us[:, order]), marked, weight[order], category[order], row[order]
