@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.browse.ranges import Ranges, leading_category
+from analyze.methods.browse.ranges import Ranges
+from analyze.methods.browse.response_bins import leading_category
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Population
