@@ -125,8 +125,7 @@ def gathered(
     for block, added in reading.blocks(blocks, workers):
         if added is None:
             continue
-        windows = added.slot.watched or (added.slot,)
-        found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in windows]
+        found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in added.slot.watched]
         gathering.add(added, block.sample)
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
@@ -463,8 +462,8 @@ def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally)
 
 def _is_of(stored: Stored, key: StatsKey) -> bool:
     (slot,) = stored.slots
-    within = key.window.start_ns <= slot.start_ns and slot.end_ns <= key.window.end_ns
-    return within if key.span == "quarter" else slot == Slot(0, key.window.start_ns, key.window.end_ns)
+    mine, asked = (slot.start_ns, slot.end_ns), (key.window.start_ns, key.window.end_ns)
+    return (asked[0] <= mine[0] and mine[1] <= asked[1]) if key.span == "quarter" else mine == asked
 
 
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
