@@ -34,9 +34,15 @@ print(json.dumps({
 """
 
 
-@pytest.mark.parametrize("environ", [{}, {"X": "1", "TZ": "Asia/Tokyo"}, {"PYTHONIOENCODING": "latin-1"}])
-@pytest.mark.parametrize("in_new_session", [False, True])
-@pytest.mark.parametrize("how", ["-c", "-m", "file"])
+@pytest.mark.parametrize(
+    ("how", "in_new_session", "environ"),
+    [
+        ("-c", False, {}),
+        ("-m", True, {"X": "1", "TZ": "Asia/Tokyo"}),
+        ("file", False, {"PYTHONPATH": "/somewhere:/else"}),
+        ("-m", False, {"PYTHONIOENCODING": "latin-1"}),
+    ],
+)
 def test_a_program_sees_the_same(
     tmp_path: Path, how: str, in_new_session: bool, environ: dict[str, str]
 ) -> None:
@@ -89,7 +95,9 @@ def test_it_ends_the_same(text: str, code: int) -> None:
 
 
 def test_it_is_killed_interrupted_and_waited_for() -> None:
-    words = [sys.executable, "-c", "print('here', flush=True); import time; time.sleep(600)"]
+    # Whoever is started in the background of a shell ignores the keyboard.
+    text = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+    words = [sys.executable, "-c", f"{text}print('here', flush=True); time.sleep(600)"]
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         with fork_server.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles import fork_server
 from oracles.bucket_server import BucketServer
 from oracles.killed_job import STEPS
 from oracles.mixed_input import mixed
@@ -244,7 +243,7 @@ def test_workers_that_are_killed_and_started_again(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def start(number: int) -> subprocess.Popen[bytes]:
-        return fork_server.Popen([*command, f"{number}/2"], env=environment)
+        return subprocess.Popen([*command, f"{number}/2"], env=environment)
 
     running, begin = {number: start(number) for number in (0, 1)}, time.monotonic()
     try:

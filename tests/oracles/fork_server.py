@@ -21,7 +21,6 @@ import io
 import os
 import pickle
 import runpy
-import signal
 import socket
 import subprocess
 import sys
@@ -235,7 +234,6 @@ def _become(asked: _Asked, descriptors: list[int], base: list[str]) -> None:
     sys.path[:] = [first, *(path.split(os.pathsep) if path else ()), *base]
     sys.argv[:] = [how, *words[how in ("-m", "-c") :]]
     sys.orig_argv[:] = [sys.executable, *asked.words]
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
         raw = io.FileIO(number, "w" if number else "r", closefd=False)
