@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.paper.mutations import PaperResult
+from analyze.methods.paper.paper_run import PaperRun
 from analyze.methods.paper.rows import critical_means
 from analyze.methods.paper.timing import KsTests
 from analyze.population import Graph, Population
@@ -19,7 +19,7 @@ from schemas.report.report_tables import REQUESTS
 
 
 def report_tables(
-    result: PaperResult, population: Population, categories: list[CategoryRow]
+    result: PaperRun, population: Population, categories: list[CategoryRow]
 ) -> dict[str, pa.Table]:
     """All tables, uncut; rows by rank, then as a report lists them."""
     painted = {"painted": painted_table(result, population)} if result.painted else {}
@@ -32,7 +32,7 @@ def report_tables(
     }
 
 
-def _mutations(result: PaperResult, population: Population) -> pa.Table:
+def _mutations(result: PaperRun, population: Population) -> pa.Table:
     rows = [
         {
             "rank": rank,
@@ -54,7 +54,7 @@ def _mutations(result: PaperResult, population: Population) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=arrow_schema(MUTATIONS))
 
 
-def _edges(result: PaperResult, population: Population) -> pa.Table:
+def _edges(result: PaperRun, population: Population) -> pa.Table:
     """One row an edge of every response-time mutation (a report may hold 100 k edges)."""
     parts = []
     for rank, m in enumerate(result.mutations, 1):
@@ -98,7 +98,7 @@ def _tested(graph: Graph, tests: KsTests) -> dict[str, Any]:
     }
 
 
-def _precursors(result: PaperResult, population: Population) -> pa.Table:
+def _precursors(result: PaperRun, population: Population) -> pa.Table:
     rows = []
     for rank, m in enumerate(result.mutations, 1):
         if m.candidates is None:
@@ -131,7 +131,7 @@ def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
     return arrow_table(columns, rows)
 
 
-def painted_table(result: PaperResult, population: Population) -> pa.Table:
+def painted_table(result: PaperRun, population: Population) -> pa.Table:
     """One row an edge of every category, mutated or not, in the population's order.
 
     Edges of one name in a category share their test. Empty unless the variant is `released`.
@@ -143,7 +143,7 @@ def painted_table(result: PaperResult, population: Population) -> pa.Table:
     return pa.concat_tables(parts) if parts else arrow_table(PAINTED, ())
 
 
-def _requests(result: PaperResult, population: Population) -> pa.Table:
+def _requests(result: PaperRun, population: Population) -> pa.Table:
     """REQUESTS by rank, mutations before precursors, then as the category has them."""
     listed = list(_listed(result))
     if not listed:
@@ -162,7 +162,7 @@ def _requests(result: PaperResult, population: Population) -> pa.Table:
     )
 
 
-def _listed(result: PaperResult) -> Iterator[tuple[int, str, int]]:
+def _listed(result: PaperRun) -> Iterator[tuple[int, str, int]]:
     """(rank, role, index of the category): every mutation; every candidate once, at its best rank."""
     seen: set[int] = set()
     for rank, mutation in enumerate(result.mutations, 1):
