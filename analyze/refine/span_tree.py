@@ -43,6 +43,14 @@ class SpanTree:
         """Number of units."""
         return len(self.start)
 
+    @property
+    def deferred(self) -> tuple[bool, ...]:
+        """[units] whether the root waits neither for the unit nor for one around it."""
+        found: list[bool] = []
+        for above, awaited in zip(self.parent, self.awaited, strict=True):
+            found.append(not awaited or (above >= 0 and found[above]))
+        return tuple(found)
+
     def is_remote_call(self, unit: int) -> bool:
         """Whether the parent is the caller's side of the call that `unit` serves, so that it must enclose it.
 
@@ -175,14 +183,13 @@ def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
 
     The latter are the children of units that stay, not what lies below those. O(units).
     """
-    needed = list(tree.awaited)
-    left = []
-    for unit in range(1, tree.n_units):
-        above = tree.parent[unit]
-        needed[unit] = needed[unit] and needed[above]
-        if needed[above] and not needed[unit]:
-            left.append(LeftOut(tree.start[above], tree.operation[unit].text))
-    return keep_units(tree, needed.__getitem__), tuple(left)
+    deferred = tree.deferred
+    left = [
+        LeftOut(tree.start[above], tree.operation[unit].text)
+        for unit, above in enumerate(tree.parent)
+        if deferred[unit] and not deferred[above]
+    ]
+    return keep_units(tree, lambda unit: not deferred[unit]), tuple(left)
 
 
 def boundaries(tree: SpanTree) -> SpanTree:
