@@ -340,8 +340,8 @@ Bounds = npt.NDArray[np.void]
 def bounds_of(pair: I8 | int, sample: U1, start_ns: I8, lower: I8, upper: I8) -> Bounds:
     """Put columns together."""
     bounds = np.empty(len(lower), dtype=BOUNDS)
-    for name, column in zip(BOUNDS.names, (pair, sample, start_ns, lower, upper), strict=True):
-        bounds[name] = column
+    bounds["pair"], bounds["sample"], bounds["start_ns"] = pair, sample, start_ns
+    bounds["lower"], bounds["upper"] = lower, upper
     return bounds
 
 
