@@ -22,6 +22,7 @@ import numpy as np
 
 from analyze.refine.consensus import Votes, all_votes, votes_of
 from analyze.refine.settings import RefineSettings
+from analyze.refine.sibling_order import Numbering
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from schemas.arrays import B1, I8
@@ -57,7 +58,7 @@ class _Ballot:
 
     def __init__(self, n_samples: int) -> None:
         self._n_samples = n_samples
-        self._numbers: dict[Calls, int] = {}
+        self._numbers = Numbering[Calls]()
         none = np.zeros((2, n_samples, 0))
         self._votes = [Votes(np.zeros((0, 1), dtype=np.int64), none[0], none)]
 
@@ -69,7 +70,7 @@ class _Ballot:
         def answer(rows: slice) -> tuple[B1]:
             return (question(times[list(tree.start), rows], times[list(tree.end), rows]),)
 
-        number = np.array([self._numbers.setdefault(place, len(self._numbers)) for place in places])
+        number = np.array([self._numbers[place] for place in places])
         votes = votes_of(category, number[:, None], self._n_samples, tree.n_units, answer)
         # One request decides nothing, however many calls it has: it counts once at a place.
         is_first = np.isin(np.arange(len(number)), np.unique(number, return_index=True)[1])

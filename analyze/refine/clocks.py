@@ -139,7 +139,7 @@ def no_clocks(host_code: I8) -> Clocks:
 def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_hosts: int) -> I8:
     counts = np.zeros(len(flows.hosts) + 1, dtype=np.int64)
     for category, tree in zip(flows.categories, trees, strict=True):
-        if tree is not None or not category.structure.has_spans:
+        if tree is not None or not category.has_spans:
             nodes = slice(None) if tree is None else list(tree.start)
             codes = category.host[nodes].reshape(-1)
             counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
@@ -156,7 +156,7 @@ def _bounds(
     """Bounds from all remote calls between two hosts, category by category."""
     for category, tree in zip(flows.categories, trees, strict=True):
         if tree is None:
-            if not category.structure.has_spans:
+            if not category.has_spans:
                 yield from record_bounds(category, host_code, n_hosts)
             continue
         units = [unit for unit in range(1, tree.n_units) if tree.is_remote_call(unit)]

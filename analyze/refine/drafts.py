@@ -25,9 +25,10 @@ from analyze.refine.sibling_order import (
     slack_ns,
 )
 from analyze.refine.span_tree import SpanTree
-from analyze.refine.stored import StoredCategory, StoredStructure
+from analyze.refine.stored import StoredCategory
 from schemas.arrays import F8, I1, I8
 from stitch.graph.placed import END, POINT, START
+from stitch.graph.template import Template
 
 _SECOND_FIRST = int(SiblingRelation.SECOND_FIRST)
 
@@ -213,7 +214,7 @@ def _choices(
 
 
 def _graph(
-    structure: StoredStructure,
+    structure: Template,
     tree: SpanTree,
     hosts: tuple[str, ...],
     before: list[tuple[int, int]],
@@ -255,7 +256,7 @@ def _graph(
 
 
 def _labels(
-    structure: StoredStructure, columns: Sequence[int], sides: Sequence[int], hosts: tuple[str, ...]
+    structure: Template, columns: Sequence[int], sides: Sequence[int], hosts: tuple[str, ...]
 ) -> tuple[GraphNode, ...]:
     """What the nodes of some stored columns are called."""
     component, point, label = structure.component, structure.point, structure.label
@@ -355,9 +356,7 @@ def record_drafts(
         )
 
 
-def _kept(
-    structure: StoredStructure, settings: RefineSettings
-) -> tuple[list[int], Sequence[tuple[int, int]]]:
+def _kept(structure: Template, settings: RefineSettings) -> tuple[list[int], Sequence[tuple[int, int]]]:
     """Stored positions that stay, and edges between them, those implied by others among them."""
     keep = [settings.keep_deferred or not deferred for deferred in structure.deferred]
     keep[0] = True

@@ -247,7 +247,7 @@ def _category(root: str, key: str, members: list[Draft]) -> Category:
         sample=sample[order],
         status=np.concatenate([draft.category.status[draft.rows] for draft in members])[order],
         request_id=request_id,
-        stored=tuple(sorted({draft.category.structure.category for draft in members})),
+        stored=tuple(sorted({draft.category.key for draft in members})),
         skewed_edges=skewed,
         host=_hosts(members, order),
         failures=_failures(members, order),

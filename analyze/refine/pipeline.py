@@ -20,7 +20,7 @@ from analyze.refine.graphs import Draft, LeftOut, assemble
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.messages import with_messages
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import Family, Interner, decide_order, families, order_evidence
+from analyze.refine.sibling_order import Family, Numbers, decide_order, families, order_evidence
 from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
 from schemas.arrays import I8
@@ -171,12 +171,12 @@ def _ordered(
     """Families of each category with their relations by consensus (S5), and notes."""
     if not settings.order_siblings:
         return [[] for _ in matrices.categories], ()
-    interner = Interner()
+    numbers = Numbers()
     found: list[list[Family]] = []
     evidence = []
     crowded = 0
     for category, matrix, tree in zip(matrices.categories, times, trees, strict=True):
-        here = [] if tree is None else families(tree, interner, settings.max_siblings)
+        here = [] if tree is None else families(tree, numbers, settings.max_siblings)
         found.append(here)
         if tree is None:
             continue
@@ -185,9 +185,9 @@ def _ordered(
         )
         if here:
             evidence.append(
-                order_evidence(category, matrix, tree, here, interner, settings, matrices.n_samples)
+                order_evidence(category, matrix, tree, here, numbers, settings, matrices.n_samples)
             )
-    consensus = decide_order(evidence, interner.children(), settings, samples)
+    consensus = decide_order(evidence, tuple(numbers.children), settings, samples)
     notes = consensus.notes
     if crowded:
         notes = (

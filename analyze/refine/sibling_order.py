@@ -26,10 +26,10 @@ loads beside each other, then page<.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from schemas.arrays import B1, I1, I8
 _MOVED = 0.2
 """Difference of the share between the reference and another sample that is worth a note."""
 _MAX_NOTES = 5
+
+
+K = TypeVar("K")
 
 
 class SiblingRelation(IntEnum):
@@ -68,24 +71,22 @@ class ChildKey(NamedTuple):
         return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
 
 
-class Interner:
-    """Small integers for child keys and families, in order of first sight."""
+class Numbering(dict[K, int]):
+    """Numbers for keys, in order of first sight: who asks for the number of a new key gives it one."""
 
-    def __init__(self) -> None:
-        self._codes: dict[ChildKey, int] = {}
-        self._families: dict[tuple[int, tuple[int, ...]], int] = {}
+    def __missing__(self, key: K) -> int:
+        """Number a key."""
+        number = self[key] = len(self)
+        return number
 
-    def code(self, operation: Operation, occurrence: int = 0) -> int:
-        """Code of a key; the same key always gets the same."""
-        return self._codes.setdefault(ChildKey(operation, occurrence), len(self._codes))
 
-    def family(self, parent: int, keys: tuple[int, ...]) -> int:
-        """Code of a parent operation together with the keys of all its children."""
-        return self._families.setdefault((parent, keys), len(self._families))
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What the columns of `order_evidence` stand for."""
 
-    def children(self) -> tuple[ChildKey, ...]:
-        """Keys by code."""
-        return tuple(self._codes)
+    children: Numbering[ChildKey] = field(default_factory=Numbering)
+    families: Numbering[tuple[int, tuple[int, ...]]] = field(default_factory=Numbering)
+    """Parent operation, together with the keys of all its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Family:
     """Rows of each operation that occurs more than once, ascending."""
 
 
-def families(tree: SpanTree, interner: Interner, max_siblings: int) -> list[Family]:
+def families(tree: SpanTree, numbers: Numbers, max_siblings: int) -> list[Family]:
     """Parents with at least two awaited children, and at most `max_siblings`. O(units log units)."""
     found = []
     for unit in range(tree.n_units):
@@ -113,7 +114,7 @@ def families(tree: SpanTree, interner: Interner, max_siblings: int) -> list[Fami
         for child in children:
             by_operation.setdefault(tree.operation[child], []).append(child)
         keyed = sorted(
-            (interner.code(operation, nth), child)
+            (numbers.children[ChildKey(operation, nth)], child)
             for operation, members in by_operation.items()
             for nth, child in enumerate(members)
         )
@@ -205,7 +206,7 @@ def order_evidence(
     times: I8,
     tree: SpanTree,
     kin: Sequence[Family],
-    interner: Interner,
+    numbers: Numbers,
     settings: RefineSettings,
     n_samples: int,
 ) -> Votes:
@@ -231,8 +232,8 @@ def order_evidence(
         return leads, follows & ~leads
 
     keys = np.array([key for family in kin for key in family.keys], dtype=np.int64)
-    parents = [interner.code(tree.operation[family.parent]) for family in kin]
-    codes = [interner.family(parent, family.keys) for parent, family in zip(parents, kin, strict=True)]
+    parents = [numbers.children[ChildKey(tree.operation[family.parent], 0)] for family in kin]
+    codes = [numbers.families[parent, family.keys] for parent, family in zip(parents, kin, strict=True)]
     family_of_pair = family_of_row[firsts]
     key = np.stack(
         (np.array(codes)[family_of_pair], np.array(parents)[family_of_pair], keys[firsts], keys[seconds]),
