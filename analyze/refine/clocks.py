@@ -39,6 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import ClockMove
+from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.arrays import B1, I8, U1
@@ -75,29 +76,29 @@ class _Corrections:
 class Clocks:
     """The clocks of all hosts, for all samples."""
 
-    corrections: _Corrections | None
-    """None: no clock needs one."""
     host_code: I8
     """[hosts + 1] host of a matrix -> host here; -1 for unknown hosts and those past the limit."""
-    notes: tuple[str, ...]
+    corrections: _Corrections | None = None
+    """None: no clock needs one."""
+    notes: tuple[str, ...] = ()
     moves: tuple[ClockMove, ...] = ()
     """Pairs of hosts whose clocks did not stay as far apart as they were."""
 
 
 def estimate_clocks(
-    flows: FlowMatrices, trees: Sequence[SpanTree | None], *, max_hosts: int, min_calls: int, n_compared: int
+    flows: FlowMatrices, trees: Sequence[SpanTree | None], settings: RefineSettings, n_compared: int
 ) -> Clocks:
     """Estimate the clock correction of every host.
 
-    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_calls` remote calls decides
+    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_traces` remote calls decides
     nothing: where they contradict, they are corrected request by request. O(spans); the second pass over
     the data runs only if some pair of hosts contradicts, in some sample. Notes are on pairs that call each
     other in the first `n_compared` samples.
     """
-    host_code = _frequent_hosts(flows, trees, max_hosts)
+    host_code = _frequent_hosts(flows, trees, settings.max_skew_hosts)
     n_hosts = int(host_code.max(initial=-1)) + 1
-    if n_hosts < 2:
-        return no_clocks(host_code)
+    if n_hosts < 2 or not settings.correct_skew:
+        return Clocks(host_code)
     n_pairs = n_hosts * n_hosts
     calls, above, below = np.zeros((3, flows.n_samples * n_pairs), dtype=np.int64)
     for bounds in _bounds(flows, trees, host_code, n_hosts):
@@ -105,13 +106,13 @@ def estimate_clocks(
         calls += np.bincount(code, minlength=len(calls))
         above += np.bincount(code[bounds["lower"] > 0], minlength=len(calls))
         below += np.bincount(code[bounds["upper"] < 0], minlength=len(calls))
-    in_sample = _contradicted(calls, np.maximum(above, below)).reshape(-1, n_pairs)
-    suspect: B1 = np.logical_or.reduce(in_sample, axis=0)
+    contradicted = np.maximum(above, below) * _ONE_IN > calls
+    suspect: B1 = np.logical_or.reduce(contradicted.reshape(-1, n_pairs), axis=0)
     if not suspect.any():
-        return no_clocks(host_code)
+        return Clocks(host_code)
     parts = [part[suspect[part["pair"]]] for part in _bounds(flows, trees, host_code, n_hosts)]
     fitted = {
-        divmod(pair, n_hosts): fit_clock(calls_of_pair, min_calls)
+        divmod(pair, n_hosts): fit_clock(calls_of_pair, settings.min_traces)
         for pair, calls_of_pair in _by_pair(np.concatenate(parts))
     }
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
@@ -123,17 +124,12 @@ def estimate_clocks(
         for (a, b), clock in compared.items()
         if (by_ns := _moved(clock)) != 0
     )
-    return Clocks(_solve(fitted, n_calls), host_code, _notes(compared, hosts), moves)
+    return Clocks(host_code, _solve(fitted, n_calls), _notes(compared, hosts), moves)
 
 
 def _moved(clock: PairClock) -> int | None:
     """How far a clock moved against the other over all pieces of time, ns; None: nobody knows; 0: not."""
     return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
-
-
-def no_clocks(host_code: I8) -> Clocks:
-    """Nothing to correct."""
-    return Clocks(None, host_code, ())
 
 
 def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_hosts: int) -> I8:
@@ -313,7 +309,7 @@ def _shifts(times: I8, tree: SpanTree, hosts: I8, clocks: _Corrections, slices: 
         # Where the server's span is the longer one, no shift puts it inside.
         lower = times[tree.start[above]] + shift[above] - times[tree.start[unit]] - shift[unit]
         upper = times[tree.end[above]] + shift[above] - times[tree.end[unit]] - shift[unit]
-        step = np.where(lower <= upper, _smallest_shift(lower, upper), 0)
+        step = np.where(lower <= upper, np.clip(0, lower, upper), 0)
         for (low, high), slices_of_pair in clocks.loose.items():
             moved = np.where((a == low) & (b == high) & slices_of_pair[slices], step, 0)
             extra[unit] += moved
@@ -355,18 +351,6 @@ class PairClock:
     """[pieces] ns to add to b's times."""
     loose: tuple[bool, ...]
     """[pieces] whether calls are to be corrected request by request instead."""
-
-
-def _contradicted(n_calls: I8, n_against: I8) -> B1:
-    """Whether more of the calls are against a correction than may be."""
-    against: B1 = n_against * _ONE_IN > n_calls
-    return against
-
-
-def _smallest_shift(lower: I8, upper: I8) -> I8:
-    """The correction nearest to 0 within [lower, upper], elementwise; lower <= upper."""
-    shift: I8 = np.minimum(np.maximum(lower, 0), upper)
-    return shift
 
 
 def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
