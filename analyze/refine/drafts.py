@@ -26,26 +26,18 @@ from analyze.refine.sibling_order import (
 )
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import StoredCategory
-from schemas.arrays import F8, I1, I8
+from schemas.arrays import F8, I8
 from stitch.graph.placed import END, POINT, START
 from stitch.graph.template import Template
 
 _SECOND_FIRST = int(SiblingRelation.SECOND_FIRST)
 
 
-@dataclass(frozen=True, slots=True)
-class OrderedFamily:
-    """A family and the relation of each pair of its rows, in the order of `pair_rows`."""
-
-    family: Family
-    relation: I1
-
-
 def span_drafts(
     category: StoredCategory,
     times: I8,
     tree: SpanTree,
-    families: list[OrderedFamily],
+    families: Sequence[Family],
     left_out: tuple[LeftOut, ...],
     labels: HostLabels,
     settings: RefineSettings,
@@ -59,7 +51,7 @@ def span_drafts(
         part = times if len(rows) == category.n_requests else times[:, rows]
         shapes = _shapes(tree, hosts)
         part, moved = _sort_twins(part, tree, shapes)
-        choices = [_choices(part, tree, shapes, ordered, settings) for ordered in families]
+        choices = [_choices(part, tree, shapes, family, settings) for family in families]
         signature = np.concatenate(
             [np.zeros((len(rows), 0), dtype=np.int64), *(c.columns for c in choices)], axis=1
         )
@@ -139,7 +131,7 @@ def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
 class _Choices:
     """What each request decides about one family, as columns of small integers."""
 
-    ordered: OrderedFamily
+    family: Family
     columns: I8
     """[requests, choices]: first the permutations, then the relations."""
     permuted: tuple[tuple[int, ...], ...]
@@ -153,7 +145,7 @@ class _Choices:
         A relation that the mean starts of these requests contradict is dropped (parallel): what remains
         follows one total order, so it has no cycle.
         """
-        family = self.ordered.family
+        family = self.family
         units = list(family.children)
         at = 0
         for group in self.permuted:
@@ -161,7 +153,7 @@ class _Choices:
             at += len(group)
             for slot, branch in enumerate(order):
                 units[group[slot]] = family.children[group[branch]]
-        relation = self.ordered.relation
+        relation = family.relation
         if self.open_pairs:
             relation = relation.copy()
             relation[list(self.open_pairs)] = self.columns[row, at:]
@@ -178,14 +170,14 @@ class _Choices:
 
 
 def _choices(
-    times: I8, tree: SpanTree, shapes: list[int], ordered: OrderedFamily, settings: RefineSettings
+    times: I8, tree: SpanTree, shapes: list[int], family: Family, settings: RefineSettings
 ) -> _Choices:
-    family, relation = ordered.family, ordered.relation
+    relation = family.relation
     firsts, seconds = pair_rows(len(family.children))
     empty = np.zeros((times.shape[1], 0), dtype=np.int64)
     open_pairs = np.flatnonzero(relation >= SiblingRelation.BY_TRACE).tolist()
     if not family.groups and not open_pairs:
-        return _Choices(ordered, empty, (), ())
+        return _Choices(family, empty, (), ())
     related = set(firsts[relation != 0].tolist()) | set(seconds[relation != 0].tolist())
     columns: list[I8] = []
     permuted = []
@@ -210,7 +202,7 @@ def _choices(
             else:
                 found = relations_by_trace(starts, ends, slack, first, second)
             columns.append(found.astype(np.int64)[:, None])
-    return _Choices(ordered, np.concatenate([empty, *columns], axis=1), tuple(permuted), tuple(open_pairs))
+    return _Choices(family, np.concatenate([empty, *columns], axis=1), tuple(permuted), tuple(open_pairs))
 
 
 def _graph(

@@ -16,12 +16,12 @@ import pyarrow as pa
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import DEFERRED, find_asynchronous
 from analyze.refine.clocks import corrected_offsets, estimate_clocks
-from analyze.refine.drafts import OrderedFamily, record_drafts, span_drafts
+from analyze.refine.drafts import record_drafts, span_drafts
 from analyze.refine.graphs import Draft, LeftOut, assemble
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.messages import with_messages
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import Family, Numbers, decide_order, families, order_evidence
+from analyze.refine.sibling_order import Family, Numbers, decide_order, families, order_evidence, pair_rows
 from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
 from schemas.arrays import I8
@@ -138,7 +138,7 @@ def _ordered(
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
     samples: Sequence[str],
-) -> tuple[list[list[OrderedFamily]], tuple[str, ...]]:
+) -> tuple[list[list[Family]], tuple[str, ...]]:
     """Families of each category with their relations by consensus (S5), and notes."""
     if not settings.order_siblings:
         return [[] for _ in matrices.categories], ()
@@ -165,12 +165,6 @@ def _ordered(
             *notes,
             f"{crowded} structures have spans with over {settings.max_siblings} children, left unordered.",
         )
-    ordered: list[list[OrderedFamily]] = []
-    at = 0
-    for here in found:
-        ordered.append([])
-        for family in here:
-            pairs = len(family.children) * (len(family.children) - 1) // 2
-            ordered[-1].append(OrderedFamily(family, consensus.relation[at : at + pairs]))
-            at += pairs
-    return ordered, notes
+    n_pairs = [len(pair_rows(len(family.children))[0]) for kin in found for family in kin]
+    relations = iter(np.split(consensus.relation, np.cumsum(n_pairs)))
+    return [[replace(family, relation=next(relations)) for family in kin] for kin in found], notes

@@ -101,6 +101,8 @@ class Family:
     """[rows] child key, ascending."""
     groups: tuple[tuple[int, ...], ...]
     """Rows of each operation that occurs more than once, ascending."""
+    relation: I1 = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    """`SiblingRelation` of each pair of rows, in the order of `pair_rows`; empty until it is decided."""
 
 
 def families(tree: SpanTree, numbers: Numbers, max_siblings: int) -> list[Family]:
