@@ -14,11 +14,11 @@ import numpy as np
 from analyze.paths.settings import PathSettings
 from analyze.population import Category, Graph, Population
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK
-from analyze.stats.moments import SampleMoments, category_moments
 from analyze.stats.noise import LEAST_FOR_VARIANCE
 from analyze.stats.sums import totals
 from analyze.stats.time_blocks import block_of, equal_time_bounds
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 
 _PROBLEM = 1
 _HISTORY = 2
@@ -48,18 +48,17 @@ class PathTable:
     roots: tuple[str, ...]
     root: I8
     """[categories] index into `roots`."""
-    moments: SampleMoments
-    """Of reference and problem, [2, categories]."""
+    count: I8
+    """[2, categories] requests of reference and problem."""
+    weight: F8
+    """[2, categories] sums of their weights."""
+    mean_us: F8
+    """[2, categories] their weighted mean response time; NaN where there are none."""
     requests: PathRequests
     blocks: tuple[int, int]
     """How many blocks of ordinary times the reference has, and the history after them."""
     noise_assumed: bool
     """Too few windows to see how shares and times move between them: it is assumed."""
-
-    @property
-    def weight(self) -> F8:
-        """[2, categories] sums of weights."""
-        return self.moments.weighted
 
     @property
     def n_columns(self) -> int:
@@ -111,6 +110,11 @@ def path_table(population: Population, history: Population | None, settings: Pat
         cut = _blocks(start_ns[ordinary[is_own]], settings.blocks)
         block += int(cut.max(initial=-1)) + 1 - n_own
         block[is_own], n_own = cut, int(cut.max(initial=-1)) + 1
+    compared = np.flatnonzero(sample < _HISTORY)
+    cell = sample[compared] * len(graphs) + category[compared]
+    total = totals(cell, weight[compared], 2 * len(graphs))
+    spent = totals(cell, weight[compared] * (response_ns[compared] / NS_PER_US), 2 * len(graphs))
+    mean_us = spent / np.where(total > 0, total, np.nan)
     column = np.full(len(sample), AFTER)
     column[ordinary] = FIRST_BLOCK + block
     return PathTable(
@@ -118,21 +122,13 @@ def path_table(population: Population, history: Population | None, settings: Pat
         categories=categories,
         roots=roots,
         root=np.array([places[g.root] for g in graphs], np.int64),
-        moments=_moments(categories),
+        count=np.bincount(cell, minlength=2 * len(graphs)).reshape(2, -1),
+        weight=total.reshape(2, -1),
+        mean_us=mean_us.reshape(2, -1),
         requests=PathRequests(category, column, response_ns, weight),
         blocks=(n_own, n_past),
         noise_assumed=noise_assumed,
     )
-
-
-def _moments(categories: Sequence[Category | None]) -> SampleMoments:
-    present = [i for i, c in enumerate(categories) if c is not None]
-    some = category_moments([c for c in categories if c is not None], 2)
-    count, weighted = np.zeros((2, len(categories)), np.int64), np.zeros((2, len(categories)))
-    mean, variance = np.full((2, len(categories)), np.nan), np.full((2, len(categories)), np.nan)
-    count[:, present], weighted[:, present] = some.count[:2], some.weighted[:2]
-    mean[:, present], variance[:, present] = some.mean_us[:2], some.variance_us2[:2]
-    return SampleMoments(count, weighted, mean, variance)
 
 
 def _requests(
