@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ingest.codecs.values.protobuf import owners, ragged
+from ingest.codecs.values.columns import list_column, owners, ragged
 from schemas.arrays import B1
 
 _PAIR: Final = ("key", "value")
@@ -113,9 +113,7 @@ def _pairs(column: pa.Array) -> tuple[pa.Array, B1]:
         column = column.cast(pa.list_(column.type.value_field))
     lengths, pairs = ragged(column)
     members = [_plain(member, bytes_stay=False) for member in pairs.flatten()]
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
     plain = pa.StructArray.from_arrays([member for member, _ in members], names=_PAIR)
     rows = _none(column)
     rows[owners(lengths)[members[0][1] | members[1][1]]] = True
-    return pa.ListArray.from_arrays(pa.array(offsets), plain), rows
+    return list_column(lengths, plain, _none(column)), rows
