@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.codecs.parquet.parquet import TIME_UNIT
 from ingest.source import Payloads
@@ -58,11 +59,26 @@ def read_table(
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Halve what is larger in memory than its pages in the file said; one row is a part whatever its size."""
     half = batch.num_rows // 2
-    if batch.nbytes <= 2 * most_bytes or not half:
+    if sum(map(_plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch
         return
     yield from _parts(batch.slice(0, half), most_bytes)
     yield from _parts(batch.slice(half), most_bytes)
+
+
+def _plain_bytes(column: pa.Array) -> int:
+    """Bytes of a column without dictionaries, which hold a text once however often it comes."""
+    if pa.types.is_map(column.type):
+        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return _plain_bytes(column.flatten())
+    if pa.types.is_struct(column.type):
+        return sum(map(_plain_bytes, column.flatten()))
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    if pa.types.is_primitive(column.type.value_type):
+        return column.type.value_type.byte_width * len(column)
+    return int(pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
 
 
 def _payload(batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str) -> bytes:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.options import LakeArgument
 from flowdiff.cli.upkeep import GraceOption, upkeep
 from flowdiff.settings.keys import duration_of
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     keep: Annotated[str, typer.Option(help="Age past which a window goes, by its end: 30d.", metavar="AGE")],
     keep_late: Annotated[
         str | None,
