@@ -20,7 +20,7 @@ from analyze.profile.names import Names, Recoding
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
 from analyze.profile.shards import MOST_VOTES
-from analyze.profile.votes import Column, SlotVotes, Votes, summed_votes
+from analyze.profile.votes import SlotVotes, Votes, summed_votes
 from schemas.arrays import I8
 
 MOST_APART: Final = 4
@@ -67,8 +67,7 @@ class Adding:
             if len(parts) > MOST_APART:
                 parts[:] = [summed(name, parts)]
         for slot in window.slots:
-            one = Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"]))
-            self._watched += slot.watched or (one,)
+            self._watched += slot.watched
         self._folded.update(window.folded)
 
     def stored(self) -> Stored | None:
@@ -114,7 +113,7 @@ class Gathering:
         mine = [
             at
             for at, other in enumerate(self.slots)
-            if other.sample == slot.sample and other.watched and other.start_ns <= slot.start_ns
+            if other.sample == slot.sample and len(other.watched) > 1 and other.start_ns <= slot.start_ns
         ]
         if not mine:
             self.slots.append(slot)
@@ -202,10 +201,6 @@ def _ordered(name: str, parts: Sequence[pa.Table]) -> pa.Table:
 def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:
     """[slots] the block of each of a sample's slots: about as many to each block."""
     return np.arange(n_slots) * min(n_blocks, n_slots) // max(n_slots, 1)
-
-
-def _requests(responses: Mapping[str, Column]) -> tuple[float, float]:
-    return float(responses["n"].sum()), float(responses["w"].sum())
 
 
 def _renumbered(stored: Stored, name: str, codes: Recoding) -> pa.Table:

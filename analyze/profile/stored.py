@@ -122,7 +122,7 @@ def gathered(
         if stored is None:
             continue
         (slot,) = stored.slots
-        found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in slot.watched or (slot,)]
+        found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in slot.watched]
         gathering.add(stored, block.sample)
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
@@ -453,8 +453,8 @@ def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally)
 
 def _is_of(stored: Stored, key: StatsKey) -> bool:
     (slot,) = stored.slots
-    within = key.window.start_ns <= slot.start_ns and slot.end_ns <= key.window.end_ns
-    return within if key.span == "quarter" else slot == Slot(0, key.window.start_ns, key.window.end_ns)
+    mine, asked = (slot.start_ns, slot.end_ns), (key.window.start_ns, key.window.end_ns)
+    return (asked[0] <= mine[0] and mine[1] <= asked[1]) if key.span == "quarter" else mine == asked
 
 
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:

@@ -77,6 +77,8 @@ CASES = (
     simulated("8.2-statistics", "postmark-large", 1, *STATISTICS),
     compare("simulated-8.2-repaired", "postmark-large", run(1), run(0), "--only", "worse"),
     simulated("8.2-paper", "postmark-large", 1, *PAPER),
+    simulated("8.2-spans", "postmark-large-spans", 1),
+    simulated("8.2-spans-statistics", "postmark-large-spans", 1, *STATISTICS),
     simulated("8.3-small-io", "iozone", 1),
     simulated("8.4-prefetch", "linux-build", 1),
     simulated("8.5-btree-growth", "postmark-large", 3),

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
-from stitch.processes import worker_processes
+from stitch.processes import shared_processes, worker_processes
 
 PATIENCE_S = 120.0
 TASKS = ("deal_file", "stitch_group", "write_window_files")
@@ -124,7 +124,9 @@ def test_a_cluster_writes_the_bytes_of_one(
     folder = Path("lake-here")  # a name that means nothing on another machine
     put(folder, files, 1, settings)
     lake = bucket_server.new_lake() if where == "bucket" else "lake-there"
-    put(lake, files, Elsewhere(), settings)
+    # The stages have processes of their own in a folder; in a bucket they share some, which remember.
+    with shared_processes(2) if where == "bucket" else nullcontext():
+        put(lake, files, Elsewhere(), settings)
     store = open_store(lake)
     assert not store.names("stage/lane=0")
     mine, theirs = (

@@ -1,7 +1,9 @@
 """List in RELATIONS every way in which one symptom follows from another, a row each.
 
 A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
-larger is the better fit. To add one: write the function and its row, with the case that fails without it.
+larger is the better fit. It fits only where v is at least as good an explanation as u: nearer to where it
+began, or, where either could lead, `v.before(u)`. To add one: write the function and its row, with the case
+that fails without it.
 """
 
 from __future__ import annotations
@@ -201,16 +203,17 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what a component shows as a whole, or at other calls, to the instance whose siblings hardly show
-    it."""
+    """Relate what a component shows as a whole, or at other calls, to the instance that most of it is: its
+    siblings hardly show it."""
     if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
         return None
     if u.instance is not None:
         within = set(u.instance.hosts) <= set(v.instance.hosts)
         return (v.size,) if within and v.before(u) else None
     change = v.lead.after - v.lead.before if v.fails else log(v.lead.after / v.lead.before)
-    spared = abs(v.instance.siblings) * context.settings.one_instance <= abs(change)
-    return (v.size,) if spared else None
+    times = context.settings.one_instance
+    spared = abs(v.instance.siblings) * times <= abs(change)
+    return (v.size,) if spared and u.size <= v.size * times else None
 
 
 def _same_way(u: Symptom, v: Symptom) -> bool:
