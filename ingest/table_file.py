@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.parquet.parquet import TIME_UNIT
+from ingest.codecs.parquet.plain_columns import is_text
 from ingest.source import Payloads
 from schemas.config import SpanColumns
 from schemas.rejects import Reason, Reject
@@ -76,8 +77,8 @@ def _plain_bytes(column: pa.Array) -> int:
         return sum(map(_plain_bytes, column.flatten()))
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
-    if pa.types.is_primitive(column.type.value_type):
-        return column.type.value_type.byte_width * len(column)
+    if not is_text(column.type.value_type):
+        return _plain_bytes(column.dictionary_decode())
     return int(pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
 
 

@@ -75,6 +75,11 @@ def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
     return column, _none(column)
 
 
+def is_text(type_: pa.DataType) -> bool:
+    """Whether values are texts, or bytes, of any length."""
+    return _is_bytes(_with_bytes(type_))
+
+
 def _is_bytes(type_: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(type_)
