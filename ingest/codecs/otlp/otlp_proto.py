@@ -98,7 +98,8 @@ class _Reader:
         elif len(bad):
             bad = replace(bad, item=bad.item + first)
             log_bad_spans(bad, lambda _: _raw_spans(part, first), self._log)
-        self.results.append(result)
+        if len(result.payload):  # one without events would only keep what was refused
+            self.results.append(result)
 
     def read_grouped(self, indexes: list[int]) -> list[int]:
         """Payloads up to GROUP_BYTES, all at once: the fast path. Which of them it read."""
