@@ -3,13 +3,15 @@ windows one by one or their kept sums."""
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +21,11 @@ from oracles.made_fleet import START_NS, Fleet, periods, write_fleet
 from oracles.stored_lake import write_lake
 
 from analyze.methods.robust import sites_seen
-from analyze.profile import gathering, stored
+from analyze.profile import gathering, slot_votes, stored
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, site_shards
-from analyze.profile.votes import SlotVotes
+from analyze.profile.slot_votes import SlotVotes
+from analyze.profile.votes import Column
 from flowdiff.__main__ import main
 from schemas.windows import NS_PER_MINUTE
 from stitch.lake.stats_files import StatsKey, read_stats
@@ -80,10 +83,22 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     for room in (stored, sites_seen):
         monkeypatch.setattr(room, "worker_processes", watched)
     monkeypatch.setattr(gathering, "MOST_VOTES", 0)
+    monkeypatch.setattr(slot_votes, "MOST_HELD", 1000)
+    written: list[str] = []
+
+    def noted(columns: Iterable[Column], scratch: str) -> tuple[object, ...]:
+        written.append(scratch)
+        return write(columns, scratch)
+
+    write = slot_votes._written
+    monkeypatch.setattr(slot_votes, "_written", noted)
     monkeypatch.setattr(sites_seen, "site_shards", small_shards)
     sharded = report(lake, tmp_path / "sharded.json", workers=1)
     assert len(seen) > 5
     assert started == []
+    assert len(written) == 2 * N_COMPARED + N_HISTORY
+    gc.collect()
+    assert not [name for name in {*written} if (Path(gettempdir()) / name).exists()]
     monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
     monkeypatch.setattr(sites_seen, "n_shards", lambda *_: len(seen))
     monkeypatch.setattr(sites_seen, "SHARDS_A_WORKER", 1)
