@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from oracles.codec_contract import CONFIG, assert_same
 from oracles.fuzz_rounds import Rounds
-from oracles.hostile_payloads import MESSAGES
 
 from ingest.codecs.privacy import privacy_of
 from ingest.codecs.values import protobuf
