@@ -9,9 +9,9 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.load import LoadMet, load_changes
 from analyze.methods.robust.confounders.lost_records import loss_of
-from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
