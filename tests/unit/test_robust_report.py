@@ -398,6 +398,17 @@ def test_a_significant_measure_is_open_where_no_finding_weighs_as_it_does():
     assert {w.kind for w in weigh([worse], changed, (slower, failing), 1.0) if not w.sure} == {"errors"}
 
 
+def test_what_leaves_work_out_accounts_for_the_mean_that_fell_and_is_worse() -> None:
+    changed = verdict_section().model_copy(update={"outcome": "changed"})
+    fell = account_section().accounts[0].model_copy(update={"before": 120.0, "after": 100.0})
+    cut = slow_recommendations().model_copy(
+        update={"kind": ChangeKind.LOST_PATH, "contribution_us": -20.0, "evidence": (), "suspect": ""}
+    )
+    assert [(w.kind, w.better, w.sure) for w in weigh([cut], changed, (fell,), 1.0)] == [
+        ("structural", False, True)
+    ]
+
+
 def test_another_mix_is_open_where_nothing_else_weighs():
     changed = verdict_section().model_copy(update={"outcome": "changed"})
     assert [(w.kind, w.sure) for w in weigh((), changed, (), 1.0, mix_changed=True)] == [("workload", False)]
