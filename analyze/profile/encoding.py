@@ -300,6 +300,16 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
         return None
 
 
+def votes_kept(data: pa.Buffer | bytes) -> int:
+    """Count the votes that a file holds from its footer; 0 of no such file."""
+    try:
+        columns = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    except (pa.ArrowException, ValueError, OSError):
+        return 0
+    many = (columns.column(at).num_values for at in range(columns.num_columns))
+    return max(many, default=0)
+
+
 def _votes(places: Mapping[str, StoredColumn], lists: Mapping[str, pa.ListArray]) -> Votes:
     """Votes of the last rows. Raises ValueError where a place has not as many bins as numbers."""
     keys = tuple(places.values())

@@ -23,7 +23,7 @@ from analyze.stats.sums import keyed_sums, totals
 from schemas.arrays import B1, F8
 
 if TYPE_CHECKING:
-    from analyze.profile.votes import SlotVotes
+    from analyze.profile.slot_votes import SlotVotes
 
 PROFILE_VERSION: Final = 7
 """Of the meaning of a stored profile; another one is made anew."""

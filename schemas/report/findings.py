@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from schemas.report.columns import Column, stored
+from schemas.report.columns import Column, column, stored
 from schemas.report.explanations import Explanation
 from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccount, TrainSchedule
 
@@ -66,8 +66,8 @@ class Site(Frozen):
 class Interval(Frozen):
     """A 95 % interval that contains what the system does on its own."""
 
-    low: float
-    high: float
+    low: Annotated[float, column("number", "end of its 95 % interval")]
+    high: Annotated[float, column("number", "other end")]
 
 
 class Evidence(Frozen):
