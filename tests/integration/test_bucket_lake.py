@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from oracles import fork_server
 from oracles.bucket_server import KEYS, BucketServer
 from oracles.sample_profiles import sample_profile
 
@@ -51,7 +52,7 @@ def lake(shared_data: Path, bucket_server: BucketServer, tmp_path_factory: pytes
     home = tmp_path_factory.mktemp("home")
     told = {**os.environ, **bucket_server.environ, "HOME": str(home), "FLOWDIFF_CACHE": str(home / "c")}
     command = [sys.executable, "-m", "flowdiff", "import", *traces, "--lake", name, "--json"]
-    done = subprocess.run(command, env=told, capture_output=True, text=True, check=False)
+    done = fork_server.run(command, env=told, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counters"]["flows"] > 1_000
     assert [*(home / "c" / "sessions").iterdir()] == [], "a process leaves no session behind"
