@@ -9,9 +9,9 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.load import LoadMet, load_changes
 from analyze.methods.robust.confounders.lost_records import loss_of
-from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
@@ -179,7 +179,7 @@ def test_a_full_place_waits_by_load() -> None:
     found = run(requests(200, 1), requests(200, 2, scale=3.0))
     changes = [c for c in found.tested.changes if c.kind is ChangeKind.SLOWER]
     assert changes
-    slots = tuple(replace(slot, end_ns=slot.start_ns + 20_000) for slot in found.profile.slots)
+    slots = tuple(replace(slot, end_ns=slot.start_ns + 20_000, watched=()) for slot in found.profile.slots)
     full = replace(found.profile, slots=slots)
     assert load_changes(changes, LoadMet(100.0, 200.0), compared(found, full)) == changes
     assert load_changes(changes, LoadMet(100.0, 105.0), compared(found, full)) == []
