@@ -244,6 +244,6 @@ def _row_of(row: type[Row], held: dict[str, Any], prefix: str) -> Row:
             fields[name] = held[f"{prefix}{name}"]
         else:
             class_, names = _class_of(type_), f"{prefix}{inside.prefix}"
-            known = all(held[f"{names}{one.key}"] is not None for one in columns_of(class_))
-            fields[name] = _row_of(class_, held, names) if known else None
+            absent = (held[f"{names}{one.key}"] is None for one in columns_of(class_) if not one.null)
+            fields[name] = None if any(absent) else _row_of(class_, held, names)
     return row(**fields)
