@@ -40,7 +40,16 @@ from schemas.periods import Period
 from schemas.windows import NS_PER_DAY, Window
 from stitch.heap import keep_freed
 from stitch.lake.place import open_store
-from stitch.lake.stats_files import StatsKey, has_stats, put_stats, read_stats, settings_of, source_of
+from stitch.lake.stats_files import (
+    StatsKey,
+    drop_stats,
+    has_stats,
+    put_stats,
+    read_stats,
+    settings_of,
+    source_of,
+    stats_size,
+)
 from stitch.lake.store import Store, ahead
 from stitch.processes import in_turn, worker_processes
 
@@ -304,9 +313,10 @@ def keep_profiles(
 ) -> None:
     """See to it that the profile of every window that the periods touch is kept.
 
-    Missing ones are made one after the other, or by so many processes (`workers`) where they are worth their
-    start, or by whoever takes tasks; each with a window at a time in memory. What cannot be written is in
-    `tally.refusals`. Raises LakeError.
+    Windows of a quarter of a day that is kept instead of them (`coarsen`) are. Missing ones are made one
+    after the other, or by so many processes (`workers`) where they are worth their start, or by whoever takes
+    tasks; each with a window at a time in memory. What cannot be written is in `tally.refusals`. Raises
+    LakeError.
     """
     pieces = _each_window(periods)
     missing = []
@@ -316,6 +326,10 @@ def keep_profiles(
             missing.append(here)
         else:
             _kept_or_made(stored_tables(data), here, settings, tally)
+    for windows in [*_by_quarter(missing)]:
+        if len(windows) > 1 and _read(_joined(windows), settings) is not None:
+            missing = [here for here in missing if here not in windows]
+            tally.read += len(windows)
     with ExitStack() as stack:
         pool = workers if isinstance(workers, Executor) else None
         if isinstance(workers, int) and (n := min(workers, len(missing) // WINDOWS_A_WORKER)) > 1:
@@ -337,16 +351,66 @@ def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, ta
     Windows whose statistics are missing are made. Memory: the statistics of one quarter. What cannot be
     written is in `tally.refusals`. Raises LakeError.
     """
-    quarters = [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
+    quarters = _quarters(periods)
     for quarter in quarters:
-        if (
-            _read(quarter, settings) is None
-            and (stored := _summed_windows(quarter, settings, tally)) is not None
-        ):
-            written = ProfileTally()
-            _keep(quarter.store, key_of(quarter, settings), encode_stored(stored), written)
-            tally.add(ProfileTally(refusals=written.refusals))
+        _keep_sum(quarter, settings, tally)
     return len(quarters)
+
+
+class Coarsened(NamedTuple):
+    """Windows whose statistics are kept by the quarter of a day alone."""
+
+    windows: int
+    quarters: int
+    size: int
+    """Bytes that went, or would go, with their own."""
+
+
+def coarsen(
+    periods: Sequence[LakePeriod],
+    settings: RefineSettings,
+    until_ns: int,
+    *,
+    tally: ProfileTally,
+    dry_run: bool = False,
+) -> Coarsened:
+    """Keep statistics of quarters of a UTC day that ended then or before by quarter, and drop those of their
+    windows, once the sum is there and whole.
+
+    Of windows of which none are kept none are made. Stopped at any instant, the next run goes on. As
+    `keep_quarters`; raises OSError where something cannot be removed.
+    """
+    n_windows = n_quarters = size = 0
+    for quarter in _quarters(periods):
+        store, whole = quarter.store, key_of(quarter, settings)
+        fine = [key_of(here, settings) for here in whole_windows(quarter)]
+        there = [key for key in fine if has_stats(store, key)]
+        if whole.window.end_ns > until_ns or not there:
+            continue
+        if not dry_run and not _keep_sum(quarter, settings, tally):
+            continue
+        n_windows, n_quarters = n_windows + len(there), n_quarters + 1
+        size += sum(stats_size(store, key) if dry_run else drop_stats(store, key) for key in fine)
+    return Coarsened(n_windows, n_quarters, size)
+
+
+def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
+    """Those of several windows."""
+    return [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
+
+
+def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> bool:
+    """Keep the sum of a quarter's windows where it is not: whether it is there now."""
+    key, written = key_of(quarter, settings), ProfileTally()
+    kept = _kept_tables(_read(quarter, settings))
+    if kept is not None and _is_of(kept, key):
+        return True
+    stored = _summed_windows(quarter, settings, tally)
+    if stored is None:
+        return False
+    _keep(quarter.store, key, encode_stored(stored), written)
+    tally.add(ProfileTally(refusals=written.refusals))
+    return not written.refusals
 
 
 def _each_window(periods: Sequence[LakePeriod]) -> list[LakePeriod]:

@@ -38,9 +38,6 @@ class ChangeKind(StrEnum):
 
 Unit = Literal["us", "share", "calls", "ratio"]
 
-_BETTER = (ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL)
-_WORSE = (ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.ERRORS, ChangeKind.SERIAL)
-
 
 class Site(Frozen):
     """A place in the calling context."""
@@ -237,6 +234,8 @@ class Finding(Frozen):
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
     """Of the period; over findings and the rest of the account they add up to the change."""
+    is_better: bool = False
+    """It is known to be for the better: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
     """Requests with the changed thing in them."""
@@ -267,20 +266,6 @@ class Finding(Frozen):
     kept)."""
     views: tuple[FurtherView, ...] = ()
     """The most telling first. Not part of the report's content: it names the lake."""
-
-    @property
-    def is_better(self) -> bool:
-        """Whether it is for the better: by its kind, or by what it takes off the mean.
-
-        Of paths and calls: nothing fails, no request is cut short after a call, and it takes more off than
-        what got slower among it adds.
-        """
-        if self.kind in _BETTER or self.kind in _WORSE:
-            return self.kind in _BETTER
-        if self.suspect or any(e.kind is ChangeKind.ERRORS for e in self.evidence):
-            return False
-        added = sum(max(e.contribution_us, 0.0) for e in self.evidence if e.kind in _WORSE)
-        return self.contribution_us < -added
 
 
 class FindingsSection(Section):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles import stopping_tasks
+from oracles import fork_server, stopping_tasks
 from oracles.bucket_server import BucketServer
 from oracles.mixed_input import mixed, tree
 from oracles.quiet_import import Quiet
@@ -191,7 +190,7 @@ def test_an_error_of_a_worker_is_the_imports(
 
 SCRIPT = """
 import sys
-from oracles import stopping_tasks
+from oracles import fork_server, stopping_tasks
 from oracles.bucket_server import BucketServer
 from flowdiff.__main__ import main
 from stitch.drivers import batch
@@ -211,7 +210,7 @@ def test_workers_end_with_an_import_that_is_killed(
     noted.mkdir()
     environment = {**os.environ, "STOP": str(noted), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", SCRIPT, task, str(lake), *map(str, native)]
-    with subprocess.Popen(command, env=environment) as process:
+    with fork_server.Popen(command, env=environment) as process:
         begin = time.monotonic()
         while not list(noted.iterdir()):
             assert process.poll() is None

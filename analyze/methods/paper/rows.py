@@ -321,7 +321,8 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
         problem = category.sample == 1
         for e in red:
             src, dst = category.graph.edges[e]
-            title = f"{category.graph.labels[src]} → {category.graph.labels[dst]} ({src}→{dst})"
+            before, after = category.graph.nodes[src].text, category.graph.nodes[dst].text
+            title = f"{before} → {after} ({src}→{dst})"
             drawn.append(log_histogram(title, latency[~problem, e], latency[problem, e], limits.bins))
     return tuple(drawn)
 

@@ -154,10 +154,10 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what takes longer above, or at, a call that fails in most of its slow requests: error pages,
-    back-offs, time-outs."""
+    """Relate what takes longer, or less, above or at a call that fails in most of its requests: error pages,
+    back-offs, time-outs, refusals."""
     same = u.operation == v.operation and u.instance == v.instance
-    if not (u.timed and u.lead.ups and v.fails) or not (same or context.below(v, u)):
+    if not (u.timed and v.fails) or not (same or context.below(v, u)):
         return None
     part = context.settings.slow_with_failing
     if u.lead.kind is ChangeKind.TAIL:  # a median needs half of the requests, a tail as many as are in it
@@ -180,14 +180,15 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's time and paths, or those of who calls it: time leads, larger loops before it."""
+    """Relate a component's time and paths, or those of who calls it: time leads, larger loops, and failures
+    that are fast, before it."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
     if time.component not in {path.component, *context.callee(path).split("+")}:
         return None
-    calls_lead = path.lead.kind in CALL_KINDS and path.score > time.score
-    return (v.score,) if (v is path) == calls_lead else None
+    path_leads = path.fails if not time.lead.ups else path.lead.kind in CALL_KINDS and path.score > time.score
+    return (v.score,) if (v is path) == path_leads else None
 
 
 # ------------------------------------------------ where it happens
