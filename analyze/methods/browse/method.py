@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from analyze.methods.browse.browse_run import BrowseRun, browse_run
 from analyze.methods.browse.places import SitesAndHosts, places_section
-from analyze.methods.browse.ranges import Ranges, ranges_section
+from analyze.methods.browse.ranges import ranges_section
 from analyze.methods.browse.schedules import schedules_section
 from analyze.methods.browse.sections import (
     ERRORS,
@@ -25,10 +26,9 @@ from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
-from analyze.profile.times import path_times
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
-from analyze.stats.moments import HIGH, LARGE, SampleMoments, c2_curve, category_moments
+from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
@@ -43,9 +43,9 @@ from schemas.report.report import Verdict
 _MOST_ROOTS: Final = 40
 
 
-def c2_section(population: Population, moments: SampleMoments) -> BrowseVarianceSection:
-    """The section."""
-    c2 = moments.c2
+def c2_section(run: BrowseRun) -> BrowseVarianceSection:
+    """Fill the section."""
+    population, moments, c2 = run.population, run.moments, run.moments.c2
     large = moments.count > LARGE
     last = len(population.samples) - 1
     roots: dict[str, list[int]] = {}
@@ -104,11 +104,11 @@ _TIMELINE_COLUMNS: Final = (
 
 
 def browse_tables(
-    population: Population, ranges: Ranges, places: SitesAndHosts, timeline: BrowseTimelineSection
+    run: BrowseRun, places: SitesAndHosts, timeline: BrowseTimelineSection
 ) -> Mapping[str, pa.Table]:
     """All tables; rows in the order of the sections."""
     return {
-        "browse_categories": _category_bins(population, ranges),
+        "browse_categories": _category_bins(run),
         "browse_sites": arrow_table(SITES, places.sites),
         "browse_hosts": arrow_table(HOSTS, places.hosts),
         "browse_errors": arrow_table(ERRORS, places.errors),
@@ -116,10 +116,10 @@ def browse_tables(
     }
 
 
-def _category_bins(population: Population, ranges: Ranges) -> pa.Table:
-    bins = ranges.bins
+def _category_bins(run: BrowseRun) -> pa.Table:
+    bins = run.bins
     category, place = np.nonzero(bins.categories.n)
-    graphs = [population.categories[number].graph for number in category.tolist()]
+    graphs = [run.population.categories[number].graph for number in category.tolist()]
     return arrow_columns(
         _CATEGORY_COLUMNS,
         category=[graph.key for graph in graphs],
@@ -152,24 +152,22 @@ def analyse(
 ) -> Result:
     """What a period looks like: response times, typical requests, time, places. Of two samples the second,
     with the first's curves beside it."""
-    times = path_times(population)
-    moments = category_moments(population.categories, len(population.samples))
-    ranges = Ranges(population, times, settings)
-    shown = ranges_section(population, times, moments, ranges, limits)
-    timeline = timeline_section(population, ranges.sample, settings)
-    places = SitesAndHosts(population, times, ranges)
-    last = places_section(population, places)
+    run = browse_run(population, settings)
+    shown = ranges_section(run, limits)
+    timeline = timeline_section(population, run.sample, settings)
+    places = SitesAndHosts(run)
+    last = places_section(run, places)
     return Result(
         settings=settings,
         verdict=_verdict(shown, last),
         sections=(
             shown,
-            schedules_section(population, times, moments, ranges, settings),
+            schedules_section(run),
             timeline,
             last,
-            c2_section(population, moments),
+            c2_section(run),
         ),
-        tables=browse_tables(population, ranges, places, timeline),
+        tables=browse_tables(run, places, timeline),
     )
 
 
