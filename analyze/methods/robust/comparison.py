@@ -43,10 +43,10 @@ class Comparison:
     @cached_property
     def view(self) -> View:
         """The profile's call sites, before and after."""
-        profile, patterns = self.profiled
+        profile, groups = self.profiled
 
         def by_instance() -> ByInstance | None:
-            return ByInstance.of(self.population, patterns, profile.names, self.roles, self.settings)
+            return ByInstance.of(self.population, groups, profile.names, self.roles, self.settings)
 
         return View(profile, self.roles, self.settings, by_instance)
 

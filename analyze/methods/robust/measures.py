@@ -415,7 +415,7 @@ def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
         at,
         found,
         (np.minimum(found.n0, found.n1) >= settings.min_requests),
-        np.where(found.new, settings.new_floor, settings.shape_floor),
+        np.where(found.new, settings.new_floor, settings.pattern_floor),
         np.maximum(requests[:, BEFORE], requests[:, AFTER]) >= settings.least_affected,
         np.zeros(len(at)),
         np.nan_to_num(weight),
