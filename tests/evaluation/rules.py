@@ -41,7 +41,7 @@ from analyze.methods.robust.causes.resolve import RANKING, causes_of  # noqa: E4
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
-from analyze.methods.robust.measures import MEASURES  # noqa: E402
+from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402

@@ -17,7 +17,7 @@ from analyze.methods.robust.causes.resolve import RANKING, causes_of, is_better
 from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, covering, leading
 from analyze.methods.robust.changes import TIME_KINDS, Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
-from analyze.methods.robust.measures import MEASURES
+from analyze.methods.robust.measures.registry import MEASURES
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.report.findings import ChangeKind

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import bdtr, chdtri
 
 from analyze.methods.robust.changes import PATH_KINDS
-from analyze.methods.robust.measures import Measure, Observed
+from analyze.methods.robust.measures.registry import Measure, Observed
 from analyze.methods.robust.settings import RobustSettings
 from schemas.arrays import F8
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analyze.methods.robust.changes import CALL_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
-from analyze.methods.robust.measures import Measure, Observed
+from analyze.methods.robust.measures.registry import Measure, Observed
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen

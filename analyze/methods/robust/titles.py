@@ -12,7 +12,7 @@ from analyze.methods.robust.causes.context import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
-from analyze.methods.robust.instances import HOST
+from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import Names, OperationName, Shape, SiteKind

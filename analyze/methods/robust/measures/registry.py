@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.changes import Instance
-from analyze.methods.robust.far_calls import Touched, far_calls
-from analyze.methods.robust.instances import InstanceTests, failing_instances, slower_instances
+from analyze.methods.robust.measures.far_calls import Touched, far_calls
+from analyze.methods.robust.measures.instances import InstanceTests, failing_instances, slower_instances
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
