@@ -5,7 +5,7 @@ people and complete tables for tools. It is one folder under `analyze.methods`, 
 alike: who knows one finds the way in the others.
 
     settings.py      what can be asked of it: one frozen model, whose fields are command-line options
-    <name>_run.py    the work: `<name>_run` takes the population and the settings and gives all that was found;
+    <name>_run.py    the work: `<name>_run` takes population and settings and gives all that was found;
                      the ideas that it is made of lie beside it, each in a file of its textbook name
     rows.py          what was found as rows of the report's models, and as complete tables
     sections.py      how a section is shown: on a page, on a terminal
