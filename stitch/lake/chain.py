@@ -42,6 +42,8 @@ _HEAD: Final = b'{"sha256": "'
 _BODY: Final = b'", "record": '
 _TAIL: Final = b"}\n"
 _HASH_LENGTH: Final = 64
+_PROBED: Final = 64
+"""Numbers looked for at once, 3 µs each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Chained:
 
     record: CommitRecord
     sha256: str
+    size: int
+    """Bytes."""
 
 
 class CommitTakenError(LakeError):
@@ -94,18 +98,38 @@ def read_record(store: Store, lane: int, seq: int) -> Chained:
         raise broken(name, f"it does not parse ({error.error_count()} errors)") from error
     if (record.lane, record.seq) != (lane, seq):
         raise broken(name, "its lane or number is not that of its name")
-    return Chained(record=record, sha256=stated)
+    return Chained(record=record, sha256=stated, size=len(data))
 
 
-def numbers(store: Store, lane: int, above: int) -> list[int]:
-    """Numbers of the records above `above`, ascending. Raises LakeError at a gap."""
+def last_number(store: Store, lane: int, above: int = 0) -> int:
+    """Number of the last record, `above` where none has a higher one. Raises LakeError at a gap.
+
+    On a disk O(records above); a gap of more than _PROBED is then for `fsck`, which lists all names.
+    """
+    if above and store.concurrency == 1:
+        return _probed(store, lane, above)
     found = [
         name for name in store.names(lane_folder(lane), after=record_file(above)) if name.endswith(SUFFIX)
     ]
     for expected, name in enumerate(found, start=above + 1):
         if name != record_file(expected):
             raise broken(f"{lane_folder(lane)}/{name}", f"number {expected} is missing")
-    return list(range(above + 1, above + 1 + len(found)))
+    return above + len(found)
+
+
+def _probed(store: Store, lane: int, above: int) -> int:
+    """`last_number` of a disk, which lists a folder in O(names), whatever is asked for."""
+    while True:
+        wanted = range(above + 1, above + 1 + _PROBED)
+        # The last first: of two that are committed meanwhile the later one is not seen alone.
+        sizes = store.sizes([commit_name(lane, seq) for seq in reversed(wanted)])[::-1]
+        n_there = next((n for n, size in enumerate(sizes) if size is None), _PROBED)
+        for seq, size in zip(wanted[n_there:], sizes[n_there:], strict=True):
+            if size is not None:
+                raise broken(commit_name(lane, seq), f"number {above + n_there + 1} is missing")
+        above += n_there
+        if n_there < _PROBED:
+            return above
 
 
 def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chained]:
@@ -119,7 +143,7 @@ def read_chain(store: Store, lane: int) -> Iterator[Chained]:
     Raises LakeError at the first that does not. O(records of the lane's life).
     """
     previous = NO_COMMIT
-    for link in read_records(store, lane, numbers(store, lane, above=0)):
+    for link in read_records(store, lane, range(1, last_number(store, lane) + 1)):
         verify_links([link], previous)
         previous = link.sha256
         yield link
@@ -158,7 +182,7 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
         store.settle(lane_folder(record.lane))
     except FileNotFoundError as error:  # taken, and our draft swept
         raise taken(record.lane, record.seq) from error
-    return Chained(record=record, sha256=sha256)
+    return Chained(record=record, sha256=sha256, size=len(data))
 
 
 def of_no_commit(name: str, lane: int, head: int) -> LakeError:
@@ -178,9 +202,14 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Commits: a reader parses at most so many records, 0.05 ms each; a writer rewrites the tables as rarely."""
+"""Commits behind a checkpoint, at most: each costs a reader 0.04 ms, and 4 µs a KB."""
+BEHIND_BYTES: Final = 128 * 2**10
+"""Bytes of records behind a small checkpoint: five of a live lane that names 120 segments."""
+BEHIND_SHARE: Final = 4
+"""Records behind a large one take up to a quarter of its size: what is rewritten stays a share of what is
+written."""
 KEPT: Final = 4
-"""Checkpoints that stay: a reader who listed one has 192 commits' time to read it."""
+"""Checkpoints that stay: a reader who listed one has the time of two more to read it."""
 
 FILES_SCHEMA: Final = pa.schema(
     [
@@ -303,14 +332,14 @@ class Tail:
 def read_tail(store: Store, lane: int) -> Tail:
     """The end of a lane's chain, verified. Raises LakeError.
 
-    O(CHECKPOINT_EVERY records + files of the checkpoint), and a listing of names.
+    O(records that `is_due` allows + files of the checkpoint).
     """
     floor = _floor(store, lane)
-    found = numbers(store, lane, above=floor)
-    if floor and not found:
+    head = last_number(store, lane, above=floor)
+    if floor and head == floor:
         raise broken(commit_name(lane, floor + 1), "it is missing, and a checkpoint says it was there")
     newest_first: list[Chained] = []
-    for link in read_records(store, lane, range(found[-1] if found else 0, 0, -1)):
+    for link in read_records(store, lane, range(head, 0, -1)):
         newest_first.append(link)
         reference = link.record.checkpoint
         published = (
@@ -407,8 +436,10 @@ def _start_ns(window: str | None, length_ns: int) -> int | None:
 
 
 def is_due(tail: Tail) -> bool:
-    """Whether the coming commit should name a new checkpoint."""
-    return len(tail.records) >= CHECKPOINT_EVERY
+    """Whether the coming commit should name a new checkpoint: records behind the last one are many, or
+    long."""
+    most = max(BEHIND_BYTES, 0 if tail.published is None else tail.published.size // BEHIND_SHARE)
+    return len(tail.records) >= CHECKPOINT_EVERY or sum(link.size for link in tail.records) >= most
 
 
 def write_checkpoint(

@@ -40,17 +40,14 @@ from stitch.lake.layout import (
     LakeInfo,
     SideTable,
     WindowTable,
-    origin,
+    most_looked_at,
+    numbered_files,
     read_info,
     window_folder,
 )
 from stitch.lake.store import Store, abreast
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, commits_of, hidden_by, upkeep_of
 
-LOOKED_AT: Final = 2016
-"""Windows of a period that are searched for files of lost commits: the last ones, a week of five minutes."""
-LOOKED_AT_IN_BUCKET: Final = 64
-"""The same in a bucket: each is a request, many at once."""
 _OF_A_FILE: Final = [name for name in FILES_SCHEMA.names if name != "counts"]
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""
@@ -209,20 +206,16 @@ class Manifest:
         Looks at the last windows only; `flowdiff fsck` looks at all.
         """
         heads = dict(self.heads)
-        folders = self._last_folders(start_ns, end_ns)
-        for folder, names in zip(folders, abreast(self.store, self.store.names, folders), strict=True):
-            for name in names:
-                parts = origin(name)
-                if parts is None or parts[1] <= heads.get(parts[0], 0):
-                    continue
-                heads[parts[0]] = read_tail(self.store, parts[0]).head  # it may have gone on since
-                if parts[1] > heads[parts[0]]:
-                    raise of_no_commit(f"{folder}/{name}", parts[0], heads[parts[0]])
+        for name, lane, seq in numbered_files(self.store, self._last_folders(start_ns, end_ns)):
+            if seq > heads.get(lane, 0):
+                heads[lane] = read_tail(self.store, lane).head  # it may have gone on since
+                if seq > heads[lane]:
+                    raise of_no_commit(name, lane, heads[lane])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
         """Folders of flows that a stretch may have, the last ones."""
         length = self.info.window_length_ns
-        most = LOOKED_AT if self.copies is None else LOOKED_AT_IN_BUCKET
+        most = most_looked_at(self.store)
         first, last = (at - at % length for at in (start_ns, end_ns - 1))
         if last - first < most * length:
             windows = (Window(at, length) for at in range(first, last + 1, length))
