@@ -12,10 +12,10 @@ before, or to the first commit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from schemas.arrays import I8
-from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
+from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.flow_counts import COUNTS_TYPE
@@ -211,22 +211,28 @@ written."""
 KEPT: Final = 4
 """Checkpoints that stay: a reader who listed one has the time of two more to read it."""
 
-FILES_SCHEMA: Final = pa.schema(
-    [
-        pa.field("table", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("window_ns", pa.int64()),
-        pa.field("name", pa.string()),
-        pa.field("sha256", pa.binary(32)),
-        pa.field("size", pa.int64()),
-        pa.field("rows", pa.int64()),
-        pa.field("footer_size", pa.int64()),
-        pa.field("footer_sha256", pa.binary(32)),
-        pa.field("last_ns", pa.int64()),
-        pa.field("counts", COUNTS_TYPE),
-        pa.field("lane", pa.int32()),
-        pa.field("seq", pa.int64()),
-    ]
-)
+
+@lru_cache(maxsize=4096)
+def _start_ns(window: str | None, length_ns: int) -> int | None:
+    """Parsed once a window, not once a file."""
+    return None if window is None else Window.from_name(window, length_ns).start_ns
+
+
+_FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecord], Any]]]] = {
+    "table": (pa.dictionary(pa.int32(), pa.string()), lambda file, _: file.table),
+    "window_ns": (pa.int64(), lambda file, commit: _start_ns(file.window, commit.window_length_ns)),
+    "name": (pa.string(), lambda file, _: file.final),
+    "sha256": (pa.binary(32), lambda file, _: bytes.fromhex(file.sha256)),
+    "size": (pa.int64(), lambda file, _: file.size),
+    "rows": (pa.int64(), lambda file, _: file.rows),
+    "footer_size": (pa.int64(), lambda file, _: file.footer_size),
+    "footer_sha256": (pa.binary(32), lambda file, _: bytes.fromhex(file.footer_sha256)),
+    "last_ns": (pa.int64(), lambda file, _: file.last_ns),
+    "counts": (COUNTS_TYPE, lambda file, _: file.counts and file.counts.model_dump()),
+    "lane": (pa.int32(), lambda _, commit: commit.lane),
+    "seq": (pa.int64(), lambda _, commit: commit.seq),
+}
+FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
 """One row a published file; `window_ns` is the start of its window, null for late and dead letters."""
 _ROW_GROUP: Final = 8192
 """Files of a checkpoint that are read together: those of a day and more."""
@@ -323,6 +329,19 @@ class Tail:
         """Own hash of the last commit."""
         return self.records[-1].sha256 if self.records else NO_COMMIT
 
+    @property
+    def standing(self) -> Standing:
+        """Where the last commit left the lane."""
+        return self.records[-1].record.standing if self.records else Standing()
+
+    @property
+    def last_files(self) -> tuple[Publish, ...]:
+        """Files of the last commit, and what it carries: all others are surely published."""
+        if not self.records:
+            return ()
+        last = self.records[-1].record
+        return (*last.carried, *last.publish)
+
     def parts(self) -> list[pa.Table | pa.Buffer]:
         """Return everything, as of `Listing`, that the lane published."""
         behind = files_table(link.record for link in self.records)
@@ -401,38 +420,9 @@ def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
 
 def files_table(records: Iterable[CommitRecord]) -> pa.Table:
     """FILES_SCHEMA of what records publish."""
-    rows = [
-        (item, record.lane, record.seq, record.window_length_ns)
-        for record in records
-        for item in record.publish
-    ]
-    return pa.table(
-        {
-            "table": pa.array([item.table for item, *_ in rows], pa.string()).dictionary_encode(),
-            "window_ns": pa.array(
-                [_start_ns(item.window, length) for item, _, _, length in rows], pa.int64()
-            ),
-            "name": pa.array([item.final for item, *_ in rows], pa.string()),
-            "sha256": pa.array([bytes.fromhex(item.sha256) for item, *_ in rows], pa.binary(32)),
-            "size": pa.array([item.size for item, *_ in rows], pa.int64()),
-            "rows": pa.array([item.rows for item, *_ in rows], pa.int64()),
-            "footer_size": pa.array([item.footer_size for item, *_ in rows], pa.int64()),
-            "footer_sha256": pa.array(
-                [bytes.fromhex(item.footer_sha256) for item, *_ in rows], pa.binary(32)
-            ),
-            "last_ns": pa.array([item.last_ns for item, *_ in rows], pa.int64()),
-            "counts": pa.array([item.counts and item.counts.model_dump() for item, *_ in rows], COUNTS_TYPE),
-            "lane": pa.array([lane for _, lane, _, _ in rows], pa.int32()),
-            "seq": pa.array([seq for _, _, seq, _ in rows], pa.int64()),
-        },
-        schema=FILES_SCHEMA,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _start_ns(window: str | None, length_ns: int) -> int | None:
-    """Parsed once a window, not once a file."""
-    return None if window is None else Window.from_name(window, length_ns).start_ns
+    rows = [(item, record) for record in records for item in record.publish]
+    columns = [pa.array([of(*row) for row in rows], type_) for type_, of in _FILE_COLUMNS.values()]
+    return pa.table(columns, schema=FILES_SCHEMA)
 
 
 def is_due(tail: Tail) -> bool:

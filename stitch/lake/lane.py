@@ -87,7 +87,7 @@ class Lane:
     @property
     def standing(self) -> Standing:
         """Where the last commit left the lane."""
-        return self._tail.records[-1].record.standing if self._tail.records else Standing()
+        return self._tail.standing
 
     @property
     def events_open(self) -> int:
@@ -191,7 +191,7 @@ class Lane:
         """A record that follows the chain, without files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
-            fields["standing"] = self._tail.records[-1].record.standing.kept()
+            fields["standing"] = self._tail.standing.kept()
         return CommitRecord(
             **fields,
             lane=self.lane,
@@ -242,9 +242,7 @@ class Lane:
             self._store.settle(lane_folder(self.lane))
             self._tail = read_tail(self._store, self.lane)
             verify_window_length(self._tail, self._info.window_length_ns)
-            if self._tail.records:
-                last = self._tail.records[-1].record
-                self._publish((*last.carried, *last.publish))
+            self._publish(self._tail.last_files)
             if stray := self._file_of_no_commit():
                 if read_tail(self._store, self.lane).head > self._tail.head:
                     continue

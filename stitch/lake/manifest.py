@@ -32,7 +32,7 @@ from stitch.lake.chain import (
     verify_window_length,
 )
 from stitch.lake.copies import Copies
-from stitch.lake.encoding import unreadable
+from stitch.lake.encoding import decode, unreadable
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA
 from stitch.lake.layout import (
     ASIDE,
@@ -278,6 +278,17 @@ class Manifest:
         except FileNotFoundError:
             return self.store.read(f"{file.name}{ASIDE}")
 
+    def decoded(self, file: LakeFile, columns: list[str] | None = None) -> pa.Table:
+        """Rows of a file that was given, all columns or some. Raises LakeError where it cannot be read."""
+        try:
+            return decode(file.table, self.read(file), columns)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self.lake, file.name) from error
+
+    def of_table(self, table: str) -> pa.Table:
+        """Rows of `listing` of one table."""
+        return self.listing.filter(pa.array(_of_table(self.listing, table)))
+
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
         """Check its size, and its footer, which a reader would believe; pages have checksums of their own."""
         try:
@@ -333,7 +344,7 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
     heads: dict[int, int] = {}
     for tail in reversed(tails):
         verify_window_length(tail, length)
-        upkeep, own = upkeep_of(tail), hidden
+        upkeep, own = upkeep_of(tail.standing), hidden
         if tail.lane == UPKEEP_LANE:
             files = listing.filter(pc.equal(listing["lane"], UPKEEP_LANE))
             own = hidden_by(upkeep, files, length)
@@ -356,9 +367,9 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         store=store,
         copies=copies,
         open_lanes=tuple(
-            OpenLane(record.lane, record.standing.segments, record.config)
-            for record in (tail.records[-1].record for tail in tails if tail.records)
-            if record.standing.segments
+            OpenLane(tail.lane, tail.standing.segments, tail.records[-1].record.config)
+            for tail in tails
+            if tail.standing.segments
         ),
         heads=tuple(sorted(heads.items())),
         retired_to_ns=hidden.retired_to_ns,
@@ -372,7 +383,7 @@ def sealed_to_ns(store: Store) -> int | None:
     tails = [read_tail(store, lane) for lane in lanes(store)]
     reached = _sealed_to_ns(tails)
     if reached is None:
-        ended = (tail.records[-1].record.standing.ended_to_ns for tail in tails if tail.records)
+        ended = (tail.standing.ended_to_ns for tail in tails)
         return max((end for end in ended if end is not None), default=None)
     return None if reached == _NOTHING else reached
 
@@ -382,10 +393,7 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publis
 
     Raises LakeError where one is lost.
     """
-    if not tail.records:
-        return []
-    last = tail.records[-1].record
-    items = [*last.carried, *last.publish]
+    items = tail.last_files
     sizes = store.sizes([item.final for item in items])
     missing = [item for item, size in zip(items, sizes, strict=True) if size is None]
     waiting = []
@@ -406,6 +414,5 @@ def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
     """Return how far every live lane is; None where there is none. A lane that sealed nothing seals
     nothing, one that was ended does not count.
     """
-    last = [tail.records[-1].record.standing for tail in tails if tail.records]
-    live = [at for at in last if at.positions and at.ended_to_ns is None]
+    live = [at for at in (tail.standing for tail in tails) if at.positions and at.ended_to_ns is None]
     return min((_NOTHING if at.sealed_to_ns is None else at.sealed_to_ns for at in live), default=None)

@@ -53,7 +53,7 @@ class GrowingLake:
     def read(self) -> None:
         """Once. Raises LakeError and OSError where the lake cannot be read."""
         manifest = self._open()
-        listed = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), "flows"))
+        listed = manifest.of_table("flows")
         names = manifest.listed.whole(listed, ["name"])["name"].combine_chunks().cast(pa.large_string())
         # Names are compared in Arrow: there are tens of thousands, and few of them differ.
         is_new = pc.invert(pc.is_in(names, value_set=self._names))
