@@ -1,14 +1,17 @@
 """Run tasks in processes of this machine, which end with the process that started them.
 
-A task is a function of a module with its arguments; both, and what it returns, are pickled. Processes are
-started anew and not forked, since libraries here have threads. A thread of the starter waits for each of
-them, so that one that dies fails its own task, at once. (The standard library's pool of processes hung where
-one was killed while others began.) Every process holds the reading end of a pipe that nobody writes to: the
-writing end closes when the starter gives up or dies, however it dies, and who reads it leaves.
+A task is a function of a module with its arguments; both, and what it returns, are pickled. A process of a
+starter that has threads cannot be forked. So one is started anew, imports what the first task needs, and
+forks the others while it has no threads (a fork server): that costs the imports once, and their memory. A
+thread of the starter waits for each process, so that one that dies fails its own task, at once. (The standard
+library's pool of processes hung where one was killed while others began; its fork server outlives whoever
+waits for it, and its environment is of long ago.) Every process holds the reading end of a pipe that nobody
+writes to: the writing end closes when the starter gives up or dies, however it dies, and who reads it leaves.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -60,7 +63,7 @@ def room_for(process_bytes: int, limit: Path = Path("/sys/fs/cgroup/memory.max")
 
 @contextmanager
 def worker_processes(n: int) -> Iterator[Executor]:
-    """Give tasks to up to `n` processes, started as tasks come, or to those of `shared_processes` around it.
+    """Give tasks to `n` processes, started with the first task, or to those of `shared_processes` around it.
 
     An exception in the block ends them in the middle of their tasks. A task raises LakeError where its
     process ended by itself: killed, or out of memory.
@@ -81,7 +84,7 @@ def worker_processes(n: int) -> Iterator[Executor]:
 
 @contextmanager
 def shared_processes(n: int) -> Iterator[None]:
-    """Let the blocks of `worker_processes` inside share up to `n`: to start one takes 1.3 s of CPU."""
+    """Let the blocks of `worker_processes` inside share `n`: to start them takes a second of CPU."""
     with worker_processes(n) as pool:
         before = _SHARED.set(pool)
         try:
@@ -105,10 +108,15 @@ class _Workers(Executor):
     """Threads, each with a process of its own that does its tasks."""
 
     def __init__(self, n: int, orphaned: Connection) -> None:
+        self._n = n
         self._orphaned = orphaned
         self._threads = ThreadPoolExecutor(n, thread_name_prefix="worker")
         self._own = threading.local()
-        self._started: list[tuple[SpawnProcess, Connection]] = []
+        self._starting = threading.Lock()
+        self._server: SpawnProcess | None = None
+        self._pipes: list[Connection] = []
+        self._unused: list[Connection] = []
+        """Those of the pipes that no thread has taken."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See Executor."""
@@ -117,14 +125,18 @@ class _Workers(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """See Executor. Processes leave when they are done; those whose starter gave up have left."""
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
-        for process, tasks in self._started:
+        for tasks in self._pipes:
             tasks.close()
-            process.join()
+        if self._server is not None:
+            self._server.join()
 
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Have a task done by this thread's process."""
         if not hasattr(self._own, "tasks"):
-            self._own.tasks = self._start()
+            with self._starting:
+                if self._server is None:
+                    self._start(fn)
+                self._own.tasks = self._unused.pop()
         try:
             self._own.tasks.send((fn, args, kwargs))
             result, error = self._own.tasks.recv()
@@ -138,23 +150,46 @@ class _Workers(Executor):
         done: T = result
         return done
 
-    def _start(self) -> Connection:
-        tasks, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=_serve, args=(theirs, self._orphaned), daemon=True)
+    def _start(self, fn: Callable[..., object]) -> None:
+        """Start the fork server and all processes, for tasks like `fn`."""
+        pipes = [_SPAWN.Pipe() for _ in range(self._n)]
+        self._pipes = [ours for ours, _ in pipes]
+        self._unused = [*self._pipes]
+        theirs = [end for _, end in pipes]
+        # It imports the module of `fn` to know what it is.
+        self._server = _SPAWN.Process(target=_fork, args=(theirs, self._orphaned, fn), daemon=True)
         # The keyboard interrupts the starter, which ends the others: they inherit a mask.
         resource_tracker.ensure_running()  # its start unblocks the signal again
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        with theirs:
-            process.start()
-        self._started.append((process, tasks))
-        return tasks
+        try:
+            self._server.start()
+        finally:
+            for end in theirs:
+                end.close()
+
+
+def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> None:
+    """Become a process for each of the pipes, and the one that waits for them all."""
+    # The pool that Arrow picks by default takes a third more CPU here, in page faults.
+    pa.set_memory_pool(pa.system_memory_pool())
+    gc.freeze()  # what is imported stays shared: no collection writes to it
+    forked = []
+    for position, tasks in enumerate(pipes):
+        pid = os.fork()
+        if not pid:
+            for other in pipes[position + 1 :]:
+                other.close()
+            _serve(tasks, orphaned)
+            return
+        forked.append(pid)
+        tasks.close()
+    for pid in forked:
+        os.waitpid(pid, 0)
 
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:
     """Do one task after the other until the starter has no more."""
     threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
-    # The pool that Arrow picks by default takes a third more CPU here, in page faults.
-    pa.set_memory_pool(pa.system_memory_pool())
     while True:
         try:
             fn, args, kwargs = tasks.recv()

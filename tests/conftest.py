@@ -79,8 +79,12 @@ def pytest_collection() -> Generator[None, object, object]:
         os.close(folder)
 
 
+gc.disable()  # to collect makes half a million objects, and no garbage
+
+
 def pytest_collection_finish() -> None:
-    """Keep what was collected, half a million objects, out of the garbage collections of all tests."""
+    """Keep what was collected out of the garbage collections of all tests."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

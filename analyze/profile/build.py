@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,7 +13,17 @@ import pyarrow as pa
 from analyze.population import Category, Population
 from analyze.profile.call_sites import GraphSites, graph_sites
 from analyze.profile.names import NameBook
-from analyze.profile.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, STRETCH, Profile, Slot
+from analyze.profile.profile import (
+    CALLS,
+    OVERLAP,
+    OWN_TIME,
+    RATIO_SCALE,
+    SCHEMAS,
+    STRETCH,
+    Profile,
+    Slot,
+    Watched,
+)
 from analyze.profile.sums import MOST_SLOTS, Grouped, RowSums, SlotRuns
 from analyze.profile.times import CallTimes, call_times
 from analyze.stats.histograms import bin_of
@@ -45,9 +56,9 @@ class Profiled(NamedTuple):
 def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
     """The profile of a population's requests that lie in a slot of their sample.
 
-    Slots of one sample must not overlap. threshold_ns: requests of a longer response time are counted in
-    the column `over` of the account table; none without. O(requests · nodes). Raises ConfigError for more
-    than MOST_SLOTS slots.
+    Slots of one sample must not overlap; those of the profile say what they hold. threshold_ns: requests of
+    a longer response time are counted in the column `over` of the account table; none without. Raises
+    ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
     """
     if len(slots) > MOST_SLOTS:
         raise ConfigError(
@@ -59,9 +70,8 @@ def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: floa
     for number, category in enumerate(population.categories):
         for origin, rows in _by_origin(category):
             maker.add(number, rows, origin)
-    return Profiled(
-        Profile(book.names(), tuple(slots), **maker.tables(), folded=population.folded), tuple(maker.patterns)
-    )
+    profile = Profile(book.names(), maker.watched(slots), **maker.tables(), folded=population.folded)
+    return Profiled(profile, tuple(maker.patterns))
 
 
 def _by_origin(category: Category) -> list[tuple[int, I8 | None]]:
@@ -119,6 +129,10 @@ class _Maker:
         self.threshold_ns = threshold_ns
         self.rows = {name: RowSums(name) for name in SCHEMAS}
         self.patterns: list[Pattern] = []
+        self.held = np.zeros((2, len(slots)))
+        """[(requests, weight), slots]"""
+        self.began = np.zeros((2, len(slots)), dtype=np.int64)
+        """[(first, last), slots]"""
 
     def add(self, number: int, rows: I8 | None, origin: int) -> None:
         """Count the requests of a category (of the given rows)."""
@@ -135,6 +149,7 @@ class _Maker:
             return
         times = call_times(category, sites)
         self.patterns.append(Pattern(number, runs.order, runs.slot, sites))
+        self._watch(category, runs)
         root = self.book.root(category.graph.root)
         at = Grouped(sites.site)
         self._responses(category, runs, root)
@@ -152,6 +167,20 @@ class _Maker:
     def tables(self) -> dict[str, pa.Table]:
         """What was collected, equal keys added up."""
         return {name: rows.table() for name, rows in self.rows.items()}
+
+    def watched(self, slots: Sequence[Slot]) -> tuple[Slot, ...]:
+        """Give the slots with what each held."""
+        columns = zip(slots, *self.held.tolist(), *self.began.tolist(), strict=True)
+        return tuple(replace(s, watched=(Watched(s.start_ns, s.end_ns, *held),)) for s, *held in columns)
+
+    def _watch(self, category: Category, runs: SlotRuns) -> None:
+        start_ns = runs.ordered(category.start_ns)
+        first, last = self.began[:, runs.slots]
+        none = self.held[0, runs.slots] == 0
+        earliest = np.minimum.reduceat(start_ns, runs.starts)
+        self.began[0, runs.slots] = np.where(none, earliest, np.minimum(first, earliest))
+        self.began[1, runs.slots] = np.maximum(last, np.maximum.reduceat(start_ns, runs.starts))
+        self.held[:, runs.slots] += runs.n, runs.w
 
     def _responses(self, category: Category, runs: SlotRuns, root: int) -> None:
         response = runs.ordered(category.response_ns).astype(np.float64)

@@ -25,7 +25,7 @@ from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, S
 from analyze.profile.votes import Votes
 from analyze.stats.histograms import N_BINS
 
-STORED_VERSION: Final = 4
+STORED_VERSION: Final = 5
 """Of this file's form."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_SLOTS: Final = b"flowdiff.slots"
@@ -140,7 +140,7 @@ def encode_stored(stored: Stored) -> bytes:
             {
                 META_VERSION: version().encode(),
                 META_SLOTS: json.dumps(
-                    [[s.sample, s.start_ns, s.end_ns, *s.watched] for s in stored.slots]
+                    [[s.sample, s.start_ns, s.end_ns, *map(_from_start, s.watched)] for s in stored.slots]
                 ).encode(),
                 META_ROWS: json.dumps(rows | {"shape": stored.names.n_shapes}).encode(),
                 META_SAME: json.dumps(same).encode(),
@@ -148,6 +148,18 @@ def encode_stored(stored: Stored) -> bytes:
             }
         )
     return bytes(sink.getvalue())
+
+
+def _from_start(one: Watched) -> tuple[float, ...]:
+    """Give a row of a stretch; its times after its start, which is fewer digits."""
+    start = one.start_ns
+    return start, one.end_ns - start, one.n, one.w, one.first_ns - start, one.last_ns - start
+
+
+def _watched(start: int, length: int, n: float, w: float, first: int, last: int) -> Watched:
+    """Give the stretch of a row. Raises TypeError where it is none."""
+    at = int(start)
+    return Watched(at, at + int(length), float(n), float(w), at + int(first), at + int(last))
 
 
 def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn | pa.StringArray]]:
@@ -242,7 +254,7 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
                 int(a),
                 int(b),
                 int(c),
-                tuple(Watched(int(d), int(e), float(n), float(w)) for d, e, n, w in of),
+                tuple(_watched(*row) for row in of),
             )
             for a, b, c, *of in json.loads(metadata[META_SLOTS])
         )
@@ -286,6 +298,16 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
         return stored._replace(votes=stored.votes.compact()) if _is_sound(stored) else None
     except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError, AttributeError):
         return None
+
+
+def votes_kept(data: pa.Buffer | bytes) -> int:
+    """Count the votes that a file holds from its footer; 0 of no such file."""
+    try:
+        columns = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    except (pa.ArrowException, ValueError, OSError):
+        return 0
+    many = (columns.column(at).num_values for at in range(columns.num_columns))
+    return max(many, default=0)
 
 
 def _votes(places: Mapping[str, StoredColumn], lists: Mapping[str, pa.ListArray]) -> Votes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +16,32 @@ import pyarrow as pa
 from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
+from analyze.profile.name_columns import NameColumns
 from analyze.profile.names import Names, Recoding
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
-from analyze.profile.shards import MOST_VOTES
-from analyze.profile.votes import Column, SlotVotes, Votes, summed_votes
+from analyze.profile.shards import MOST_VOTES, operation_parts
+from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
+from analyze.profile.votes import Column, Votes, summed_votes
 from schemas.arrays import I8
 
 MOST_APART: Final = 4
 """Windows whose tables are held one by one until they are added up."""
+MOST_VOTES_APART: Final = 6
+"""The same of votes, which are few bytes and cost more to add."""
 MOST_ROWS: Final = 2_000_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
+
+
+class Added(NamedTuple):
+    """Windows that were added up, as it goes to whoever gathers slots."""
+
+    names: NameColumns
+    slot: Slot
+    votes: OneSlotVotes
+    tables: Mapping[str, Mapping[str, Column]]
+    folded: tuple[FoldedNames, ...]
 
 
 class Adding:
@@ -37,8 +51,6 @@ class Adding:
     """
 
     def __init__(self, *, keep_account: bool = True) -> None:
-        self.n_votes = 0
-        """What was read."""
         self._names = [name for name in _TABLES if keep_account or name != "account"]
         self._only: Stored | None = None
         """The first window, until there is another."""
@@ -50,7 +62,6 @@ class Adding:
 
     def add(self, window: Stored) -> None:
         """Take a window in."""
-        self.n_votes += len(window.votes.bin)
         if not self._votes and self._only is None:
             self._only = window
             return
@@ -62,13 +73,14 @@ class Adding:
     def _take(self, window: Stored) -> None:
         codes = self._run.taken_in(window.names)
         self._votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
+        if len(self._votes) > MOST_VOTES_APART:
+            self._votes = [summed_votes(self._votes, 0).compact()]
         for name, parts in self._tables.items():
-            parts.append(_renumbered(window, name, codes))
+            parts.append(_renumbered(window.tables[name], name, codes))
             if len(parts) > MOST_APART:
                 parts[:] = [summed(name, parts)]
         for slot in window.slots:
-            one = Watched(slot.start_ns, slot.end_ns, *_requests(window.tables["responses"]))
-            self._watched += slot.watched or (one,)
+            self._watched += slot.watched
         self._folded.update(window.folded)
 
     def stored(self) -> Stored | None:
@@ -87,34 +99,44 @@ class Adding:
             tuple(sorted(self._folded, key=str)),
         )
 
+    def added(self, scratch: str) -> Added | None:
+        """The same, its votes put aside in a `Scratch` of that name where they are many."""
+        stored = self.stored()
+        if stored is None:
+            return None
+        (slot,) = stored.slots
+        part = operation_parts(stored.names)[stored.names.operation]
+        votes = OneSlotVotes.of(stored.votes, part, scratch)
+        return Added(stored.names, slot, votes, stored.tables, stored.folded)
+
 
 @dataclass(slots=True)
 class Gathering:
     """Slots as they are read."""
 
     run: RunNames
+    scratch: Scratch = field(default_factory=Scratch)
     slots: list[Slot] = field(default_factory=list)
-    votes: list[tuple[Votes, ...]] = field(default_factory=list)
+    votes: list[OneSlotVotes] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
     """As windows were folded, each by itself."""
 
-    def add(self, stored: Stored, sample: int) -> None:
+    def add(self, added: Added, sample: int) -> None:
         """Take a slot in."""
-        codes = self.run.taken_in(stored.names)
-        self.folded.update(stored.folded)
-        (slot,) = stored.slots
-        self.slots.append(replace(slot, sample=sample))
-        self.votes.append(stored.votes.renumbered(codes.site, codes.shape).by_measure())
-        for name in stored.tables:
-            self.tables[name].append(_renumbered(stored, name, codes))
+        codes = self.run.taken_in(added.names)
+        self.folded.update(added.folded)
+        self.slots.append(replace(added.slot, sample=sample))
+        self.votes.append(added.votes.renumbered(codes.site, codes.shape))
+        for name, columns in added.tables.items():
+            self.tables[name].append(_renumbered(columns, name, codes))
 
     def add_silent(self, slot: Slot) -> None:
         """Take in a stretch without a request: with windows that were added up, or a slot of its own."""
         mine = [
             at
             for at, other in enumerate(self.slots)
-            if other.sample == slot.sample and other.watched and other.start_ns <= slot.start_ns
+            if other.sample == slot.sample and len(other.watched) > 1 and other.start_ns <= slot.start_ns
         ]
         if not mine:
             self.slots.append(slot)
@@ -127,7 +149,7 @@ class Gathering:
         """What was read, slots of a sample in the order of time.
 
         n_blocks: the first sample's slots show the noise as so many blocks (`blocks_of_slots`), and its votes
-        are added up in the first slot of each: nobody asks for them slot by slot.
+        are in the first slot of each: nobody asks for them slot by slot.
         """
         order = sorted(
             range(len(self.slots)), key=lambda at: (self.slots[at].sample, self.slots[at].start_ns)
@@ -138,15 +160,15 @@ class Gathering:
         if n_blocks is not None:
             block = blocks_of_slots(sum(slot.sample == 0 for slot in self.slots), n_blocks)
             first[: len(block)] = np.searchsorted(block, block)
-        together: dict[tuple[int, int], list[Votes]] = {}
-        for votes, slot in zip(self.votes, first[number].tolist(), strict=False):
-            for of_measure in votes:
-                together.setdefault((slot, int(of_measure.keys[0][0])), []).append(of_measure)
+        slots = first[number].tolist()
         return Gathered(
             self.run,
             self.run.names(),
             tuple(self.slots[at] for at in order),
-            SlotVotes(tuple(summed_votes(votes, slot).compact() for (slot, _), votes in together.items())),
+            SlotVotes(
+                tuple(replace(votes, slot=slot) for votes, slot in zip(self.votes, slots, strict=False)),
+                (self.scratch,),
+            ),
             {
                 name: _ordered(name, [_in_slot(part, name, int(number[at])) for at, part in enumerate(parts)])
                 for name, parts in self.tables.items()
@@ -204,13 +226,9 @@ def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:
     return np.arange(n_slots) * min(n_blocks, n_slots) // max(n_slots, 1)
 
 
-def _requests(responses: Mapping[str, Column]) -> tuple[float, float]:
-    return float(responses["n"].sum()), float(responses["w"].sum())
-
-
-def _renumbered(stored: Stored, name: str, codes: Recoding) -> pa.Table:
+def _renumbered(columns: Mapping[str, Column], name: str, codes: Recoding) -> pa.Table:
     """A table in new numbers."""
-    new, columns = codes._asdict(), stored.tables[name]
+    new = codes._asdict()
     arrays = [
         pa.array(new[key][columns[key]].astype(columns[key].dtype) if key in new else columns[key])
         for key in SCHEMAS[name].names

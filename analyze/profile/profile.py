@@ -23,7 +23,7 @@ from analyze.stats.sums import keyed_sums, totals
 from schemas.arrays import B1, F8
 
 if TYPE_CHECKING:
-    from analyze.profile.votes import SlotVotes
+    from analyze.profile.slot_votes import SlotVotes
 
 PROFILE_VERSION: Final = 7
 """Of the meaning of a stored profile; another one is made anew."""
@@ -76,13 +76,16 @@ SCHEMAS: Final = {
 
 
 class Watched(NamedTuple):
-    """A stretch of time that was added to others, and what it held."""
+    """A stretch of time, and what it held."""
 
     start_ns: int
     end_ns: int
     n: float = 0.0
     w: float = 0.0
     """Requests, and their weight."""
+    first_ns: int = 0
+    last_ns: int = 0
+    """When the first and the last of them began; of no request there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Slot:
     end_ns: int
     """Half open."""
     watched: tuple[Watched, ...] = ()
-    """Windows that were added up in it; none: it is one."""
+    """Windows that were added up in it, itself where it is one; none where no request was looked for."""
 
     @property
     def seconds(self) -> float:

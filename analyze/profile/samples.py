@@ -15,7 +15,7 @@ import numpy as np
 from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.gathering import Gathered
-from analyze.profile.profile import Profile, Slot, Watched
+from analyze.profile.profile import Profile, Slot
 from analyze.stats.histograms import value_of
 from analyze.stats.silences import (
     ComparedTraffic,
@@ -24,7 +24,6 @@ from analyze.stats.silences import (
     population_traffic,
     sample_ranges,
 )
-from analyze.stats.sums import totals
 from schemas.arrays import F8
 from schemas.report.report import SampleSummary
 from schemas.windows import NS_PER_US
@@ -146,28 +145,22 @@ class SampleProfiles:
 
     @cached_property
     def traffic(self) -> ComparedTraffic:
-        """How much came: slots that hold a request are stretches in which requests began. O(rows)."""
+        """How much came: between the first and the last request of a window requests began. O(windows)."""
         return compared_traffic([self._traffic(sample) for sample in range(PAIR_SIZE)])
 
     def _traffic(self, sample: int) -> Traffic:
-        table, named = self.profile.responses, self.samples[sample]
-        slot = table["slot"].to_numpy()
-        n, w = (totals(slot, table[column].to_numpy(), len(self.profile.slots)) for column in ("n", "w"))
-        windows = sorted(
-            window
-            for at, one in enumerate(self.profile.slots)
-            if one.sample == sample
-            for window in one.watched or (Watched(one.start_ns, one.end_ns, float(n[at]), float(w[at])),)
-            if window.n > 0
+        named = self.samples[sample]
+        slots = [slot for slot in self.profile.slots if slot.sample == sample]
+        windows = sorted(window for slot in slots for window in slot.watched if window.n > 0)
+        first, last = (
+            np.array([getattr(w, of) for w in windows], np.int64) for of in ("first_ns", "last_ns")
         )
-        sums = np.array(windows, dtype=np.float64).reshape(-1, 4)
-        starts, ends = np.array([window[:2] for window in windows], dtype=np.int64).reshape(-1, 2).T
         return Traffic(
-            starts,
-            ends,
-            float(sums[:, 2].sum()),
-            float(sums[:, 3].sum()),
-            sample_ranges(named, starts, ends),
+            first,
+            last,
+            sum(window.n for window in windows),
+            sum(window.w for window in windows),
+            sample_ranges(named, first, last),
             named.recorded,
         )
 

@@ -1,14 +1,16 @@
 """Shards of sites: some sites of a profile at a time, so that tests need no more memory than one shard.
 
-What is tested together lies in one shard: all sites of an operation. Steps of records belong together by
-where they begin as well, and are one shard. A shard goes to another process as it is: in few bytes, with no
-name that it does not need.
+What is tested together lies in one shard: all sites of an operation, by a hash of its name, which is the same
+whoever works it out. Steps of records belong together by where they begin as well, and are one shard. A shard
+goes to another process in few bytes, with no name that it does not need; its votes are read there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +18,18 @@ import pyarrow as pa
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import SCHEMAS, Profile, Slot, summed
-from analyze.profile.votes import SlotVotes, Votes, joined_votes
+from analyze.profile.slot_votes import SlotVotes
+from analyze.profile.votes import Column
 from schemas.arrays import I8
 
 MOST_VOTES: Final = 4_000_000
 """Votes that are held as a table, and tested at once: a GB. More stay in runs."""
 SHARD_VOTES: Final = 1_000_000
 """Votes of a shard: 0.25 GB."""
+PROBLEM: Final = 1
+"""Sample that is compared with the one before."""
+PARTS: Final = 1 << 10
+"""A shard is one of so many parts of the operations, or several."""
 
 
 class SiteShard(NamedTuple):
@@ -30,7 +37,7 @@ class SiteShard(NamedTuple):
 
     names: NameColumns
     slots: tuple[Slot, ...]
-    votes: Votes
+    votes: SlotVotes
     tables: Mapping[str, pa.Table]
     """Visits and shapes; of responses what each slot holds."""
     site: I8
@@ -40,46 +47,61 @@ class SiteShard(NamedTuple):
     def profile(self) -> Profile:
         """Give the shard as a profile. O(rows)."""
         empty = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-        rows = {**self.tables, "votes": self.votes.ordered().table()}
+        rows = {**self.tables, "votes": self.votes.table()}
         return Profile(names_of(self.names), self.slots, **(empty | rows))
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
-    """Give a profile shard by shard; votes: those of the profile, in runs."""
+    """Give a profile shard by shard, those without a site left out; votes: those of the profile.
+
+    Those of the problem are added up: the problem is tested as a whole.
+    """
     names = name_columns(profile.names)
     n = n_shards(profile.names, votes, most_votes)
-    shard = (names.operation % n).astype(np.int16)
-    parts = [
-        (part, *_by_shard(shard[part.site], n), np.cumsum(part.n_rows, dtype=np.int64))
-        for part in votes.parts
-    ]
-    tables = {name: getattr(profile, name) for name in ("visits", "shapes")}
-    rows = {name: _by_shard(shard[table["site"].to_numpy()], n) for name, table in tables.items()}
+    shard = (operation_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)[names.operation]
+    problem = [slot for slot, one in enumerate(profile.slots) if one.sample == PROBLEM]
+    parts = [replace(part, slot=problem[0]) if part.slot in problem else part for part in votes.parts]
+    runs = [_by_shard(shard[part.keys[1]], n) for part in parts]
+    # Batch by batch: to take rows of a table of many would copy it whole for every shard.
+    batches = {name: getattr(profile, name).to_batches() for name in ("visits", "shapes")}
+    rows = {
+        name: [_by_shard(shard[batch["site"].to_numpy()], n) for batch in several]
+        for name, several in batches.items()
+    }
     responses = _by_slot(profile.responses)
     for number in range(n):
         site = np.flatnonzero(shard == number)
-        some = slice(number, number + 2)
-        mine = joined_votes(
-            [part.taken(runs[slice(*starts[some])], ends) for part, runs, starts, ends in parts]
-        )
-        of = {
-            name: tables[name].take(pa.array(order[first[number] : first[number + 1]]))
-            for name, (order, first) in rows.items()
+        if not len(site):
+            continue
+        mine = tuple(part.some(of[number]) for part, of in zip(parts, runs, strict=True))
+        tables = {
+            name: pa.Table.from_batches(
+                [batch.take(pa.array(of[number])) for batch, of in zip(several, rows[name], strict=True)],
+                SCHEMAS[name],
+            )
+            for name, several in batches.items()
         }
-        yield _shard(names, profile.slots, site, mine, of | {"responses": responses})
+        yield _shard(names, profile.slots, site, SlotVotes(mine), tables | {"responses": responses})
+
+
+def operation_parts(names: NameColumns) -> Column:
+    """[operations] the part of each; an operation has the same in all files. O(operations)."""
+    texts = zip(*(column.to_pylist() for column in (names.component, names.point, names.callee)), strict=True)
+    parts = [crc32("\0".join(text).encode()) % PARTS for text in texts]
+    return np.array(parts, dtype=np.int16)
 
 
 def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
-    """Count the shards of so many votes; records are one."""
+    """Count the shards of so many votes, where each has a site; records are one."""
     if any(site.kind is SiteKind.STEP for site in names.sites):
         return 1
-    return -(-votes.n_rows // most_votes)
+    return min(PARTS, -(-votes.n_rows // most_votes))
 
 
-def _by_shard(shard: np.ndarray[tuple[int], np.dtype[np.int16]], n: int) -> tuple[I8, I8]:
-    """(rows in the order of their shards, where each shard begins)."""
+def _by_shard(shard: np.ndarray[tuple[int], np.dtype[np.int16]], n: int) -> list[I8]:
+    """[shards] the rows of each."""
     order = np.argsort(shard, kind="stable")
-    return order, np.concatenate(([0], np.cumsum(np.bincount(shard, minlength=n))))
+    return np.split(order, np.cumsum(np.bincount(shard, minlength=n))[:-1])
 
 
 def _by_slot(responses: pa.Table) -> pa.Table:
@@ -90,9 +112,10 @@ def _by_slot(responses: pa.Table) -> pa.Table:
 
 
 def _shard(
-    names: NameColumns, slots: tuple[Slot, ...], site: I8, votes: Votes, tables: dict[str, pa.Table]
+    names: NameColumns, slots: tuple[Slot, ...], site: I8, votes: SlotVotes, tables: dict[str, pa.Table]
 ) -> SiteShard:
-    shape = np.unique(np.concatenate([votes.keys[2], tables["shapes"]["shape"].to_numpy()])).astype(np.int64)
+    of_votes = (part.keys[2] for part in votes.parts)
+    shape = np.unique(np.concatenate([tables["shapes"]["shape"].to_numpy(), *of_votes])).astype(np.int64)
     numbers = {"site": _numbers(site, len(names.caller)), "shape": _numbers(shape, names.n_shapes)}
     for name in ("visits", "shapes"):
         for key in numbers.keys() & set(SCHEMAS[name].names):
@@ -100,7 +123,7 @@ def _shard(
             place = SCHEMAS[name].names.index(key)
             tables[name] = tables[name].set_column(place, SCHEMAS[name].field(key), pa.array(number))
     here = _names_of_some(names, site, shape, numbers["shape"])
-    rows = votes.renumbered(numbers["site"], numbers["shape"]).compact()
+    rows = votes.renumbered(numbers["site"], numbers["shape"])
     return SiteShard(here, slots, rows, tables, site, shape)
 
 

@@ -28,8 +28,9 @@ from analyze.profile.encoding import (
     stored_of,
     stored_tables,
     version,
+    votes_kept,
 )
-from analyze.profile.gathering import Adding, Gathered, Gathering
+from analyze.profile.gathering import Added, Adding, Gathered, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
 from analyze.refine.settings import RefineSettings
@@ -39,7 +40,16 @@ from schemas.periods import Period
 from schemas.windows import NS_PER_DAY, Window
 from stitch.heap import keep_freed
 from stitch.lake.place import open_store
-from stitch.lake.stats_files import StatsKey, has_stats, put_stats, read_stats, settings_of, source_of
+from stitch.lake.stats_files import (
+    StatsKey,
+    drop_stats,
+    has_stats,
+    put_stats,
+    read_stats,
+    settings_of,
+    source_of,
+    stats_size,
+)
 from stitch.lake.store import Store, ahead
 from stitch.processes import in_turn, worker_processes
 
@@ -90,6 +100,8 @@ class _KeptBlock(NamedTuple):
     keys: tuple[tuple[str, StatsKey], ...]
     """(lake, key) of each window; none where one is no whole window."""
     keep_account: bool
+    scratch: str
+    """Name of the `Scratch` for its votes."""
 
 
 def gathered(
@@ -118,12 +130,12 @@ def gathered(
     blocks = [_with_quarters(block, settings) for block in _blocks(parts, a_slot)]
     found: list[list[Slot]] = [[] for _ in samples]
     gathering = Gathering(run)
-    for block, stored in _read_blocks(blocks, settings, tally, a_slot is not None, workers):
-        if stored is None:
+    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch.name)
+    for block, added in reading.blocks(blocks, workers):
+        if added is None:
             continue
-        (slot,) = stored.slots
-        found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in slot.watched or (slot,)]
-        gathering.add(stored, block.sample)
+        found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in added.slot.watched]
+        gathering.add(added, block.sample)
     if not any(found):
         raise PeriodError("No window of these periods holds a request.")
     for sample, part in parts if with_silent else ():
@@ -193,27 +205,51 @@ def _is_kept(here: LakePeriod, settings: RefineSettings) -> bool:
         return False
 
 
-def _read_blocks(
-    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally, keep_account: bool, workers: int
-) -> Iterator[tuple[_Block, Stored | None]]:
-    """Every block as one slot. The first tells how much there is to read, and whether processes share it."""
-    rest, n_votes = blocks[1:], 0.0
-    for block, stored, votes in _read_here(blocks[:1], settings, tally, keep_account):
-        n_votes = votes / len(block.pieces)
-        yield block, stored
-    workers = min(workers, int(n_votes * sum(len(block.pieces) for block in rest)) // VOTES_A_WORKER)
-    if workers < 2:
-        yield from ((b, stored) for b, stored, _ in _read_here(rest, settings, tally, keep_account))
-        return
-    kept = (_KeptBlock(_keys(block, settings), keep_account) for block in rest)
-    with worker_processes(workers) as pool:
-        for block, stored in zip(rest, in_turn(pool, _read_there, kept, workers + 1), strict=True):
-            if stored is None:
-                ((_, stored, _),) = _read_here([block], settings, tally, keep_account)
-                yield block, stored
-            else:
-                tally.read += sum(len(here.windows) for here in block.pieces)
-                yield block, stored
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How blocks are read."""
+
+    settings: RefineSettings
+    tally: ProfileTally
+    keep_account: bool
+    scratch: str
+
+    def blocks(self, blocks: Sequence[_Block], workers: int) -> Iterator[tuple[_Block, Added | None]]:
+        """Every block as one slot, None where its windows hold no request; by several processes where there
+        is enough to read."""
+        if workers > 1:
+            workers = min(workers, self._votes_kept(blocks) // VOTES_A_WORKER)
+        if workers < 2:
+            yield from zip(blocks, self._here(blocks), strict=True)
+            return
+        kept = (_KeptBlock(_keys(block, self.settings), self.keep_account, self.scratch) for block in blocks)
+        with worker_processes(workers) as pool:
+            for block, added in zip(blocks, in_turn(pool, _read_there, kept, workers + 1), strict=True):
+                if added is None:
+                    yield block, next(self._here([block]))
+                else:
+                    self.tally.read += sum(len(here.windows) for here in block.pieces)
+                    yield block, added
+
+    def _votes_kept(self, blocks: Sequence[_Block]) -> int:
+        """How many there are to read, if all windows have as many as the first that is kept."""
+        pieces = [here for block in blocks for here in block.pieces]
+        data = (_read(here, self.settings) for here in pieces if _is_whole(here))
+        return next((votes_kept(one) for one in data if one is not None), 0) * len(pieces)
+
+    def _here(self, blocks: Sequence[_Block]) -> Iterator[Added | None]:
+        """Read them in this process. What is not kept is made."""
+        pieces = [here for block in blocks for here in block.pieces]
+        with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
+            # Decoded one ahead: meanwhile those before are added up.
+            kept = in_turn(pool, _kept_tables, _kept_ahead(pieces, self.settings), 2)
+            for block in blocks:
+                adding = Adding(keep_account=self.keep_account)
+                for here, of_window in zip(block.pieces, kept, strict=False):
+                    stored = _window_stored(of_window, here, self.settings, self.tally)
+                    if stored is not None:
+                        adding.add(stored)
+                yield adding.added(self.scratch)
 
 
 def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey], ...]:
@@ -222,7 +258,7 @@ def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey]
     return tuple((here.lake, key_of(here, settings)) for here in block.pieces)
 
 
-def _read_there(block: _KeptBlock) -> Stored | None:
+def _read_there(block: _KeptBlock) -> Added | None:
     """Add up what is kept of a block, in a process of its own; None where some of it is not."""
     keep_freed()
     adding = Adding(keep_account=block.keep_account)
@@ -233,31 +269,13 @@ def _read_there(block: _KeptBlock) -> Stored | None:
             if stored is None or not _is_of(stored, key):
                 return None
             adding.add(stored)
-    return adding.stored()
+    return adding.added(block.scratch)
 
 
 @cache
 def _store(lake: str) -> Store:
     """Stores of lakes that a worker process reads from."""
     return open_store(lake)
-
-
-def _read_here(
-    blocks: Sequence[_Block], settings: RefineSettings, tally: ProfileTally, keep_account: bool
-) -> Iterator[tuple[_Block, Stored | None, int]]:
-    """Every block as one slot, None where its windows hold no request, and how many votes were read. What is
-    not kept is made."""
-    pieces = [here for block in blocks for here in block.pieces]
-    with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
-        # Decoded one ahead: meanwhile those before are added up.
-        kept = in_turn(pool, _kept_tables, _kept_ahead(pieces, settings), 2)
-        for block in blocks:
-            adding = Adding(keep_account=keep_account)
-            for here, of_window in zip(block.pieces, kept, strict=False):
-                stored = _window_stored(of_window, here, settings, tally)
-                if stored is not None:
-                    adding.add(stored)
-            yield block, adding.stored(), adding.n_votes
 
 
 def _window_stored(
@@ -295,9 +313,10 @@ def keep_profiles(
 ) -> None:
     """See to it that the profile of every window that the periods touch is kept.
 
-    Missing ones are made one after the other, or by so many processes (`workers`) where they are worth their
-    start, or by whoever takes tasks; each with a window at a time in memory. What cannot be written is in
-    `tally.refusals`. Raises LakeError.
+    Windows of a quarter of a day that is kept instead of them (`coarsen`) are. Missing ones are made one
+    after the other, or by so many processes (`workers`) where they are worth their start, or by whoever takes
+    tasks; each with a window at a time in memory. What cannot be written is in `tally.refusals`. Raises
+    LakeError.
     """
     pieces = _each_window(periods)
     missing = []
@@ -307,6 +326,10 @@ def keep_profiles(
             missing.append(here)
         else:
             _kept_or_made(stored_tables(data), here, settings, tally)
+    for windows in [*_by_quarter(missing)]:
+        if len(windows) > 1 and _read(_joined(windows), settings) is not None:
+            missing = [here for here in missing if here not in windows]
+            tally.read += len(windows)
     with ExitStack() as stack:
         pool = workers if isinstance(workers, Executor) else None
         if isinstance(workers, int) and (n := min(workers, len(missing) // WINDOWS_A_WORKER)) > 1:
@@ -328,16 +351,66 @@ def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, ta
     Windows whose statistics are missing are made. Memory: the statistics of one quarter. What cannot be
     written is in `tally.refusals`. Raises LakeError.
     """
-    quarters = [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
+    quarters = _quarters(periods)
     for quarter in quarters:
-        if (
-            _read(quarter, settings) is None
-            and (stored := _summed_windows(quarter, settings, tally)) is not None
-        ):
-            written = ProfileTally()
-            _keep(quarter.store, key_of(quarter, settings), encode_stored(stored), written)
-            tally.add(ProfileTally(refusals=written.refusals))
+        _keep_sum(quarter, settings, tally)
     return len(quarters)
+
+
+class Coarsened(NamedTuple):
+    """Windows whose statistics are kept by the quarter of a day alone."""
+
+    windows: int
+    quarters: int
+    size: int
+    """Bytes that went, or would go, with their own."""
+
+
+def coarsen(
+    periods: Sequence[LakePeriod],
+    settings: RefineSettings,
+    until_ns: int,
+    *,
+    tally: ProfileTally,
+    dry_run: bool = False,
+) -> Coarsened:
+    """Keep statistics of quarters of a UTC day that ended then or before by quarter, and drop those of their
+    windows, once the sum is there and whole.
+
+    Of windows of which none are kept none are made. Stopped at any instant, the next run goes on. As
+    `keep_quarters`; raises OSError where something cannot be removed.
+    """
+    n_windows = n_quarters = size = 0
+    for quarter in _quarters(periods):
+        store, whole = quarter.store, key_of(quarter, settings)
+        fine = [key_of(here, settings) for here in whole_windows(quarter)]
+        there = [key for key in fine if has_stats(store, key)]
+        if whole.window.end_ns > until_ns or not there:
+            continue
+        if not dry_run and not _keep_sum(quarter, settings, tally):
+            continue
+        n_windows, n_quarters = n_windows + len(there), n_quarters + 1
+        size += sum(stats_size(store, key) if dry_run else drop_stats(store, key) for key in fine)
+    return Coarsened(n_windows, n_quarters, size)
+
+
+def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
+    """Those of several windows."""
+    return [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
+
+
+def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> bool:
+    """Keep the sum of a quarter's windows where it is not: whether it is there now."""
+    key, written = key_of(quarter, settings), ProfileTally()
+    kept = _kept_tables(_read(quarter, settings))
+    if kept is not None and _is_of(kept, key):
+        return True
+    stored = _summed_windows(quarter, settings, tally)
+    if stored is None:
+        return False
+    _keep(quarter.store, key, encode_stored(stored), written)
+    tally.add(ProfileTally(refusals=written.refusals))
+    return not written.refusals
 
 
 def _each_window(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
@@ -453,8 +526,8 @@ def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally)
 
 def _is_of(stored: Stored, key: StatsKey) -> bool:
     (slot,) = stored.slots
-    within = key.window.start_ns <= slot.start_ns and slot.end_ns <= key.window.end_ns
-    return within if key.span == "quarter" else slot == Slot(0, key.window.start_ns, key.window.end_ns)
+    mine, asked = (slot.start_ns, slot.end_ns), (key.window.start_ns, key.window.end_ns)
+    return (asked[0] <= mine[0] and mine[1] <= asked[1]) if key.span == "quarter" else mine == asked
 
 
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:

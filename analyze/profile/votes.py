@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS
 from analyze.stats.sums import numbered
-from schemas.arrays import B1, I8
+from schemas.arrays import I8
 
 Column = npt.NDArray[Any]
 _WEIGHTS = ("n", "w", "w2")
@@ -76,23 +75,6 @@ class Votes:
             tuple(_narrowed(column) for column in self.sums),
         )
 
-    def by_measure(self) -> tuple[Votes, ...]:
-        """Those of each measure by themselves, in few bytes: calls of a busy site are many, and no value of
-        another measure has as many requests in one bin. Runs of a measure lie side by side."""
-        starts = np.flatnonzero(np.diff(self.keys[0], prepend=-1))
-        ends = np.concatenate(([0], np.cumsum(self.n_rows, dtype=np.int64)))
-        found = []
-        for first, past in pairwise([*starts.tolist(), len(self.n_rows)]):
-            runs, rows = slice(first, past), slice(ends[first], ends[past])
-            part = Votes(
-                tuple(key[runs] for key in self.keys),
-                self.n_rows[runs],
-                self.bin[rows].copy(),
-                tuple(column[rows].copy() for column in self.sums),
-            )
-            found.append(part.compact())
-        return tuple(found)
-
     def renumbered(self, site: I8, shape: I8) -> Votes:
         """With new numbers for the old."""
         measure, of_site, of_shape, slot = self.keys
@@ -100,21 +82,12 @@ class Votes:
 
     def at(self, slot: int) -> Votes:
         """All of them in one slot."""
-        return self.in_slots(np.full(int(self.keys[3].max(initial=0)) + 1, slot, dtype=np.int32))
+        return replace(self, keys=(*self.keys[:3], np.full(len(self.n_rows), slot, dtype=np.int32)))
 
-    def in_slots(self, slot: Column) -> Votes:
-        """With new slots for the old."""
-        return replace(self, keys=(*self.keys[:3], slot[self.keys[3]]))
-
-    def of_sites(self, sites: B1) -> Votes:
-        """Those of some sites, [sites] whether it is one."""
-        return self.taken(np.flatnonzero(sites[self.site]))
-
-    def taken(self, runs: I8, ends: I8 | None = None) -> Votes:
-        """Some runs; ends: where the rows of each end, where that is known."""
-        past = np.cumsum(self.n_rows, dtype=np.int64) if ends is None else ends
-        length = self.n_rows[runs].astype(np.int64)
-        row = np.repeat(past[runs] - np.cumsum(length), length) + np.arange(int(length.sum()))
+    def taken(self, runs: I8) -> Votes:
+        """Some runs."""
+        first = np.cumsum(self.n_rows, dtype=np.int64) - self.n_rows
+        row = rows_of(first[runs], self.n_rows[runs])
         return Votes(
             tuple(key[runs] for key in self.keys),
             self.n_rows[runs],
@@ -140,34 +113,11 @@ class Votes:
         return pa.table([*map(pa.array, keys), pa.array(self.bin.astype(np.int16)), *values], schema=schema)
 
 
-@dataclass(frozen=True, slots=True)
-class SlotVotes:
-    """Votes of several slots, those of a slot and measure by themselves: to put them together would copy most
-    of a profile."""
-
-    parts: tuple[Votes, ...]
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all of them."""
-        return sum(len(part.bin) for part in self.parts)
-
-    def table(self) -> pa.Table:
-        """The table, its rows sorted by key."""
-        return joined_votes(self.parts).ordered().table() if self.parts else SCHEMAS["votes"].empty_table()
-
-    def of_sites(self, sites: B1) -> SlotVotes:
-        """Those of some sites, [sites] whether it is one."""
-        return SlotVotes(tuple(part.of_sites(sites) for part in self.parts))
-
-    def renumbered(self, site: I8, shape: I8) -> SlotVotes:
-        """With new numbers for the old."""
-        return SlotVotes(tuple(part.renumbered(site, shape) for part in self.parts))
-
-    def beside(self, other: SlotVotes, n_slots: int) -> SlotVotes:
-        """With those of other slots, which come after `n_slots`."""
-        moved = (part.in_slots(n_slots + np.arange(part.keys[3].max(initial=0) + 1)) for part in other.parts)
-        return SlotVotes((*self.parts, *moved))
+def rows_of(first: I8, n_rows: Column) -> I8:
+    """[rows] numbers of the rows of runs that begin at `first`."""
+    length = n_rows.astype(np.int64)
+    before = np.cumsum(length) - length
+    return np.repeat(first - before, length) + np.arange(int(length.sum()))
 
 
 def joined_votes(parts: Sequence[Votes]) -> Votes:

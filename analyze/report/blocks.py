@@ -5,11 +5,12 @@ are named in a `SectionView` of its method. `page` renders blocks as HTML, `term
 knows a section, and no section knows HTML, widths or escapes: every text may come from outside, and the
 renderers make it safe where they write it.
 
-To add a column, add one `Column` to the list of its table; `stored` makes one that is in Parquet and in the
-SQL reference, too (`schemas.report.columns`):
+To add a column, annotate a field of the row's class (`schemas.report.columns`): it is in Parquet and in the
+SQL reference, and with a label on page and terminal. A section names the fields that it shows, and adds what
+is shown only:
 
-    Column("requests{}", "Requests", "count")  # of the fields requests0 and requests1: `29 → 3 174`
-    Column("share", "Of all", "share", far=1)  # left out first where there is little room
+    *columns_of(SiteRow, "mean{}_us", "share")
+    Column("requests{}", "Requests", "count", far=1)  # left out first where there is little room
     Column("", "Change", "figure", lambda row: span(row.interval))  # a value that is no field
 
 To add a section, write in one file of its method its model, the function that fills it, and
@@ -32,9 +33,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from markupsafe import Markup
 
-from analyze.report import wording
+from analyze.report import measures, wording
 from schemas.report.columns import Column as Column
 from schemas.report.columns import ColumnUnit
+from schemas.report.findings import Interval
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
 """How words stand out. `span`: small, on a line of its own below a number. `pre`: as it is, line by line.
@@ -170,6 +172,13 @@ _WORDS: Final[dict[str, Callable[[Any], Words]]] = {
     "ratio": wording.factor,
     "p": wording.p_value,
     "number": wording.significant,
+    "c2": wording.c2,
+    "part": wording.part,
+}
+_SPANS: Final[dict[str, Callable[[Interval], str]]] = {
+    "c2": measures.ratio_span,
+    "ratio": measures.ratio_span,
+    "part": measures.part_span,
 }
 
 
@@ -188,8 +197,11 @@ def worded(unit: ColumnUnit, value: Any) -> Words:
 
 
 def cell(column: Column, row: Any) -> Words:
-    """The value of a row in words."""
-    return worded(column.unit, column.of(row))
+    """The value of a row in words, with the interval in which it lies where the column has one."""
+    words = worded(column.unit, column.of(row))
+    interval = getattr(row, column.interval) if column.interval else None
+    span = "" if interval is None else _SPANS[column.unit](interval)
+    return (strong(str(words)), Styled(span, "span")) if span else words
 
 
 # Blocks.

@@ -70,6 +70,20 @@ def share_span(share: Interval) -> str:
     return high if low == high else f"{low.rpartition(NBSP)[0]} to {high}"
 
 
+def part_span(part: Interval) -> str:
+    """Word an interval of a part of a whole: `38 % to 52 %`; empty where it is next to nothing."""
+    if max(abs(part.low), abs(part.high)) < wording.LEAST_PART:
+        return ""
+    return f"{wording.percent(part.low)} to {wording.percent(part.high)}"
+
+
+def ratio_span(ratio: Interval) -> str:
+    """Word an interval of a ratio, or of a C²: `1.9 to 2.8`; empty where it is next to nothing."""
+    if ratio.high < wording.LEAST_C2:
+        return ""
+    return f"{wording.rough(ratio.low, 2)} to {wording.rough(ratio.high, 2)}"
+
+
 def c2_sentence(found: C2Curve) -> str:
     """`C² below 1 in 88 % of 340 categories (95 % of their requests), at most 50.3.`"""
     if found.below_one is None:

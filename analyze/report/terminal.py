@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
@@ -163,7 +165,23 @@ def _hanging(mark: str, text: RichText, width: int) -> RenderableType:
 def _put(shown: RenderableType, console: Console, indent: int = 0) -> None:
     if isinstance(shown, RichText):
         shown = _wrapped(shown, console.width - indent)
-    console.print(Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown)
+    console.print(_Trimmed(Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trimmed:
+    """What rich pads to a width, without the blanks at the ends of its lines: they go to files, too."""
+
+    shown: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self.shown, options, pad=False):
+            while line and not line[-1].text.rstrip(" "):
+                line.pop()
+            if line:
+                line[-1] = Segment(line[-1].text.rstrip(" "), line[-1].style)
+            yield from line
+            yield Segment.line()
 
 
 def _wrapped(text: RichText, width: int) -> RichText:

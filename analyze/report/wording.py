@@ -14,6 +14,10 @@ NBSP = "\u00a0"
 MOST_DIGITS: Final = 6
 """Digits up to which two durations are written apart."""
 
+LEAST_PART: Final = 1e-4
+"""Smaller parts of a whole are not distinguished."""
+LEAST_C2: Final = 1e-6
+"""Smaller squared coefficients of variation are rounding."""
 LEAST_PREFIX: Final = 8
 """Characters that names must share for them to be left out."""
 
@@ -95,6 +99,13 @@ def percent(share: float | None, *, sign: bool = False) -> str:
     return f"{mark}{digits}{NBSP}%"
 
 
+def part(share: float | None, *, sign: bool = False) -> str:
+    """Word a part of a whole like `percent`; what is next to nothing as such."""
+    if share is not None and 0 < abs(share) < LEAST_PART:
+        return f"<{NBSP}{percent(LEAST_PART)}"
+    return percent(share, sign=sign)
+
+
 def percents(before: float, after: float) -> tuple[str, str]:
     """Both as `percent` words them, with as many digits as tell them apart: `99.91 %`, `99.94 %`."""
     plain = percent(before), percent(after)
@@ -110,6 +121,13 @@ def percents(before: float, after: float) -> tuple[str, str]:
 def factor(ratio: float | None) -> str:
     """`×1.3`, `×3e7`."""
     return "–" if ratio is None else f"×{rough(ratio)}"
+
+
+def c2(value: float | None) -> str:
+    """Word a squared coefficient of variation: `2.3`; `–` for too few requests."""
+    if value is None:
+        return "–"
+    return significant(value if value >= LEAST_C2 else 0.0, 2)
 
 
 def rough(value: float, digits: int = 3) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.named_settings import SetOption, refinement
+from flowdiff.cli.options import LakeArgument
 from flowdiff.cli.upkeep import GraceOption, upkeep
 from flowdiff.settings.keys import duration_of
+from schemas.errors import LakeError, PeriodError
+
+if TYPE_CHECKING:
+    from analyze.profile.stored import Coarsened
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     keep: Annotated[str, typer.Option(help="Age past which a window goes, by its end: 30d.", metavar="AGE")],
     keep_late: Annotated[
         str | None,
@@ -28,18 +33,28 @@ def command(
             help="Age past which reports go, by when they were written; else they stay.", metavar="AGE"
         ),
     ] = None,
+    fine_statistics: Annotated[
+        str | None,
+        typer.Option(
+            help="Age past which statistics are kept by quarter of a day instead of by window; else both "
+            "stay as they are.",
+            metavar="AGE",
+        ),
+    ] = None,
     grace: GraceOption = "1h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
+    settings: SetOption = None,
 ) -> None:
     """Drop whole windows past an age from a lake, under readers and live ingestion.
 
     Late events and dead letters of that age go, too; commit records stay. Late events that a repair wrote
     anew go with the next one, by their own time. Readers that start from now on see none of them; the files
-    are deleted by the first run after the grace.
+    are deleted by the first run after the grace. Statistics by quarter of a day are a sixth of the files of
+    hours, and say the same of a history; settings of the refinement must be those of the comparisons.
     """
     keep_ns = duration_of(keep)
-    keep_late_ns, keep_reports_ns = (
-        None if age is None else duration_of(age) for age in (keep_late, keep_reports)
+    keep_late_ns, keep_reports_ns, fine_ns = (
+        None if age is None else duration_of(age) for age in (keep_late, keep_reports, fine_statistics)
     )
     with upkeep(lake, "Retention", grace) as run:
         from stitch.lake.upkeep.retention import retire
@@ -56,6 +71,7 @@ def command(
             from stitch.lake.place import open_place
 
             kept_reports(open_place(lake))  # the list of those that are left
+        coarse = None if fine_ns is None else _coarsened(lake, run.now_ns - fine_ns, settings, dry_run)
     flows, size = (
         sum(numbers) for numbers in ([e.flows for e in done.windows], [e.size for e in done.windows])
     )
@@ -67,6 +83,31 @@ def command(
         typer.echo(f"{counted} {would}taken out, written longer than their age ago")
     if done.reports:
         typer.echo(f"{len(done.reports):,} reports {would}removed")
+    if coarse is not None:
+        typer.echo(
+            f"statistics of {coarse.windows:,} windows {would}kept by quarter of a day ({coarse.quarters:,} "
+            f"quarters) instead of by window ({coarse.size:,} bytes)"
+        )
     typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")
     if done.held_back:
         typer.echo(f"past their age, but not sealed by live ingestion, so kept: {done.held_back:,}")
+
+
+def _coarsened(lake: str, until_ns: int, settings: list[str] | None, dry_run: bool) -> Coarsened:
+    """Keep statistics of what ended until then by quarter of a day."""
+    from analyze.profile.stored import Coarsened, ProfileTally, coarsen
+    from analyze.scope import Lakes
+    from schemas.periods import Period
+
+    tally = ProfileTally()
+    try:
+        old = Lakes(lake).sealed_part(Period(None, -(2**63), until_ns))
+    except PeriodError:  # no window is so old
+        return Coarsened(0, 0, 0)
+    coarse = coarsen([old], refinement(settings), until_ns, tally=tally, dry_run=dry_run)
+    if tally.refusals:
+        raise LakeError(
+            f"Sums of statistics could not be written to '{lake}': {'; '.join(tally.refusals)}.",
+            remedy="See to the disk and its permissions; what was not added up stays by window.",
+        )
+    return coarse

@@ -7,10 +7,11 @@ can be worked out from the sums by bin in the section, as the page's script does
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from schemas.report.columns import column
 from schemas.report.parts import Frozen, Section, TrainSchedule
-from schemas.report.variance import C2Curve
+from schemas.report.variance import C2_ABOUT, C2Curve
 
 
 class TypicalRequest(Frozen):
@@ -296,44 +297,46 @@ class BrowseTimelineSection(Section):
 class ErrorRow(Frozen):
     """An error class at a place."""
 
-    error: str
-    site: str
-    requests: int
-    share: float
-    answered_ok: float
-    """Share of those whose root answered `ok` all the same."""
+    error: Annotated[str, column("text", "class")]
+    site: Annotated[str, column("name", "where", label="Call site")]
+    requests: Annotated[int, column("count", "in which it did", label="requests")]
+    share: Annotated[float, column("share", "of all, weighted", label="of all")]
+    answered_ok: Annotated[
+        float, column("share", "share of those whose root answered `ok`", label="answered ok", far=1)
+    ]
     hosts: tuple[str, ...]
     """At most three, most requests first."""
-    first_ns: int
-    last_ns: int
+    first_ns: Annotated[int, column("count", "start of the first of them")]
+    last_ns: Annotated[int, column("count", "start of the last of them")]
     by_time: tuple[int, ...]
 
 
 class HostRow(Frozen):
     """A host. Shares of time are of critical time; with what has no host they add up to 1."""
 
-    host: str
+    host: Annotated[str, column("name", "host", label="Host")]
     components: tuple[str, ...]
-    requests: int
-    share_of_requests: float
-    share_of_time: float
-    per_request_us: float
-    """Waited for it, a request that touched it."""
-    failed: int
-    """Requests in which a node failed there."""
+    requests: Annotated[int, column("count", "with a node there", label="requests", far=1)]
+    share_of_requests: Annotated[float, column("share", "weighted")]
+    share_of_time: Annotated[float, column("share", "of all critical time", label="of all time")]
+    per_request_us: Annotated[
+        float, column("us", "waited for it, a request that touched it", label="a request")
+    ]
+    failed: Annotated[int, column("count", "requests in which a node failed there", label="failed")]
 
 
 class SiteRow(Frozen):
     """A place by time."""
 
-    label: str
-    caller: str | None
-    requests: int
-    mean_us: float
-    """A request that waited for it."""
-    c2: float | None
-    share_of_time: float
-    failed: int
+    label: Annotated[str, column("name", "edge between two trace points, or call")]
+    caller: Annotated[str | None, column("name", "who calls")]
+    requests: Annotated[int, column("count", "that waited for it", label="requests", far=1)]
+    mean_us: Annotated[float, column("us", "that those waited", label="mean")]
+    c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", far=2)]
+    share_of_time: Annotated[
+        float, column("share", "of all critical time; 1 over all sites", label="of all time")
+    ]
+    failed: Annotated[int, column("count", "requests in which it failed", label="failed", far=1)]
 
 
 class BrowsePlacesSection(Section):

@@ -1,10 +1,17 @@
 """A column of a table: how its values read on a page and a terminal, and what it is in Parquet and in SQL.
 
-One list of columns makes all four. A `Column` is shown, what `stored` makes is in Parquet and in SQL, and
-with a label in both:
+A row is defined once, as a class; what of it Parquet and SQL have is said at its fields, and `columns_of`
+the class are its columns:
+
+    class HostRow(Frozen):
+        host: Annotated[str, column("name", "host", label="Host")]
+        p99_us: Annotated[float | None, column("us", "99th percentile")]  # null where it is None
+        change: Annotated[Interval | None, Inside("change_")]  # change_low and change_high
+
+`arrow_table` makes the table of such rows, `arrow_columns` the same of arrays, and `rows_of` rows of a table.
+A column with a label is shown, too; one that is shown only, or that no field has, stands in a list:
 
     Column("share", "Of all", "share")
-    stored("q", "p", "p corrected for the number of tests", label="q")
     stored("requests{}", "count", "requests with the call site, {}", label="Requests")
 
 The last is two fields of a row and two stored columns, requests0 and requests1, before and after; shown they
@@ -14,8 +21,9 @@ are one, `29 → 3 174`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from types import NoneType
+from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
 import pyarrow as pa
 
@@ -35,11 +43,14 @@ ColumnUnit = Literal[
     "ratio",
     "p",
     "number",
+    "c2",
+    "part",
     "flag",
 ]
 """`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words that
 stand to the right like numbers; `place`: a small whole number; `us`: a duration in µs; `change`: one with its
-sign; `share`: in percent; `gain`: with its sign; `ratio`: `×1.3`; `flag`: yes or no. A pair of values reads
+sign; `share`: in percent; `gain`: with its sign; `ratio`: `×1.3`; `c2`: a squared coefficient of variation;
+`part`: a share of a whole, what is next to nothing as such; `flag`: yes or no. A pair of values reads
 `before → after`."""
 
 LEFT: Final = ("text", "name", "key", "keys", "bar", "flag")
@@ -79,6 +90,8 @@ class Column:
     """Whether Parquet has it."""
     null: bool = False
     """Whether it may be null there."""
+    interval: str = ""
+    """Field with the interval in which the value lies: it is shown below the value."""
 
     def of(self, row: Any) -> Any:
         """The value of a row; of a pair both."""
@@ -126,25 +139,79 @@ def stored(
     return Column(key, label, unit, value, far, about, is_stored=True, null=null)
 
 
+def column(unit: ColumnUnit, about: str, *, label: str = "", far: int = 0, interval: str = "") -> Column:
+    """A column for the annotation of a field: named like it, null where the field may be None."""
+    return replace(stored("", unit, about, label=label, far=far), interval=interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """For the annotation of a field that is a row itself, or None: its columns are the outer row's, too."""
+
+    prefix: str = ""
+    """Stands before their names."""
+
+
+Row = TypeVar("Row")
+
+
+def columns_of(row: type[Any], *names: str) -> tuple[Column, ...]:
+    """The columns of a row's class, in the order of its fields; fields without an annotation have none.
+
+    names: to show these only, in this order; `mean{}_us` is the pair of mean0_us and mean1_us.
+    """
+    found: dict[str, Column] = {}
+    for name, hint in _annotated(row):
+        type_, *marks = get_args(hint)
+        null = NoneType in get_args(type_)
+        for mark in marks:
+            if isinstance(mark, Column):
+                found[name] = replace(mark, key=name, null=null)
+            elif isinstance(mark, Inside):
+                inner = (_inside(name, mark.prefix, one, null) for one in columns_of(_class_of(type_)))
+                found |= {one.key: one for one in inner}
+    return tuple(replace(found[n.format(0)], key=n) for n in names) if names else tuple(found.values())
+
+
+def _annotated(row: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Names and types of the fields that are annotated."""
+    hints = get_type_hints(row, include_extras=True)
+    return ((name, hint) for name, hint in hints.items() if hasattr(hint, "__metadata__"))
+
+
+def _class_of(type_: Any) -> type[Any]:
+    """The class of a field that may be None."""
+    found: type[Any] = next((one for one in get_args(type_) if one is not NoneType), type_)
+    return found
+
+
+def _inside(name: str, prefix: str, inner: Column, null: bool) -> Column:
+    def value(row: Any) -> Any:
+        held = getattr(row, name)
+        return None if held is None else inner.of(held)
+
+    return replace(inner, key=f"{prefix}{inner.key}", value=value, null=inner.null or null)
+
+
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     """The schema of what of some columns is stored, each described in its metadata."""
     return pa.schema([field for column in columns for field in column.fields()])
 
 
-def arrow_table(columns: Sequence[Column], rows: Iterable[Any]) -> pa.Table:
-    """Rows as Parquet has them: O(rows · columns), for tables of some thousands."""
-    kept = [column for column in columns if column.is_stored]
-    records = []
-    for row in rows:
-        record: dict[str, Any] = {}
-        for column in kept:
-            value = column.of(row)
-            if column.is_pair:
-                record[column.key.format(0)], record[column.key.format(1)] = value
-            else:
-                record[column.key] = value
-        records.append(record)
-    return pa.Table.from_pylist(records, schema=arrow_schema(columns))
+def arrow_table(columns: Sequence[Column], rows: Iterable[Any], **values: Any) -> pa.Table:
+    """Rows as Parquet has them: O(rows · columns), for tables of some thousands.
+
+    values: whole columns that the rows themselves do not hold, by name.
+    """
+    every = [*rows]
+    for one in columns:
+        names = [field.name for field in one.fields()]
+        if all(name in values for name in names):
+            continue
+        read = [one.of(row) for row in every]
+        parts = [[pair[place] for pair in read] for place in (0, 1)] if one.is_pair else [read]
+        values |= zip(names, parts, strict=True)
+    return arrow_columns(columns, **values)
 
 
 def arrow_columns(columns: Iterable[Column], **values: Any) -> pa.Table:
@@ -160,3 +227,23 @@ def _array(given: Any, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     if isinstance(given, pa.Array | pa.ChunkedArray):
         return given.cast(field.type)
     return pa.array(given, field.type, from_pandas=field.nullable)
+
+
+def rows_of(row: type[Row], table: pa.Table) -> Iterator[Row]:
+    """The rows of a table that has the columns of their class, each field of which is annotated."""
+    for held in table.to_pylist():
+        yield _row_of(row, held, "")
+
+
+def _row_of(row: type[Row], held: dict[str, Any], prefix: str) -> Row:
+    fields: dict[str, Any] = {}
+    for name, hint in _annotated(row):
+        type_, *marks = get_args(hint)
+        inside = next((mark for mark in marks if isinstance(mark, Inside)), None)
+        if inside is None:
+            fields[name] = held[f"{prefix}{name}"]
+        else:
+            class_, names = _class_of(type_), f"{prefix}{inside.prefix}"
+            known = all(held[f"{names}{one.key}"] is not None for one in columns_of(class_))
+            fields[name] = _row_of(class_, held, names) if known else None
+    return row(**fields)

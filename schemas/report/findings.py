@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from schemas.report.columns import Column, stored
+from schemas.report.columns import Column, column, stored
 from schemas.report.explanations import Explanation
 from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccount, TrainSchedule
 
@@ -37,9 +37,6 @@ class ChangeKind(StrEnum):
 
 
 Unit = Literal["us", "share", "calls", "ratio"]
-
-_BETTER = (ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL)
-_WORSE = (ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.ERRORS, ChangeKind.SERIAL)
 
 
 class Site(Frozen):
@@ -69,8 +66,8 @@ class Site(Frozen):
 class Interval(Frozen):
     """A 95 % interval that contains what the system does on its own."""
 
-    low: float
-    high: float
+    low: Annotated[float, column("number", "end of its 95 % interval")]
+    high: Annotated[float, column("number", "other end")]
 
 
 class Evidence(Frozen):
@@ -187,6 +184,8 @@ class Finding(Frozen):
     that were made before it was kept."""
     contribution_us: float
     """µs a request of the period; over findings and the rest of the account they add up to the change."""
+    is_better: bool = False
+    """It is known to be for the better: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
     """Requests with the changed thing in them."""
@@ -218,20 +217,6 @@ class Finding(Frozen):
     kept)."""
     views: tuple[FurtherView, ...] = ()
     """The most telling first. Not part of the report's content: it names the lake."""
-
-    @property
-    def is_better(self) -> bool:
-        """Whether it is for the better: by its kind, or by what it takes off the mean.
-
-        Of paths and calls: nothing fails, no request is cut short after a call, and it takes more off than
-        what got slower among it adds.
-        """
-        if self.kind in _BETTER or self.kind in _WORSE:
-            return self.kind in _BETTER
-        if self.suspect or any(e.kind is ChangeKind.ERRORS for e in self.evidence):
-            return False
-        added = sum(max(e.contribution_us, 0.0) for e in self.evidence if e.kind in _WORSE)
-        return self.contribution_us < -added
 
 
 class FindingsSection(Section):

@@ -7,8 +7,9 @@ mean)².
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
+from schemas.report.columns import Inside, column
 from schemas.report.explanations import Explanation
 from schemas.report.findings import Interval
 from schemas.report.parts import Frozen, Histogram, Section
@@ -23,6 +24,14 @@ class MarkerKind(StrEnum):
     """Of the hardware or the architecture."""
     INADVERTENT = "inadvertent"
     """Should be reduced: poor code, contention."""
+
+
+OfMarker = Annotated[
+    MarkerKind | None, column("text", "intentional, intrinsic, inadvertent; null without one")
+]
+C2_ABOUT = "squared coefficient of variation; more than 10 requests only"
+Ends = Annotated[Interval | None, Inside("c2_")]
+"""Those of a C²."""
 
 
 class MarkerRow(Frozen):
@@ -49,48 +58,55 @@ class VariancePart(Frozen):
 
 
 class VariableSite(Frozen):
-    """A place in the system, and what it adds to the variance; `total` of all sites add up to 1."""
+    """A place in the system, and what it adds to the variance."""
 
-    label: str
+    label: Annotated[str, column("name", "edge between two trace points, or call")]
     """`a/x -> b/y`, or a call: what a marker names."""
-    caller: str | None
-    requests: int
+    caller: Annotated[str | None, column("name", "who calls")]
+    requests: Annotated[int, column("count", "recorded requests", label="Requests", far=2)]
     """That waited for it."""
-    mean_us: float
-    sd_us: float
+    mean_us: Annotated[float, column("us", "weighted mean, µs")]
+    sd_us: Annotated[float, column("us", "weighted standard deviation, µs")]
     """Of the time that those waited for it."""
-    c2: float | None
-    """For more than 10 requests."""
-    c2_interval: Interval | None
-    within: float
-    within_interval: Interval | None
-    """Within paths: what the order goes by."""
-    paths: float
-    roots: float
-    total: float
-    residual: float | None
-    """Of the variance within paths that is left without marked sources; None without markers that hold."""
-    marker: MarkerKind | None
+    c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", far=1, interval="c2_interval")]
+    c2_interval: Ends
+    within: Annotated[
+        float,
+        column(
+            "part", "part of the variance: within paths", label="Within paths", interval="within_interval"
+        ),
+    ]
+    within_interval: Annotated[Interval | None, Inside("within_")]
+    """What the order goes by is within paths."""
+    paths: Annotated[float, column("part", "between paths of a root type", label="Between paths", far=2)]
+    roots: Annotated[float, column("part", "between root types", label="Between root types", far=3)]
+    total: Annotated[float, column("share", "all three; 1 over all sites")]
+    residual: Annotated[
+        float | None,
+        column("part", "part of what is left without marked sources", label="Of what is left"),
+    ]
+    """Of the variance within paths; None without markers that hold."""
+    marker: OfMarker
 
 
 class VariableCategory(Frozen):
     """A category, or the rare ones of a root type together."""
 
-    category: str | None
-    """Key; None: all categories of at most 10 requests of the root type."""
-    members: int
-    """Categories in it."""
-    root: str
+    category: Annotated[str | None, column("key", "key after refinement; null: rare ones of a root type")]
+    """Rare: of at most 10 requests."""
+    members: Annotated[int, column("count", "categories in it")]
+    root: Annotated[str, column("name", "root type", label="Root type")]
     canonical: str
-    requests: int
-    mean_us: float
-    sd_us: float
-    c2: float | None
-    c2_interval: Interval | None
-    c2_residual: float | None
-    """C² without marked sources; None without markers that hold."""
-    impact: float
-    """Its part of the variance within paths: p·σ²/Var(T)."""
+    requests: Annotated[int, column("count", "recorded requests", label="Requests", far=1)]
+    mean_us: Annotated[float, column("us", "weighted mean, µs", label="Mean", far=1)]
+    sd_us: Annotated[float, column("us", "weighted standard deviation, µs", label="Deviation", far=2)]
+    c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", interval="c2_interval")]
+    c2_interval: Ends
+    c2_residual: Annotated[float | None, column("c2", "without marked sources", label="Without markers")]
+    """None without markers that hold."""
+    impact: Annotated[
+        float, column("part", "p·σ²/Var(T): part of the variance, within paths", label="Impact")
+    ]
 
 
 class C2Curve(Frozen):
@@ -148,23 +164,30 @@ class VarianceSection(Section):
 class VariableEdge(Frozen):
     """A part of a category's response time; shares of one category add up to 1."""
 
-    number: int
-    """From 1, by share."""
-    label: str
-    site: str
-    mean_us: float
-    sd_us: float
-    """Of its time on the critical path, 0 where it is not."""
-    critical: float
-    """Share of requests with it on the critical path."""
-    share: float
-    share_winsorised: float
-    """When the longest 0.5 % of each edge's times are cut."""
+    number: Annotated[int, column("place", "from 1, by share")]
+    label: Annotated[str, column("name", "edge or site")]
+    site: Annotated[str, column("name", "site")]
+    mean_us: Annotated[float, column("us", "mean time on the critical path, µs")]
+    """0 where it is not on it."""
+    sd_us: Annotated[float, column("us", "its standard deviation, µs")]
+    critical: Annotated[
+        float, column("share", "share of requests with it on the critical path", label="Critical in", far=2)
+    ]
+    share: Annotated[float, column("part", "Cov(y, T)/Var(T) in the category; adds up to 1", label="Share")]
+    share_winsorised: Annotated[
+        float,
+        column(
+            "part",
+            "the same with times cut at their 99.5 % quantile",
+            label="Without the longest 0.5 %",
+            far=2,
+        ),
+    ]
     highest: bool
     """Of the highest variance: what the paper highlights."""
     inherits: int | None
     """Number of the edge behind it that it waits for."""
-    marker: MarkerKind | None
+    marker: OfMarker
 
 
 class EdgePair(Frozen):

@@ -87,6 +87,19 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
         store.put_if_absent(final, data, stage)
 
 
+def stats_size(store: Store, key: StatsKey) -> int:
+    """Count the bytes that are kept under a key. Raises OSError."""
+    return sum(store.size(f"{stats_folder(key)}/{name}") or 0 for name in _kept(store, key))
+
+
+def drop_stats(store: Store, key: StatsKey) -> int:
+    """Remove what is kept under a key: how many bytes. Raises OSError."""
+    size = stats_size(store, key)
+    for name in _kept(store, key):
+        store.remove(f"{stats_folder(key)}/{name}")
+    return size
+
+
 def damaged_stats(store: Store) -> Iterator[str]:
     """Names of files under `stats/` that are not what was written there. Reads them all. Raises OSError."""
     names = [*store.below(STATS, lambda name: name.partition("=")[0] in SPANS)]

@@ -32,6 +32,7 @@ from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, cut_log, started
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
+from oracles import fork_server
 from oracles.live_process import flow_rows
 
 from ingest.formats import codec_for
@@ -227,7 +228,7 @@ class Children:
         """One more; its log goes on where the one of its name ended."""
         with (self._logs / f"{name}.log").open("ab") as log:
             self._logged[name] = log.tell()
-            child = subprocess.Popen(
+            child = fork_server.Popen(
                 [sys.executable, str(CHILD), *self._words, name, *self.more, *more],
                 stdout=log,
                 stderr=log,

@@ -25,10 +25,12 @@ WORKLOADS = {
     ),
     "postmark-large": ("N1", "F1", "F15", "F4"),
     "linux-build": ("N1", "F3", "F7", "F10"),
+    "postmark-large-spans": ("N1", "F1"),
     "iozone": ("N1", "F2"),
     "ursa-minor-build": ("N1", "F6"),
 }
-"""Workload -> the fault of each run; the n-th is simulated with seed n + 1, on its own day."""
+"""Workload, `-spans` where it is recorded as spans -> the fault of each run; the n-th is simulated with seed
+n + 1, on its own day."""
 IMPORTED = {
     "boutique": ("online-boutique", ("before", "after-recommendation-delay", "after-frontend-return")),
     "shop": ("faults", ("online-boutique",)),
@@ -70,10 +72,21 @@ def lake_of(name: str, root: Path, flowdiff: Command) -> Path:
 
 
 def _simulate(workload: str, folder: Path, flowdiff: Command) -> list[Path]:
-    files = []
+    files, form = [], "otlp-json" if workload.endswith("-spans") else "native"
     for number, fault in enumerate(WORKLOADS[workload]):
         files.append(folder / f"{number}.ndjson")
-        run = ("--workload", workload, "--fault", fault, "--seed", number + 1, "--requests", REQUESTS)
+        run = (
+            "--workload",
+            workload.removesuffix("-spans"),
+            "--format",
+            form,
+            "--fault",
+            fault,
+            "--seed",
+            number + 1,
+            "--requests",
+            REQUESTS,
+        )
         day = f"2026-01-{5 + number:02}T00:00:00Z"
         code, said = flowdiff("simulate", *run, "--workers", 1, "--start", day, "--out", files[-1])
         assert code == 0, said

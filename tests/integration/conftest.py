@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fixtures.chromium_pages import browser_path
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, own, shared
+from oracles import fork_server
 from oracles.bucket_server import BucketServer, chosen_server
 from oracles.encoded_once import encoded_once
+
+from analyze.sql import session_process
 
 # The client tells at length what tests do to it.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -29,6 +34,13 @@ def _encoded_once() -> Iterator[None]:
     """Every file of a lake is encoded and decoded once, however many schedules of crashes make it."""
     with encoded_once():
         yield
+
+
+@pytest.fixture
+def forked_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of SQL in this process are forked: where they are asked, and not how they start."""
+    forking = SimpleNamespace(Popen=fork_server.Popen, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(session_process, "subprocess", forking)
 
 
 @pytest.fixture(scope="session")

@@ -3,30 +3,35 @@ windows one by one or their kept sums."""
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from oracles.lake_script import flows_table, structures_table
 from oracles.made_fleet import START_NS, Fleet, periods, write_fleet
+from oracles.memory_disk import CrashError
 from oracles.stored_lake import write_lake
 
 from analyze.methods.robust import sites_seen
-from analyze.profile import gathering, stored
+from analyze.profile import gathering, slot_votes, stored
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, site_shards
-from analyze.profile.votes import SlotVotes
+from analyze.profile.slot_votes import SlotVotes
+from analyze.profile.votes import Column
 from flowdiff.__main__ import main
 from schemas.windows import NS_PER_MINUTE
 from stitch.lake.stats_files import StatsKey, read_stats
-from stitch.lake.store import Store
+from stitch.lake.store import LocalStore, Store
 from stitch.processes import worker_processes
 
 FLEET = Fleet(220, requests=30_000)
@@ -80,10 +85,22 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     for room in (stored, sites_seen):
         monkeypatch.setattr(room, "worker_processes", watched)
     monkeypatch.setattr(gathering, "MOST_VOTES", 0)
+    monkeypatch.setattr(slot_votes, "MOST_HELD", 1000)
+    written: list[str] = []
+
+    def noted(columns: Iterable[Column], scratch: str) -> tuple[object, ...]:
+        written.append(scratch)
+        return write(columns, scratch)
+
+    write = slot_votes._written
+    monkeypatch.setattr(slot_votes, "_written", noted)
     monkeypatch.setattr(sites_seen, "site_shards", small_shards)
     sharded = report(lake, tmp_path / "sharded.json", workers=1)
     assert len(seen) > 5
     assert started == []
+    assert len(written) == 2 * N_COMPARED + N_HISTORY
+    gc.collect()
+    assert not [name for name in {*written} if (Path(gettempdir()) / name).exists()]
     monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
     monkeypatch.setattr(sites_seen, "n_shards", lambda *_: len(seen))
     monkeypatch.setattr(sites_seen, "SHARDS_A_WORKER", 1)
@@ -146,3 +163,65 @@ def test_sums_are_of_windows_that_fill_six_hours(
         main(["summarize", "--lake", str(tmp_path / "lake"), "--sums"])
     assert len([*tmp_path.glob("lake/stats/quarter=*/*")]) == n_sums
     assert f"\n{n_sums} quarters of a day" in capsys.readouterr().out
+
+
+def test_old_statistics_are_kept_by_quarter_of_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A history says the same of both, whenever the run that coarsens it dies."""
+    lake, n_compared, n_history = tmp_path / "lake", 6, 72
+    write_fleet(lake, FLEET, n_compared, n_history, SLOWER, times=3, most_drawn=4)
+    whole = report(lake, tmp_path / "whole.json", 1, n_compared, n_history)
+    size = sum(file.stat().st_size for file in lake.glob("stats/window=*/*"))
+    # Half an hour into the quarter that has the last hours of the history: it stays.
+    age_s = int(time.time()) - START_NS // 10**9 - 66 * 3600 - 1800
+
+    def retained(*more: str) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["retain", str(lake), "--keep", "99999d", "--fine-statistics", f"{age_s}s", *more])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    told = retained("--dry-run")
+    assert "statistics of 66 windows would be kept by quarter of a day (11 quarters)" in told
+    assert sum(file.stat().st_size for file in lake.glob("stats/*/*")) == size
+    done = 0
+
+    def dying(self: LocalStore, name: str) -> None:
+        nonlocal done
+        done += 1
+        if done % 25 == 0:
+            raise CrashError
+        remove(self, name)
+
+    remove = LocalStore.remove
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "remove", dying)
+        left = 66
+        while left > 36:
+            with pytest.raises(SystemExit) as ended:
+                main(["retain", str(lake), "--keep", "99999d", "--fine-statistics", f"{age_s}s"])
+            assert ended.value.code == 2
+            assert "CrashError" in capsys.readouterr().err
+            before, left = left, len([*lake.glob("stats/window=*/*")]) - 18
+            assert left < before
+        between = report(lake, tmp_path / "between.json", 1, n_compared, n_history)
+        assert list(differences(between, whole)) == []
+    assert f"statistics of {left} windows kept by quarter of a day" in retained()
+    assert "statistics of 0 windows kept" in retained()
+    assert len([*lake.glob("stats/quarter=*/*")]) == 11
+    read: Counter[str] = Counter()
+
+    def counted(store: Store, key: StatsKey) -> pa.Buffer | None:
+        read[key.span] += 1
+        return read_stats(store, key)
+
+    monkeypatch.setattr(stored, "read_stats", counted)
+    coarse = report(lake, tmp_path / "coarse.json", 1, n_compared, n_history)
+    assert list(differences(coarse, whole)) == []
+    assert read == {"quarter": 11, "window": 18}
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["summarize", "--lake", str(lake)])
+    assert "84 windows: 0 worked out, 84 there already" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from oracles import fork_server
 from oracles.traffic import write_native, write_otlp
 
 OVERLONG = b"\x0a\x0b\x12" + b"\xff" * 9 + b"\x01"
@@ -31,7 +32,7 @@ def run_import(
         "--json",
     ]
     environment = {**os.environ, **({} if key is None else {"FLOWDIFF_HASH_KEY": key})}
-    return subprocess.run(
+    return fork_server.run(
         command, cwd=repository, capture_output=True, text=True, check=False, env=environment
     )
 

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from oracles import fork_server
 from oracles.lake_script import content
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.quiet_import import Quiet
@@ -563,7 +563,7 @@ def test_scratch_files_are_removed_when_they_do_not_fit(repository: Path, tmp_pa
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); main(sys.argv[1:])"
     )
     command = ["import", str(file), "--lake", str(lake), "--memory", "64MB"]
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-c", code, *command], cwd=repository, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles import stopping_tasks
+from oracles import fork_server, stopping_tasks
 from oracles.bucket_server import BucketServer
 from oracles.mixed_input import mixed, tree
 from oracles.quiet_import import Quiet
@@ -33,7 +32,7 @@ from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
-from stitch.processes import worker_processes
+from stitch.processes import shared_processes, worker_processes
 
 PATIENCE_S = 120.0
 TASKS = ("deal_file", "stitch_group", "write_window_files")
@@ -124,7 +123,9 @@ def test_a_cluster_writes_the_bytes_of_one(
     folder = Path("lake-here")  # a name that means nothing on another machine
     put(folder, files, 1, settings)
     lake = bucket_server.new_lake() if where == "bucket" else "lake-there"
-    put(lake, files, Elsewhere(), settings)
+    # The stages have processes of their own in a folder; in a bucket they share some, which remember.
+    with shared_processes(2) if where == "bucket" else nullcontext():
+        put(lake, files, Elsewhere(), settings)
     store = open_store(lake)
     assert not store.names("stage/lane=0")
     mine, theirs = (
@@ -189,7 +190,7 @@ def test_an_error_of_a_worker_is_the_imports(
 
 SCRIPT = """
 import sys
-from oracles import stopping_tasks
+from oracles import fork_server, stopping_tasks
 from oracles.bucket_server import BucketServer
 from flowdiff.__main__ import main
 from stitch.drivers import batch
@@ -209,7 +210,7 @@ def test_workers_end_with_an_import_that_is_killed(
     noted.mkdir()
     environment = {**os.environ, "STOP": str(noted), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", SCRIPT, task, str(lake), *map(str, native)]
-    with subprocess.Popen(command, env=environment) as process:
+    with fork_server.Popen(command, env=environment) as process:
         begin = time.monotonic()
         while not list(noted.iterdir()):
             assert process.poll() is None

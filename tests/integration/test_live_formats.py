@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from fixtures.kafka_bench import KafkaBench
+from oracles import fork_server
 from oracles.captured import FILES, messages
 from oracles.live_process import flow_rows
 
@@ -22,7 +23,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def flowdiff(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "flowdiff", *words], capture_output=True, text=True, check=False, timeout=120
     )
 
@@ -53,7 +54,7 @@ def test_every_encoding_of_the_collector_reaches_the_lake(
             compression_type=COMPRESSIONS[place % len(COMPRESSIONS)],
         )
     children = {
-        name: subprocess.Popen(
+        name: fork_server.Popen(
             [
                 sys.executable,
                 "-m",

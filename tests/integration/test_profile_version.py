@@ -19,19 +19,20 @@ from schemas.ranges import parse_ranges
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
 
-DIGESTS = {"7.4": "1162c689e86678b1"}
+DIGESTS = {"7.5": "016cef2a28df6427"}
 """By version. Where this test fails, kept statistics would be read as something that they are not: raise
 PROFILE_VERSION, and put the new digest here."""
 
 
 def digest(profile: Profile) -> str:
-    """Of every number (floats to nine digits) and every name."""
+    """Of every number (floats to nine digits), every name, and when requests began."""
     told = [
         [table.column_names, *([f"{value:.9g}" for value in column.to_pylist()] for column in table.columns)]
         for table in profile.tables().values()
     ]
     names = profile.names
-    words = [names.operations, names.sites, names.paths, names.shapes, names.roots, names.errors]
+    held = [slot.watched for slot in profile.slots]
+    words = [held, names.operations, names.sites, names.paths, names.shapes, names.roots, names.errors]
     return hashlib.sha256(json.dumps([told, words]).encode()).hexdigest()[:16]
 
 

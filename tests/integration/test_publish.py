@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from oracles import fork_server
 from oracles.bucket_server import KEYS, BucketServer
 from oracles.lake_script import Acknowledged, Import, flows_table, make, open_lane, run, structures_table
 from pyiceberg.catalog import Catalog
@@ -452,7 +453,7 @@ def test_the_command_takes_a_catalog_of_pyiceberg_by_name(tmp_path: Path) -> Non
 
     def command(catalog: str) -> subprocess.CompletedProcess[str]:
         asked = [sys.executable, "-m", "flowdiff", "publish", str(lake), "--iceberg", catalog]
-        return subprocess.run(asked, env=told, capture_output=True, text=True, check=False)
+        return fork_server.run(asked, env=told, capture_output=True, text=True, check=False)
 
     done = command("shop")
     assert (done.returncode, done.stderr) == (0, "")
@@ -481,7 +482,7 @@ def test_mistakes_with_catalogs_are_one_line(tmp_path: Path, settings: dict[str,
     asked = [sys.executable, "-m", "flowdiff", "publish", str(lake), "--iceberg", "shop"]
     nothing = {key: text for key, text in os.environ.items() if not key.startswith("AWS_")}
     env = {**nothing, "HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true", **mistaken}
-    ended = subprocess.run(asked, env=env, capture_output=True, text=True, check=False)
+    ended = fork_server.run(asked, env=env, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert f"The catalog 'shop' {told}" in ended.stderr

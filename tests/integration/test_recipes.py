@@ -19,6 +19,7 @@ from analyze.sql.session import open_session
 from flowdiff.__main__ import main
 from schemas.periods import parse_period
 
+pytestmark = pytest.mark.usefixtures("forked_sessions")
 RECIPES = (Path(__file__).resolve().parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^## (\d+)\. .*?^```(\w+)\n(.*?)^```", RECIPES, re.MULTILINE | re.DOTALL)
 QUERIES = [(number, text) for number, language, text in BLOCKS if language == "sql"]

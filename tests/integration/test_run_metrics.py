@@ -8,7 +8,6 @@ import os
 import pty
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import urllib.error
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 
 import pytest
+from oracles import fork_server
 from oracles.live_process import START_NS, Sent, World, requests
 from oracles.unwatched import Unwatched
 from prometheus_client import CollectorRegistry
@@ -424,7 +424,7 @@ def test_top_follows_in_a_terminal_until_ctrl_c(served: tuple[Watched, StatusSer
     world, server = served
     world.turn(6)
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
+    with fork_server.Popen(
         [sys.executable, "-m", "flowdiff", "top", f"127.0.0.1:{server.port}", "--every", "200ms"],
         stdin=theirs,
         stdout=theirs,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from oracles import fork_server
 from oracles.bucket_server import BucketServer
 from oracles.command_line import command
 from oracles.cutting_proxy import cutting_proxy
@@ -153,7 +154,7 @@ def test_whatever_it_writes_or_sends_kills_it_and_the_same_is_said(
             "FLOWDIFF_NOTIFY_WEBHOOK_URL": hook.url,
             "FLOWDIFF_NOTIFY_ALERTMANAGER_URL": f"http://127.0.0.1:{hook.port}",
         }
-        done = subprocess.run(
+        done = fork_server.run(
             [sys.executable, "-m", "oracles.dying_watch", str(ledger), GRAIN, str(lake), "--once", *SLOT],
             env={**os.environ, **environ, "PYTHONPATH": str(Path(__file__).parents[1])},
             capture_output=True,
@@ -182,7 +183,7 @@ def watching(lake: Path | str, log: Path, **environ: str) -> Iterator[subprocess
     """A process that watches until it is killed."""
     with log.open("w") as out:
         words = [sys.executable, "-m", "flowdiff", "watch", str(lake), *SLOT]
-        process = subprocess.Popen(words, stdout=out, stderr=out, text=True, env={**os.environ, **environ})
+        process = fork_server.Popen(words, stdout=out, stderr=out, text=True, env={**os.environ, **environ})
     try:
         yield process
     finally:
@@ -349,7 +350,7 @@ def test_the_command_ends_with_what_it_found(begun: Path, tmp_path: Path) -> Non
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "flowdiff", *arguments],
         capture_output=True,
         text=True,

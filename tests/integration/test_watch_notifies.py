@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from oracles import fork_server
 from oracles.incidents import receiver, wait_until
 from oracles.quiet_import import Quiet
 from oracles.watched_shop import write_minutes
@@ -60,7 +61,7 @@ def page(address: str, name: str) -> str:
 
 
 def watch(lake: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return fork_server.run(
         words(lake, *options),
         env={**os.environ, **environ},
         capture_output=True,
@@ -85,7 +86,7 @@ def test_incidents_arrive_once_and_are_served(lake: Path, tmp_path: Path) -> Non
         hook.requests.clear()
         log = tmp_path / "log"
         with log.open("w") as out:
-            process = subprocess.Popen(
+            process = fork_server.Popen(
                 words(lake, "--serve-watch-address", "127.0.0.1:0"),
                 env={**os.environ, **environ},
                 stdout=out,
@@ -125,7 +126,7 @@ def test_a_damaged_lake_is_trouble_that_probes_see(lake: Path, tmp_path: Path) -
     last.chmod(0o600)
     last.write_bytes(last.read_bytes()[:-1])
     with log.open("w") as out:
-        process = subprocess.Popen(
+        process = fork_server.Popen(
             words(damaged, "--serve-watch-address", "127.0.0.1:0"), stdout=out, stderr=out
         )
     try:

@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from oracles import fork_server
 from oracles.quiet_import import Quiet
 from oracles.stopping_tasks import note_and_wait, refuse
 from oracles.traffic import write_native
@@ -69,7 +70,7 @@ def test_workers_end_with_their_starter(folder: Path, tmp_path: Path, how: signa
     script.write_text(STARTER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(script), str(folder)]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as starter:
+    with fork_server.Popen(command, env=environment, stderr=subprocess.DEVNULL) as starter:
         until(lambda: len(noted(folder)) == 2)
         assert all(map(is_running, noted(folder)))
         starter.send_signal(how)

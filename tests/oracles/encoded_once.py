@@ -1,4 +1,4 @@
-"""Encode, decode and parse the same bytes once: schedules of crashes make the same few a thousand times."""
+"""Encode, decode, count and parse the same once: schedules of crashes make the same few a thousand times."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
-from schemas.commits import CommitRecord, Segment
+from schemas.commits import CommitRecord, FlowCounts, Segment
 from schemas.config import DecodeConfig
 from schemas.windows import Window
 from stitch.lake import encoding, staging
+from stitch.lake.flow_counts import count_flows
 from stitch.lake.store import Store
 
 KEPT = 4096
@@ -81,6 +82,28 @@ def _read_segment(store: Store, segment: Segment) -> pa.Table:
     return _segment(segment, _Held(data))
 
 
+class _Same:
+    """A table by which object it is: those that are decoded or made once are counted once."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __hash__(self) -> int:
+        return id(self.table)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.table is self.table
+
+
+@lru_cache(KEPT)
+def _counted(flows: _Same) -> FlowCounts:
+    return count_flows(flows.table)
+
+
+def _count_flows(flows: pa.Table) -> FlowCounts:
+    return _counted(_Same(flows))
+
+
 @dataclass(frozen=True)
 class _Codec:
     name: str
@@ -102,6 +125,8 @@ def encoded_once() -> Iterator[None]:
             patches.enter_context(patch(f"{module}.decode", _decode))
         for module in SEGMENTS:
             patches.enter_context(patch(f"{module}.read_segment", _read_segment))
+        for module in ("stitch.lake.fsck", "stitch.lake.staging"):
+            patches.enter_context(patch(f"{module}.count_flows", _count_flows))
         patches.enter_context(patch("stitch.drivers.live.decoders.codec_for", _Codec))
         patches.enter_context(patch.object(CommitRecord, "model_validate_json", _parsed))
         yield

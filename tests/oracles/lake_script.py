@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import pyarrow as pa
 
@@ -54,8 +55,13 @@ class Acknowledged:
     imports: list[str] = field(default_factory=list)
 
 
-def flows_table(ids: list[str], start_ns: list[int], category: str = "c" * 32) -> pa.Table:
+def flows_table(ids: Iterable[str], start_ns: Iterable[int], category: str = "c" * 32) -> pa.Table:
     """Flows of one node each, in the schema of the lake."""
+    return _flows(tuple(ids), tuple(start_ns), category)
+
+
+@lru_cache(maxsize=256)
+def _flows(ids: tuple[str, ...], start_ns: tuple[int, ...], category: str) -> pa.Table:
     rows = [
         {
             "request_id": request,
@@ -80,6 +86,7 @@ def flows_table(ids: list[str], start_ns: list[int], category: str = "c" * 32) -
     return pa.Table.from_pylist(rows, schema=FLOWS_SCHEMA)
 
 
+@cache
 def structures_table(category: str = "c" * 32) -> pa.Table:
     """One structure of two nodes."""
     node = {

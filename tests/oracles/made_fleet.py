@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from oracles.lake_script import flows_table, structures_table
+from oracles.made_profiles import held
 from oracles.stored_lake import write_lake
 
 from analyze.profile.encoding import encode
@@ -186,7 +187,8 @@ class Fleet:
             "responses": [self._responses(rng, n[begun], response_ns[self.root[begun]], begun)],
             "origins": [_rows("origins", failed[failed > 0], root=self.root[some], site=some, error=0)],
         }
-        return Profile(names, (slot,), **{name: summed(name, tables) for name, tables in rows.items()})
+        tables = {name: summed(name, several) for name, several in rows.items()}
+        return Profile(names, held((slot,), tables["responses"]), **tables)
 
     def _counts(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """[sites] calls, one a request at most, and how many of them call all children."""
@@ -280,7 +282,8 @@ def write_fleet(
     for (seed, is_problem), windows in drawn.items():
         profile = fleet.profile(seed, Slot(0, 0, 1), slower if is_problem else (), times)
         for here in windows:
-            data = encode(replace(profile, slots=(Slot(0, here.period.start_ns, here.period.end_ns),)))
+            slots = held((Slot(0, here.period.start_ns, here.period.end_ns),), profile.responses)
+            data = encode(replace(profile, slots=slots))
             put_stats(LocalStore.at(folder), key_of(here, RefineSettings()), data)
             size += len(data)
     return size / n_windows / fleet.n_sites

@@ -5,8 +5,8 @@ What a hundred million requests would have left is drawn bin by bin, so that the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,19 @@ import pyarrow as pa
 from scipy.stats import norm
 
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
-from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
+from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, Watched, summed
 from analyze.stats.histograms import BIN_LOG, bin_of
 
 Array = npt.NDArray[Any]
+
+
+def held(slots: Sequence[Slot], responses: pa.Table) -> tuple[Slot, ...]:
+    """Slots with what they hold; their requests began from the start of each to its end."""
+    n, w = (np.bincount(responses["slot"], responses[of], len(slots)) for of in ("n", "w"))
+    return tuple(
+        replace(s, watched=(Watched(s.start_ns, s.end_ns, float(n[at]), float(w[at]), s.start_ns, s.end_ns),))
+        for at, s in enumerate(slots)
+    )
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,8 @@ class Service:
             for site, factor in ((slower or {}).get(slot.sample, {})).items():
                 factors[site] = factor
             self._fill(parts, rng, number, requests, factors)
-        return Profile(self.names(), slots, **{name: summed(name, tables) for name, tables in parts.items()})
+        tables = {name: summed(name, several) for name, several in parts.items()}
+        return Profile(self.names(), held(slots, tables["responses"]), **tables)
 
     def _fill(
         self,

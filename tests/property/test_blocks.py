@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from io import StringIO
+from typing import Annotated, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -29,7 +30,15 @@ from analyze.report.blocks import (
 )
 from analyze.report.page import blocks_html
 from analyze.report.terminal import print_blocks
-from schemas.report.columns import arrow_schema, arrow_table, stored
+from schemas.report.columns import (
+    Inside,
+    arrow_schema,
+    arrow_table,
+    column,
+    columns_of,
+    rows_of,
+    stored,
+)
 
 TEXT = st.text(st.sampled_from("ab/._:<>&\"'[]\x1b\x00\n\u202e é漢…→"), max_size=200)
 US = st.floats(0, 1e12)
@@ -82,7 +91,7 @@ def test_any_text_is_inert_and_fits(text: str, rows: list[Row], width: int) -> N
     print_blocks(blocks(text, rows), Console(file=out, width=width, color_system=None, legacy_windows=False))
     told = out.getvalue()
     assert not set(told) & {"\x1b", "\x00", "\u202e"}
-    assert all(len(line.rstrip()) <= width for line in told.splitlines())
+    assert all(len(line) <= width and line == line.rstrip(" ") for line in told.split("\n"))
     page = blocks_html(blocks(text, rows), "-2")
     seen = Reader(page)
     assert seen.open == []
@@ -172,3 +181,53 @@ def test_a_number_and_its_unit_stay_on_one_line(width: int) -> None:
     for whole in ("4.07\u00a0s", "12.3\u00a0ms"):
         assert out.getvalue().count(whole) == 3
     assert max(map(len, out.getvalue().splitlines())) <= width
+
+
+class Span(NamedTuple):
+    low: Annotated[float, column("number", "lower end")]
+    high: Annotated[float, column("number", "upper end")]
+
+
+class Measured(NamedTuple):
+    name: Annotated[str, column("name", "what it is called", label="Call site")]
+    share: Annotated[float | None, column("part", "of all", label="Of all", interval="span")]
+    span: Annotated[Span | None, Inside("share_")]
+    drawn: bool = False
+    """Is nowhere but in the row."""
+
+
+MEASURED = st.lists(
+    st.builds(Measured, TEXT, st.none() | st.floats(0, 1), st.none() | st.builds(Span, US, US)), max_size=5
+)
+
+
+@given(MEASURED)
+def test_a_class_of_rows_gives_the_table_and_the_table_the_rows(rows: list[Measured]) -> None:
+    columns = (stored("rank", "place", "from 1"), *columns_of(Measured))
+    table = arrow_table(columns, rows, rank=range(len(rows)))
+    assert [(field.name, field.nullable) for field in table.schema] == [
+        *(("rank", False), ("name", False), ("share", True), ("share_low", True), ("share_high", True))
+    ]
+    assert table["rank"].to_pylist() == [*range(len(rows))]
+    assert table.schema.field("share_high").metadata == {b"doc": b"upper end"}
+    kept = table.drop_columns(["rank"])
+    assert [*rows_of(Stored, kept)] == [Stored(row.name, row.share, row.span) for row in rows]
+
+
+class Stored(NamedTuple):
+    """What of `Measured` is stored."""
+
+    name: Annotated[str, column("name", "")]
+    share: Annotated[float | None, column("part", "")]
+    span: Annotated[Span | None, Inside("share_")]
+
+
+def test_a_value_stands_above_its_interval() -> None:
+    known = Measured("a", 0.25, Span(0.2, 0.3))
+    columns = columns_of(Measured, "share", "name")
+    assert [column.key for column in columns] == ["share", "name"]
+    assert cell(columns[0], known) == (
+        Styled("25\u00a0%", "strong"),
+        Styled("20\u00a0% to 30\u00a0%", "span"),
+    )
+    assert cell(columns[0], known._replace(span=None)) == "25\u00a0%"

@@ -13,7 +13,7 @@ from analyze.methods.robust.causes.context import Context, Hosts
 from analyze.methods.robust.causes.order import Order
 from analyze.methods.robust.causes.patterns import cut_after, load_moved
 from analyze.methods.robust.causes.relations import RELATIONS
-from analyze.methods.robust.causes.resolve import RANKING, causes_of
+from analyze.methods.robust.causes.resolve import RANKING, causes_of, is_better
 from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, covering, leading
 from analyze.methods.robust.changes import TIME_KINDS, Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
@@ -86,14 +86,17 @@ def why(*symptoms: Symptom, **more: Any) -> list[str]:
 
 ERRORS, SLOWER, FASTER, TAIL = ChangeKind.ERRORS, ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL
 PATH, NEW_PATH, MORE_CALLS = ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.MORE_CALLS
+LOST_PATH = ChangeKind.LOST_PATH
 MOVED = {"shape": PAYS, "before": 0.1, "after": 0.9}
 """A path that goes to the bank now, and did not."""
+
+REPLACED = {"shape": ASKS, "also": (change(LOST_PATH, BANK, shape=PAYS, before=0.9, after=0.1),)}
 
 ONE = Instance("host", "pod-1", 5, (1,), siblings=0.01)
 SLOW_POD = {"instance": ONE, "before": 5.0, "after": 10.0}
 
 FIRST = {
-    "one-instance": [symptom(SLOWER, STORE, **SLOW_POD), symptom(TAIL, STORE, score=0.3)],
+    "one-instance": [symptom(SLOWER, STORE, **SLOW_POD), symptom(TAIL, STORE, score=0.15)],
     "same-requests": [symptom(ERRORS, STORE), symptom(PATH, SHOP, score=0.3)],
     "failing-below": [
         symptom(ERRORS, SHOP, range(20), 0.3, suspect="store"),
@@ -139,26 +142,34 @@ def test_a_name_that_is_left_out_is_one_rule() -> None:
 @pytest.mark.parametrize(
     ("of", "follows"),
     [
-        (symptom(TAIL, STORE, score=0.3), True),
-        (symptom(SLOWER, ASK, score=0.3), False),  # another component's
-        (symptom(FASTER, STORE, score=0.3, after=-0.2), False),
-        (symptom(ERRORS, STORE, score=0.3), False),
+        (symptom(TAIL, STORE, score=0.19), True),
+        (symptom(TAIL, STORE, score=0.21), False),  # the instance is less than half of it
+        (symptom(SLOWER, ASK, score=0.15), False),  # another component's
+        (symptom(FASTER, STORE, score=0.15, after=-0.2), False),
+        (symptom(ERRORS, STORE, score=0.15), False),
         (symptom(SLOWER, STORE, **(SLOW_POD | {"instance": ONE._replace(value="pod-2", hosts=(2,))})), False),
         (symptom(SLOWER, STORE, score=0.05, **(SLOW_POD | {"instance": ONE._replace(value="x")})), True),
     ],
 )
 def test_what_a_component_shows_is_one_instances(of: Symptom, follows: bool) -> None:
-    cause = causes(symptom(SLOWER, STORE, **SLOW_POD), of, without=("same-component", "times-and-paths"))
-    assert [edge.relation for edge in cause[0].edges] == (["one-instance"] if follows else [])
+    found = causes(symptom(SLOWER, STORE, **SLOW_POD), of, without=("same-component", "times-and-paths"))
+    assert [edge.relation for cause in found for edge in cause.edges] == ["one-instance"] * follows
 
 
 @pytest.mark.parametrize(("siblings", "follows"), [(0.34, True), (0.36, False)])
 def test_not_where_its_siblings_show_half_of_it(siblings: float, follows: bool) -> None:
     """A factor of two is 0.69."""
     mine = SLOW_POD | {"instance": ONE._replace(siblings=siblings)}
-    whole = symptom(SLOWER, STORE, score=0.3)
+    whole = symptom(SLOWER, STORE, score=0.15)
     found = causes(symptom(SLOWER, STORE, **mine), whole, without=("same-component",))
     assert len(found) == (1 if follows else 2)
+
+
+def test_what_is_larger_leads_what_one_instance_adds_to_it() -> None:
+    """F1 as spans: a log that is slower everywhere is not a part of one disk that is a little slower."""
+    disk, log = symptom(SLOWER, SHOP, **SLOW_POD), symptom(SLOWER, SHOP_2, score=0.4)
+    (cause,) = causes(disk, log)
+    assert (cause.operation, [edge.relation for edge in cause.edges]) == (SHOP_2, ["same-component"])
 
 
 STAY = ["shop/order", "store/read"]
@@ -298,16 +309,62 @@ def ranked(*symptoms: Symptom) -> list[int]:
 def test_what_got_better_ranks_by_three_tenths(score: float, first: int) -> None:
     better = symptom(FASTER, BANK, before=1.0, score=score, contribution_ns=-9.0)
     assert ranked(better, symptom(SLOWER, STORE, score=0.1))[0] == first
-    shorter = symptom(PATH, BANK, range(60, 90), before=1.0, score=score, contribution_ns=-9.0)
-    assert ranked(shorter, symptom(SLOWER, STORE, score=0.1))[0] == first
+    shorter = symptom(PATH, BANK, range(60, 90), score=score, contribution_ns=-9.0, **REPLACED)
+    assert ranked(shorter, symptom(SLOWER, WEB, score=0.1))[0] == (WEB if first == STORE else BANK)
 
 
 @pytest.mark.parametrize(
     "worse", [{"suspect": "store"}, {"also": (change(ERRORS, BANK),)}, {"contribution_ns": 9.0}]
 )
 def test_what_is_cut_short_or_fails_is_no_improvement(worse: dict[str, Any]) -> None:
-    values: dict[str, Any] = {"before": 1.0, "score": 0.13, "contribution_ns": -9.0}
+    values: dict[str, Any] = {"score": 0.13, "contribution_ns": -9.0, **REPLACED}
     assert ranked(symptom(PATH, BANK, range(60, 90), **(values | worse)), symptom(SLOWER, STORE))[0] == BANK
+
+
+def better(part_ns: float, *symptoms: Symptom) -> bool:
+    (cause,) = causes(*symptoms)
+    return is_better(cause, part_ns, names())
+
+
+WENT = change(LOST_PATH, SHOP, shape=PAYS, before=0.9, after=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "part_ns", "more", "expected"),
+    [
+        (FASTER, -5.0, {}, True),
+        (FASTER, 5.0, {}, True),
+        (SLOWER, -5.0, {}, False),
+        (ChangeKind.FEWER_ERRORS, 5.0, {}, True),
+        (ChangeKind.FEWER_CALLS, -5.0, {}, True),
+        (MORE_CALLS, -5.0, {}, False),
+        (ERRORS, -5.0, {}, False),
+        # Another call in the place of the one that went, or an empty answer in the place of all.
+        (PATH, -5.0, {"shape": ASKS, "also": (WENT,)}, True),
+        (PATH, 5.0, {"shape": ASKS, "also": (WENT,)}, False),
+        (NEW_PATH, -5.0, {"shape": ASKS, "also": (WENT,)}, True),
+        (PATH, -5.0, {"shape": NOTHING, "also": (WENT,)}, False),
+        (NEW_PATH, -5.0, {"shape": ASKS}, False),
+        (FASTER, -5.0, {"also": (WENT, change(PATH, SHOP, shape=NOTHING))}, False),
+        (FASTER, -5.0, {"also": (change(ERRORS, SHOP),)}, False),
+        # What takes longer besides must be less.
+        (PATH, -5.0, {"shape": ASKS, "also": (WENT, change(TAIL, SHOP, contribution_ns=4.0))}, True),
+        (PATH, -5.0, {"shape": ASKS, "also": (WENT, change(TAIL, SHOP, contribution_ns=6.0))}, False),
+    ],
+)
+def test_better_is_the_same_work_in_less_time_or_fewer_failures(
+    kind: ChangeKind, part_ns: float, more: dict[str, Any], expected: bool
+) -> None:
+    assert better(part_ns, symptom(kind, SHOP, **more)) == expected
+
+
+def test_what_fails_fast_is_a_failure() -> None:
+    """However few of its requests fail: it is not that it got faster."""
+    for failing in (90, 30):
+        (cause,) = causes(
+            symptom(FASTER, STORE, range(100), 0.3, before=1.0), symptom(ERRORS, STORE, range(failing), 0.1)
+        )
+        assert cause.lead.kind is ERRORS
 
 
 def test_whom_several_callers_fail_by_is_what_a_finding_is_of() -> None:

@@ -78,6 +78,22 @@ def test_the_title_of_a_report_is_what_a_test_supports() -> None:
     assert "rose" not in told
 
 
+def test_a_mean_that_fell_by_an_early_answer_is_no_good_news() -> None:
+    verdict, mean = verdict_section(), account_section().accounts[0]
+    fell = mean.model_copy(update={"before": mean.after, "after": mean.before})
+    cut, other = (
+        finding.model_copy(update={"contribution_us": us})
+        for finding, us in zip(findings_section().findings, (-90_000.0, 5_000.0), strict=False)
+    )
+    told = headline_of(verdict, fell, (), (other, cut))
+    assert told.startswith(f"{cut.title}; mean response time fell from")
+    better = cut.model_copy(update={"is_better": True})
+    assert headline_of(verdict, fell, (), (other, better)).startswith("Mean response time fell from")
+    assert headline_of(verdict, mean, (), (cut, other)).startswith("Mean response time rose from")
+    failing = ChangedShare("errors", 0.0, 0.1)
+    assert headline_of(verdict, fell, (failing,), (cut,)).startswith("Requests with a failing call rose")
+
+
 def test_a_title_without_a_test_is_found() -> None:
     found = findings_section().findings
     assert not list(unsupported(found))

@@ -32,6 +32,7 @@ from schemas.report.browse import (
     BrowseVarianceSection,
     EntryTimeline,
     ErrorRow,
+    HostRow,
     KindInRange,
     ResponseRange,
     SiteInRange,
@@ -39,7 +40,7 @@ from schemas.report.browse import (
     TimelineStrip,
     TypicalRequest,
 )
-from schemas.report.columns import stored
+from schemas.report.columns import columns_of
 
 SHOWN: Final = 15
 """Rows of a table that are in sight."""
@@ -166,7 +167,7 @@ def _site(row: BinnedSite | SiteRow) -> b.Words:
 _KIND_NUMBERS: Final = (
     b.Column("requests", "requests", "count"),
     b.Column("mean_us", "mean", "us"),
-    b.Column("", "C²", "figure", lambda row: c2(row.c2)),
+    b.Column("c2", "C²", "c2"),
 )
 _ALL_KINDS: Final = (
     b.Column("", "Root type", "text", lambda row: b.strong(wording.clip(row.root, 100))),
@@ -176,7 +177,7 @@ _ALL_CATEGORIES: Final = (b.Column("", "Category", "text", _category), *_KIND_NU
 _ALL_SITES: Final = (
     b.Column("", "Call site", "text", _site),
     b.Column("requests", "requests that wait", "count"),
-    b.Column("", "C²", "figure", lambda row: c2(row.c2)),
+    b.Column("c2", "C²", "c2"),
 )
 
 
@@ -193,7 +194,7 @@ def _kind_columns(label: str, kinds: Sequence[Any]) -> tuple[b.Column, ...]:
         b.Column("", "lift", "figure", lambda row: lift(row.lift), about=_LIFT),
         b.Column("failed", "failed here", "share", far=1),
         b.Column("", "mean", "us", lambda row: kinds[row.place].mean_us),
-        b.Column("", "C²", "figure", lambda row: c2(kinds[row.place].c2), far=1),
+        b.Column("", "C²", "c2", lambda row: kinds[row.place].c2, far=1),
     )
 
 
@@ -210,7 +211,7 @@ def _site_columns(sites: Sequence[BinnedSite]) -> tuple[b.Column, ...]:
         b.Column("share_out", "elsewhere", "share", far=1),
         b.Column("", "lift", "figure", lambda row: lift(row.lift), far=1, about=_LIFT),
         b.Column("failed", "failed here", "share", far=1),
-        b.Column("", "C²", "figure", lambda row: c2(sites[row.place].c2), far=1),
+        b.Column("", "C²", "c2", lambda row: sites[row.place].c2, far=1),
     )
 
 
@@ -330,35 +331,14 @@ def places_blocks(section: BrowsePlacesSection) -> b.Blocks:
     return (b.Part("Where", tuple(_places(section)), anchor="where"),)
 
 
-SITES: Final = (
-    b.Column("", "Call site", "text", _site),
-    stored("label", "name", "edge between two trace points, or call"),
-    stored("caller", "name", "who calls", null=True),
-    stored("requests", "count", "that waited for it", label="requests", far=1),
-    stored("mean_us", "us", "that those waited", label="mean"),
-    stored("c2", "number", "squared coefficient of variation; more than 10 requests only", null=True),
-    b.Column("", "C²", "figure", lambda row: c2(row.c2), far=2),
-    stored("share_of_time", "share", "of all critical time; 1 over all sites", label="of all time"),
-    stored("failed", "count", "requests in which it failed", label="failed", far=1),
-)
+SITES: Final = (b.Column("", "Call site", "text", _site), *columns_of(SiteRow))
 HOSTS: Final = (
-    stored("host", "name", "host", label="Host"),
-    stored("requests", "count", "with a node there", label="requests", far=1),
-    stored("share_of_requests", "share", "weighted"),
-    stored("share_of_time", "share", "of all critical time", label="of all time"),
-    stored("per_request_us", "us", "waited for it, a request that touched it", label="a request"),
-    stored("failed", "count", "requests in which a node failed there", label="failed"),
+    *columns_of(HostRow),
     b.Column("", "components", "text", lambda row: wording.clip(", ".join(row.components), 120), far=2),
 )
 ERRORS: Final = (
     b.Column("", "Class", "text", lambda row: b.strong(wording.clip(row.error, 60))),
-    stored("error", "text", "class"),
-    stored("site", "name", "where", label="Call site"),
-    stored("requests", "count", "in which it did", label="requests"),
-    stored("share", "share", "of all, weighted", label="of all"),
-    stored("answered_ok", "share", "share of those whose root answered `ok`", label="answered ok", far=1),
-    stored("first_ns", "count", "start of the first of them"),
-    stored("last_ns", "count", "start of the last of them"),
+    *columns_of(ErrorRow),
     b.Column("", "hosts", "text", lambda row: wording.clip(", ".join(row.hosts), 80), far=3),
     b.Column("", "by time", "bar", lambda row: _spark(row), far=2),
 )
@@ -399,7 +379,7 @@ _ROOT_VARIANCE: Final = (
     b.Column("requests", "requests", "count"),
     b.Column("categories", "categories", "count"),
     b.Column("below_one", "C² below 1", "share"),
-    b.Column("", "largest", "figure", lambda row: c2(row.largest)),
+    b.Column("largest", "largest", "c2"),
 )
 
 
@@ -416,11 +396,6 @@ def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
     other = b.Only("page", (b.Text(("What makes times vary: ", b.code("flowdiff variance"), "."), "dim"),))
     blocks = (*described, *drawn, *(more if len(section.roots) > 1 else ()), other)
     return (b.Part("How even the paths are", blocks, anchor="c2"),)
-
-
-def c2(value: float | None) -> str:
-    """`2.3`; `–` for too few requests."""
-    return "–" if value is None else wording.significant(value, 2)
 
 
 def lift(value: float | None) -> str:

@@ -257,8 +257,8 @@ def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
     return EdgeRow(
         src=src,
         dst=dst,
-        src_label=graph.labels[src],
-        dst_label=graph.labels[dst],
+        src_label=graph.nodes[src].text,
+        dst_label=graph.nodes[dst].text,
         mean0_us=number(mean0[edge]),
         mean1_us=number(mean1[edge]),
         criticality0=float(a.criticality_0[edge]),
@@ -312,7 +312,8 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
         problem = category.sample == 1
         for e in red:
             src, dst = category.graph.edges[e]
-            title = f"{category.graph.labels[src]} → {category.graph.labels[dst]} ({src}→{dst})"
+            before, after = category.graph.nodes[src].text, category.graph.nodes[dst].text
+            title = f"{before} → {after} ({src}→{dst})"
             drawn.append(log_histogram(title, latency[~problem, e], latency[problem, e], limits.bins))
     return tuple(drawn)
 

@@ -11,7 +11,7 @@ from analyze.methods.robust.causes.context import Context, context_of, failures_
 from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
-from analyze.methods.robust.confounders.port import Comparison
+from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
 from analyze.methods.robust.period_blocks import quantile_bin
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of

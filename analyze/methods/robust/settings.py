@@ -98,7 +98,8 @@ class CausesSettings(Config):
     failed_by_one: float = Field(default=0.5, ge=0, le=1)
     """Part of what a finding reports that must have failed by one callee for it to be named."""
     one_instance: float = Field(default=2.0, gt=1)
-    """What a component shows is one instance's where that changed by so many times what its siblings did."""
+    """What a component shows is one instance's where that changed by so many times what its siblings did, and
+    is at most so many times what the instance adds."""
     callee_agreed: float = Field(default=0.9, gt=0.5, le=1)
     """Part of an operation's calls that must say one name for whom they call, where that records nothing;"""
     callee_requests: int = Field(default=100, ge=1)

@@ -21,7 +21,7 @@ from analyze.methods.robust.view import View
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, n_shards, site_shards
-from analyze.profile.votes import SlotVotes
+from analyze.profile.slot_votes import SlotVotes
 from analyze.stats.estimate import joined_estimates
 from schemas.arrays import F8, I8
 from stitch.heap import keep_freed

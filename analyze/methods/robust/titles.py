@@ -204,7 +204,10 @@ def headline_of(
     verdict: VerdictSection, mean: Account, changed: Sequence[ChangedShare], findings: Sequence[Finding]
 ) -> str:
     """Name what changed significantly: more failures, then the mean, else the first finding; else what was
-    measured. changed: the shares that did."""
+    measured. changed: the shares that did.
+
+    A mean that fell by what is no improvement is no good news: the finding comes before it.
+    """
     shares = [
         wording.moved_sentence(
             _SHARES[measure], wording.percent(before), wording.percent(after), up=after > before
@@ -213,8 +216,11 @@ def headline_of(
     ]
     if mean.changed:
         said = [wording.mean_sentence(mean.before, mean.after), *shares[-1:]]
+        less = [f.title for f in findings if f.contribution_us < 0 and not f.is_better]
         if any(measure == "errors" and after > before for measure, before, after in changed):
             said.reverse()
+        elif mean.after < mean.before:
+            said[:0] = less[:1]
         return f"{'; '.join([said[0], *(one[:1].lower() + one[1:] for one in said[1:])])}."
     if findings:
         more = f"; and {wording.counted(len(findings) - 1, 'more finding')}" if len(findings) > 1 else ""

@@ -16,8 +16,7 @@ from analyze.methods.variance.markers import (
     read_markers,
 )
 from analyze.methods.variance.rows import (
-    MARKER,
-    SPREAD,
+    RANK,
     Looked,
     VarianceRun,
     category_rows,
@@ -39,32 +38,16 @@ from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
 from schemas.errors import PeriodError
-from schemas.report.columns import arrow_schema, stored
+from schemas.report.columns import arrow_table, columns_of, stored
 from schemas.report.parts import Section
 from schemas.report.report import Verdict
-from schemas.report.variance import VariableCategory, VarianceChangeSection, VarianceSection
+from schemas.report.variance import VariableCategory, VariableEdge, VarianceChangeSection, VarianceSection
 
-_CATEGORIES: Final = (
-    stored("rank", "place", "from 1"),
-    stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
-    stored("root", "name", "root type"),
-    stored("members", "count", "categories in it"),
-    *SPREAD,
-    stored("c2_residual", "number", "without marked sources", null=True),
-    stored("impact", "share", "p·σ²/Var(T): part of the variance, within paths"),
-)
+_CATEGORIES: Final = (RANK, *columns_of(VariableCategory))
 _PARTS: Final = (
     stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
     stored("root", "name", "root type"),
-    stored("number", "place", "from 1, by share"),
-    stored("label", "name", "edge or site"),
-    stored("site", "name", "site"),
-    stored("mean_us", "us", "mean time on the critical path, µs"),
-    stored("sd_us", "us", "its standard deviation, µs"),
-    stored("critical", "share", "share of requests with it on the critical path"),
-    stored("share", "share", "Cov(y, T)/Var(T) in the category; adds up to 1"),
-    stored("share_winsorised", "share", "the same with times cut at their 99.5 % quantile"),
-    MARKER,
+    *columns_of(VariableEdge),
 )
 
 
@@ -72,19 +55,16 @@ def variance_tables(
     run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory], looked: Sequence[Looked]
 ) -> Mapping[str, pa.Table]:
     """Tables by name."""
-    found = []
-    for rank, one in enumerate(categories, start=1):
-        low, high = (None, None) if (ends := one.c2_interval) is None else (ends.low, ends.high)
-        found.append({"rank": rank, "c2_low": low, "c2_high": high, **one.model_dump(mode="json")})
-    parts = [
-        {"category": run.key_of(look.group), "root": run.root_of(look.group), **row.model_dump(mode="json")}
-        for look in looked
-        for row in edge_rows(run, look)
-    ]
+    parts = [(look.group, row) for look in looked for row in edge_rows(run, look)]
     return {
         "variance_sites": sites,
-        "variance_categories": pa.Table.from_pylist(found, schema=arrow_schema(_CATEGORIES)),
-        "variance_parts": pa.Table.from_pylist(parts, schema=arrow_schema(_PARTS)),
+        "variance_categories": arrow_table(_CATEGORIES, categories, rank=range(1, len(categories) + 1)),
+        "variance_parts": arrow_table(
+            _PARTS,
+            [row for _, row in parts],
+            category=[run.key_of(group) for group, _ in parts],
+            root=[run.root_of(group) for group, _ in parts],
+        ),
     }
 
 

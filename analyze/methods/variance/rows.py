@@ -6,7 +6,7 @@ The first tier is the sample as a whole, the second the categories that are look
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,7 +44,7 @@ from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
-from schemas.report.columns import arrow_columns, stored
+from schemas.report.columns import arrow_columns, columns_of, rows_of, stored
 from schemas.report.findings import Interval
 from schemas.report.variance import (
     C2Curve,
@@ -70,33 +70,8 @@ _LEAST_SUGGESTED = 0.02
 """Share of the variance from which a marker is suggested."""
 
 
-SPREAD: Final = (
-    stored("requests", "count", "recorded requests"),
-    stored("mean_us", "us", "weighted mean, µs"),
-    stored("sd_us", "us", "weighted standard deviation, µs"),
-    stored("c2", "number", "squared coefficient of variation; more than 10 requests only", null=True),
-    stored("c2_low", "number", "end of its 95 % interval", null=True),
-    stored("c2_high", "number", "other end", null=True),
-)
-
-
-MARKER: Final = stored("marker", "text", "intentional, intrinsic, inadvertent; null without one", null=True)
-
-
-_SITES: Final = (
-    stored("rank", "place", "from 1"),
-    stored("label", "name", "edge between two trace points, or call"),
-    stored("caller", "name", "who calls", null=True),
-    *SPREAD,
-    stored("within", "share", "part of the variance: within paths"),
-    stored("within_low", "number", "end of its 95 % interval", null=True),
-    stored("within_high", "number", "other end", null=True),
-    stored("paths", "share", "between paths of a root type"),
-    stored("roots", "share", "between root types"),
-    stored("total", "share", "all three; 1 over all sites"),
-    stored("residual", "share", "part of what is left without marked sources", null=True),
-    MARKER,
-)
+RANK: Final = stored("rank", "place", "from 1")
+_SITES: Final = (RANK, *columns_of(VariableSite))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +170,6 @@ def _residual(shown: SampleVariance) -> F8:
     return _parts_of(shown.residual.sites.within, float(shown.residual.split.within.sum()))
 
 
-def _site_rows(table: pa.Table, most: int) -> Iterator[VariableSite]:
-    """The first rows of a `site_table`."""
-    for row in table.slice(0, most).to_pylist():
-        del row["rank"]
-        c2, within = (_interval(row.pop(f"{name}_low"), row.pop(f"{name}_high")) for name in ("c2", "within"))
-        yield VariableSite(c2_interval=c2, within_interval=within, **row)
-
-
-def _interval(low: float | None, high: float | None) -> Interval | None:
-    return None if low is None or high is None else Interval(low=low, high=high)
-
-
 def variance_section(
     run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory]
 ) -> VarianceSection:
@@ -226,7 +189,7 @@ def variance_section(
         else _over(residual.split.within.sum(), residual.split.total),
         marked_share=None if residual is None else 1.0 - _over(residual.split.total, total),
         parts=_parts(shown),
-        sites=tuple(_site_rows(sites, MOST_SITES)),
+        sites=tuple(rows_of(VariableSite, sites.slice(0, MOST_SITES))),
         sites_total=sites.num_rows,
         categories=tuple(
             row.model_copy(update={"canonical": canonical(row.canonical, run.limits)})

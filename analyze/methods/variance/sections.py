@@ -12,13 +12,11 @@ from analyze.report import measures, wording
 from analyze.report.bars import Axis
 from analyze.report.drawing.charts import c2_curves, histogram
 from analyze.report.section_view import SectionView
-from schemas.report.findings import Interval
+from schemas.report.columns import columns_of
 from schemas.report.variance import (
     C2Curve,
-    CategoryChange,
     EdgeAdvice,
     MarkerSuggestion,
-    SiteChange,
     VariableCategory,
     VariableEdge,
     VariableSite,
@@ -42,11 +40,6 @@ TAIL_KEPT: Final = 0.5
 """Where cutting half a percent of the times leaves less than this of the variance, tails are heavy."""
 MOSTLY_BETWEEN: Final = 0.5
 """From this part of a change on the report says that it lies between paths."""
-LEAST_SHARE: Final = 1e-4
-"""Smaller shares are not distinguished."""
-LEAST_C2: Final = 1e-6
-"""Smaller C² are rounding."""
-
 MEANING: Final = {
     "roots": "between root types: unlike work",
     "paths": "between paths of a root type: unlike ways",
@@ -76,29 +69,17 @@ _PAIRS: Final = (
 _CHANGED: Final = (
     b.Column("root", "Root type", "name"),
     b.Column("category", "Category", "key"),
-    b.Column("", "C²", "figure", lambda row: f"{c2(row.c20)} → {c2(row.c21)}"),
-    b.Column("", "Factor", "figure", lambda row: _ratio(row)),
+    b.Column("c2{}", "C²", "c2"),
+    b.Column("ratio", "Factor", "ratio", interval="interval"),
     b.Column("q", "q", "p", far=1),
     b.Column("requests{}", "Requests", "count", far=2),
-)
-
-
-_CATEGORIES: Final = (
-    b.Column("root", "Root type", "name"),
-    b.Column("", "Category", "text", lambda r: _category(r)),
-    b.Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval))),
-    b.Column("", "Without markers", "figure", lambda r: "" if r.c2_residual is None else c2(r.c2_residual)),
-    b.Column("", "Impact", "figure", lambda r: share(r.impact)),
-    b.Column("mean_us", "Mean", "us", far=1),
-    b.Column("sd_us", "Deviation", "us", far=2),
-    b.Column("requests", "Requests", "count", far=1),
 )
 
 
 def variance_blocks(section: VarianceSection) -> b.Blocks:
     """The split, what is watched, call sites, categories, markers."""
     s = section
-    title = f"standard deviation {wording.duration(s.sd_us)}, C² {c2(s.c2)}; the parts add up exactly"
+    title = f"standard deviation {wording.duration(s.sd_us)}, C² {wording.c2(s.c2)}; the parts add up exactly"
     return (b.Part("Where response times vary", tuple(_variance(s)), note=title, anchor="variance"),)
 
 
@@ -106,7 +87,7 @@ def _variance(s: VarianceSection) -> Iterator[b.Block]:
     whole: dict[str, float] = {part.kind: part.share for part in s.parts if part.root is None}
     yield b.Only("page", (b.Text(_parts(whole, "The variance of all response times")),))
     yield b.Items(
-        [(b.Styled("", "swatch", k), b.strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()]
+        [(b.Styled("", "swatch", k), b.strong(wording.part(v)), f" {MEANING[k]}") for k, v in whole.items()]
     )
     roots = root_parts(s, ROOTS)
     if len(roots) > 1:
@@ -134,7 +115,7 @@ def _variance(s: VarianceSection) -> Iterator[b.Block]:
     curves = [b.Text(_curve(curve, len(s.curves) > 1)) for curve in s.curves]
     drawn = c2_curves([curve.points for curve in s.curves])
     stored = "variance_categories"
-    table = b.Grid("Categories", _CATEGORIES, s.categories, s.categories_total, stored, SHOWN)
+    table = b.Grid("Categories", _categories(s), s.categories, s.categories_total, stored, SHOWN)
     yield b.Part("Categories", (*curves, *drawn, table), anchor="categories")
     if s.markers:
         yield b.Details(f"Markers ({len(s.markers)})", (b.Grid("Markers", _MARKERS, s.markers),))
@@ -182,29 +163,32 @@ def root_parts(section: VarianceSection, most: int) -> list[RootParts]:
 
 
 def _root_bar(row: RootParts) -> b.Bar:
-    title = f"{row.root}: between its paths {share(row.paths)}, within them {share(row.within)}"
+    title = f"{row.root}: between its paths {wording.part(row.paths)}, within them {wording.part(row.within)}"
     return _parts({"paths": row.paths, "within": row.within}, title)
 
 
 def _sites(s: VarianceSection) -> tuple[b.Column, ...]:
     axis = Axis.over(site.within for site in s.sites)
+    left = () if s.residual_sd_us is None else ("residual",)
 
     def bar(row: VariableSite) -> b.Bar:
-        return axis.share(row.within, f"within paths {share(row.within)}", row.within_interval)
-
-    def within(row: VariableSite) -> b.Words:
-        return _spanned(share(row.within), share_span(row.within_interval))
+        return axis.share(row.within, f"within paths {wording.part(row.within)}", row.within_interval)
 
     return (
         b.Column("", "Call site", "text", _place),
         b.Column("", "", "bar", bar),
-        b.Column("", "Within paths", "figure", within),
-        b.Column("", "Of what is left", "figure", lambda r: "" if r.residual is None else share(r.residual)),
-        b.Column("", "Between paths", "figure", lambda r: share(r.paths), far=2),
-        b.Column("", "Between root types", "figure", lambda r: share(r.roots), far=3),
-        b.Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval)), far=1),
+        *columns_of(VariableSite, "within", *left, "paths", "roots", "c2"),
         b.Column("", "Time", "figure", _time, far=1),
-        b.Column("requests", "Requests", "count", far=2),
+        *columns_of(VariableSite, "requests"),
+    )
+
+
+def _categories(s: VarianceSection) -> tuple[b.Column, ...]:
+    left = () if s.residual_sd_us is None else ("c2_residual",)
+    return (
+        *columns_of(VariableCategory, "root"),
+        b.Column("", "Category", "text", _category),
+        *columns_of(VariableCategory, "c2", *left, "impact", "mean_us", "sd_us", "requests"),
     )
 
 
@@ -214,12 +198,8 @@ def _place(row: Any) -> b.Words:
     return (b.strong(wording.clip(row.label, 120)), b.dim(caller), marked)
 
 
-def _time(row: Any) -> b.Words:
-    return _spanned(wording.duration(row.mean_us), f"± {wording.duration(row.sd_us)}")
-
-
-def _spanned(text: str, span: str) -> b.Words:
-    return (b.strong(text), b.Styled(span, "span")) if span else text
+def _time(row: VariableSite | VariableEdge) -> b.Words:
+    return (b.strong(wording.duration(row.mean_us)), b.Styled(f"± {wording.duration(row.sd_us)}", "span"))
 
 
 def _category(row: VariableCategory) -> b.Words:
@@ -247,10 +227,10 @@ def _details(s: VarianceDetailsSection) -> Iterator[b.Block]:
         key = f", path {wording.short(detail.category)}" if detail.category else ", rare paths"
         yield b.Part(f"{detail.root}{key}", tuple(_detail(detail)), note=_note(detail), open=place == 0)
     if s.advice:
-        items = [(advice(a), b.dim(f" Worth {share(a.worth)} of the variance.")) for a in s.advice]
+        items = [(advice(a), b.dim(f" Worth {wording.part(a.worth)} of the variance.")) for a in s.advice]
         yield b.Part("Where instrumentation would help", (b.Items(items),))
     if s.suggestions:
-        rows = [f"{row.label}: {row.kind}? {row.why}, {share(row.within)}" for row in s.suggestions]
+        rows = [f"{row.label}: {row.kind}? {row.why}, {wording.part(row.within)}" for row in s.suggestions]
         file = "Copy them into a file, fill in owner and reason, and give it as --markers FILE."
         toml = b.Details("As a file", (b.Text(suggestion_toml(s.suggestions), "pre"),))
         note = "by name only, not applied"
@@ -261,17 +241,16 @@ def _detail(detail: VarianceDetail) -> Iterator[b.Block]:
     axis = Axis.over(edge.share for edge in detail.edges)
     columns = (
         b.Column("", "Edge" if detail.by == "edges" else "Call site", "text", _edge),
-        b.Column("", "", "bar", lambda e: axis.share(e.share, share(e.share))),
-        b.Column("", "Share", "figure", lambda e: share(e.share)),
-        b.Column("", "Without the longest 0.5 %", "figure", lambda e: share(e.share_winsorised), far=2),
+        b.Column("", "", "bar", lambda e: axis.share(e.share, wording.part(e.share))),
+        *columns_of(VariableEdge, "share", "share_winsorised"),
         b.Column("", "Time", "figure", _time, far=1),
-        b.Column("critical", "Critical in", "share", far=2),
+        *columns_of(VariableEdge, "critical"),
     )
     yield b.Grid(f"Parts of {detail.root}", columns, detail.edges, detail.edges_total)
     of = (
         ""
         if len(detail.edges) >= detail.edges_total
-        else f" Shown: {share(detail.edges_share)} of the variance."
+        else f" Shown: {wording.part(detail.edges_share)} of the variance."
     )
     yield b.Only("page", (b.Text(f"Bold: the highest variances.{of}", "dim"),))
     if detail.pairs:
@@ -296,7 +275,7 @@ def _note(found: VarianceDetail) -> str:
         left = wording.percent(found.kept)
         tail = f" Heavy tail: without the longest 0.5 % of each part, {left} of it is left."
     return (
-        f"{wording.counted(found.requests, 'request')}, C² {c2(found.c2)}, standard deviation "
+        f"{wording.counted(found.requests, 'request')}, C² {wording.c2(found.c2)}, standard deviation "
         f"{wording.duration(found.sd_us)}; {wording.percent(found.impact)} of the variance of all.{tail}"
     )
 
@@ -312,12 +291,10 @@ def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
     axis = Axis.over(row.change for row in s.sites)
     columns = (
         b.Column("", "Call site", "text", _place),
-        b.Column("", "", "bar", lambda r: axis.share(r.change, share(r.change, sign=True))),
-        b.Column("", "Change of its part", "figure", lambda r: share(r.change, sign=True)),
-        b.Column(
-            "", "Its variance", "figure", lambda r: _spanned(wording.factor(r.ratio), c2_span(r.interval))
-        ),
-        b.Column("", "C²", "figure", lambda r: f"{c2(r.c20)} → {c2(r.c21)}", far=1),
+        b.Column("", "", "bar", lambda r: axis.share(r.change, wording.part(r.change, sign=True))),
+        b.Column("", "Change of its part", "figure", lambda r: wording.part(r.change, sign=True)),
+        b.Column("ratio", "Its variance", "ratio", interval="interval"),
+        b.Column("c2{}", "C²", "c2", far=1),
         b.Column("sd{}_us", "Deviation", "us", far=2),
         b.Column("q", "q", "p", far=2),
     )
@@ -329,38 +306,6 @@ def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
         of = f"{wording.count(s.categories_total)} of {wording.count(s.categories_tested)}"
         table = b.Grid("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
         yield b.Part("Categories whose C² changed", (table,), note=of)
-
-
-def _ratio(row: SiteChange | CategoryChange) -> b.Words:
-    return _spanned(wording.factor(row.ratio), c2_span(row.interval))
-
-
-def share(value: float | None, *, sign: bool = False) -> str:
-    """A share as `wording.percent` words it; what is next to nothing as such."""
-    if value is not None and 0 < abs(value) < LEAST_SHARE:
-        return f"<{wording.NBSP}{wording.percent(LEAST_SHARE)}"
-    return wording.percent(value, sign=sign)
-
-
-def c2(value: float | None) -> str:
-    """`2.3`; `–` for too few requests."""
-    if value is None:
-        return "–"
-    return wording.significant(value if value >= LEAST_C2 else 0.0, 2)
-
-
-def c2_span(interval: Interval | None) -> str:
-    """`1.9 to 2.8`; empty where it is not known."""
-    if interval is None or interval.high < LEAST_C2:
-        return ""
-    return f"{wording.rough(interval.low, 2)} to {wording.rough(interval.high, 2)}"
-
-
-def share_span(interval: Interval | None) -> str:
-    """`38 % to 52 %`; empty where it is not known, or next to nothing."""
-    if interval is None or max(abs(interval.low), abs(interval.high)) < LEAST_SHARE:
-        return ""
-    return f"{wording.percent(interval.low)} to {wording.percent(interval.high)}"
 
 
 def residual(section: VarianceSection) -> str:
@@ -400,7 +345,7 @@ def expired(section: VarianceSection) -> tuple[str, ...]:
 
 def _watched(source: WatchedSource) -> b.Words:
     """`a -> b: C² 3.4, 12 % of the variance. …`"""
-    text = f"{source.site}: C² {c2(source.c2)}, {wording.percent(source.within)} of the variance. "
+    text = f"{source.site}: C² {wording.c2(source.c2)}, {wording.percent(source.within)} of the variance. "
     text += f"To be reduced ({source.marker.owner}: {source.marker.reason})."
     return b.dim(f"{text} C² is below 1: the marker may go.") if source.resolved else text
 
@@ -425,9 +370,8 @@ def change(section: VarianceChangeSection) -> str:
     moved = wording.moved_duration(section.sd0_us, section.sd1_us)
     text = f"Standard deviation of all response times: {moved}"
     if section.interval is not None and not math.isclose(section.ratio, 1.0):
-        text += (
-            f"; variance {wording.factor(section.ratio)} ({c2_span(section.interval)} with 95 % certainty)"
-        )
+        span = measures.ratio_span(section.interval)
+        text += f"; variance {wording.factor(section.ratio)} ({span} with 95 % certainty)"
     text += "."
     if section.between is not None and section.between >= MOSTLY_BETWEEN:
         text += (

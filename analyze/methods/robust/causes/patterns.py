@@ -33,6 +33,19 @@ def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
     return max(others, key=lambda other: abs(other.after - other.before), default=None)
 
 
+def leaves_out(change: Change, changes: Sequence[Change], names: Names) -> bool:
+    """Tell whether a change of a path leaves an operation out that no other takes the place of; also where
+    nobody knows which path went."""
+    other = counterpart(change, changes)
+    if other is None:
+        return True
+    now, then = (
+        {child.operation for child in names.shapes[each.shape]}
+        for each in ((change, other) if change.ups else (other, change))
+    )
+    return len(then - now) > len(now - then)
+
+
 def what_moved(
     change: Change, changes: Sequence[Change], names: Names
 ) -> tuple[frozenset[int], frozenset[int]] | None:

@@ -1,7 +1,9 @@
 """List in RELATIONS every way in which one symptom follows from another, a row each.
 
 A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
-larger is the better fit. To add one: write the function and its row, with the case that fails without it.
+larger is the better fit. It fits only where v is at least as good an explanation as u: nearer to where it
+began, or, where either could lead, `v.before(u)`. To add one: write the function and its row, with the case
+that fails without it.
 """
 
 from __future__ import annotations
@@ -152,10 +154,10 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what takes longer above, or at, a call that fails in most of its slow requests: error pages,
-    back-offs, time-outs."""
+    """Relate what takes longer, or less, above or at a call that fails in most of its requests: error pages,
+    back-offs, time-outs, refusals."""
     same = u.operation == v.operation and u.instance == v.instance
-    if not (u.timed and u.lead.ups and v.fails) or not (same or context.below(v, u)):
+    if not (u.timed and v.fails) or not (same or context.below(v, u)):
         return None
     part = context.settings.slow_with_failing
     if u.lead.kind is ChangeKind.TAIL:  # a median needs half of the requests, a tail as many as are in it
@@ -178,14 +180,15 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's time and paths, or those of who calls it: time leads, larger loops before it."""
+    """Relate a component's time and paths, or those of who calls it: time leads, larger loops, and failures
+    that are fast, before it."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
     if time.component not in {path.component, *context.callee(path).split("+")}:
         return None
-    calls_lead = path.lead.kind in CALL_KINDS and path.score > time.score
-    return (v.score,) if (v is path) == calls_lead else None
+    path_leads = path.fails if not time.lead.ups else path.lead.kind in CALL_KINDS and path.score > time.score
+    return (v.score,) if (v is path) == path_leads else None
 
 
 # ------------------------------------------------ where it happens
@@ -201,16 +204,17 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what a component shows as a whole, or at other calls, to the instance whose siblings hardly show
-    it."""
+    """Relate what a component shows as a whole, or at other calls, to the instance that most of it is: its
+    siblings hardly show it."""
     if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
         return None
     if u.instance is not None:
         within = set(u.instance.hosts) <= set(v.instance.hosts)
         return (v.size,) if within and v.before(u) else None
     change = v.lead.after - v.lead.before if v.fails else log(v.lead.after / v.lead.before)
-    spared = abs(v.instance.siblings) * context.settings.one_instance <= abs(change)
-    return (v.size,) if spared else None
+    times = context.settings.one_instance
+    spared = abs(v.instance.siblings) * times <= abs(change)
+    return (v.size,) if spared and u.size <= v.size * times else None
 
 
 def _same_way(u: Symptom, v: Symptom) -> bool:

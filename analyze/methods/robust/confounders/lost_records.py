@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, Change
-from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import View

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.methods.robust.changes import TIME_KINDS, Change
-from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.population import Population
 from analyze.profile.build import Pattern

@@ -15,7 +15,8 @@ from typing import cast
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.confounders.port import Comparison, Explained
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.port import Explained
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.profile.build import Pattern, Profiled

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from schemas.arrays import F8
 from schemas.report.findings import ChangeKind
 

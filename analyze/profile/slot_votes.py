@@ -1,0 +1,169 @@
+"""Votes of the slots of a comparison: what runs there are is at hand, their rows lie in files where they are
+many.
+
+A slot's file holds the runs of a shard side by side (`analyze.profile.shards`), whoever wrote it: a shard
+needs one piece of every file, and whoever tests it reads that himself. Nobody holds all rows at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import gettempdir, mkstemp
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from analyze.profile.profile import SCHEMAS
+from analyze.profile.votes import Column, Votes, joined_votes, rows_of, summed_votes
+from schemas.arrays import B1, I8
+
+MOST_HELD: Final = 100_000
+"""Rows of a slot that stay in memory: half a megabyte."""
+
+
+class Scratch:
+    """A folder under TMPDIR for the files of a comparison; it goes with its owner, or when the process
+    ends."""
+
+    def __init__(self) -> None:
+        self.name = f"flowdiff-votes-{uuid4().hex}"
+        weakref.finalize(self, _remove, self.name)
+
+
+def _remove(scratch: str) -> None:
+    with suppress(FileNotFoundError):  # where nothing was written there may be no place to write
+        shutil.rmtree(Path(gettempdir()) / scratch)
+
+
+class _FileColumn(NamedTuple):
+    """A column of a file."""
+
+    path: str
+    type: str
+    offset: int
+    n: int
+
+    def rows(self, numbers: I8) -> Column:
+        """Read some rows; none of the others stays in memory."""
+        column = np.memmap(self.path, self.type, "r", self.offset, (self.n,))
+        return np.asarray(column)[numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class OneSlotVotes:
+    """Votes of one slot; arrays are [runs]."""
+
+    slot: int
+    keys: tuple[Column, ...]
+    """Measure, site, shape."""
+    n_rows: Column
+    """Rows of each run."""
+    first: Column
+    """Where they begin."""
+    columns: tuple[Column | _FileColumn, ...]
+    """Bins, and the numbers of `Votes.sums`."""
+
+    @staticmethod
+    def of(votes: Votes, shard: Column, scratch: str) -> OneSlotVotes:
+        """Put votes aside where they are many, in a file of a `Scratch` of that name; shard: [sites]."""
+        held = len(votes.bin) <= MOST_HELD
+        votes = votes if held else votes.taken(np.argsort(shard[votes.site], kind="stable"))
+        columns = (votes.bin, *votes.sums)
+        kept = columns if held else _written(columns, scratch)
+        return OneSlotVotes(0, votes.keys[:3], votes.n_rows, _first(votes.n_rows), kept)
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of all runs."""
+        return int(self.n_rows.sum(dtype=np.int64))
+
+    def renumbered(self, site: I8, shape: I8) -> OneSlotVotes:
+        """With new numbers for the old."""
+        measure, of_site, of_shape = self.keys
+        new = site[of_site].astype(np.int32), shape[of_shape].astype(np.int32)
+        return replace(self, keys=(measure, *new))
+
+    def some(self, runs: I8) -> OneSlotVotes:
+        """Some runs; what lies in a file stays there."""
+        first, n_rows, columns = self.first[runs], self.n_rows[runs], self.columns
+        if not any(isinstance(column, _FileColumn) for column in columns):
+            columns = tuple(_rows(column, rows_of(first, n_rows)) for column in columns)
+            first = _first(n_rows)
+        return replace(
+            self, keys=tuple(key[runs] for key in self.keys), n_rows=n_rows, first=first, columns=columns
+        )
+
+    def read(self) -> Votes:
+        """Give them with their rows."""
+        numbers = rows_of(self.first, self.n_rows)
+        bins, *sums = (_rows(column, numbers) for column in self.columns)
+        slot = np.full(len(self.n_rows), self.slot, dtype=np.int32)
+        return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums))
+
+
+def _first(n_rows: Column) -> Column:
+    return (np.cumsum(n_rows, dtype=np.int64) - n_rows).astype(np.uint32)
+
+
+def _rows(column: Column | _FileColumn, numbers: I8) -> Column:
+    return column.rows(numbers) if isinstance(column, _FileColumn) else column[numbers]
+
+
+def _written(columns: Iterable[Column], scratch: str) -> tuple[_FileColumn, ...]:
+    folder = Path(gettempdir()) / scratch
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor, path = mkstemp(dir=folder)
+    found, offset = [], 0
+    with os.fdopen(descriptor, "wb") as file:
+        for column in columns:
+            column.tofile(file)
+            found.append(_FileColumn(path, column.dtype.str, offset, len(column)))
+            offset += column.nbytes
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotVotes:
+    """Votes of several slots; some may be of the same."""
+
+    parts: tuple[OneSlotVotes, ...]
+    scratch: tuple[Scratch, ...] = ()
+    """Where their rows lie."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all of them."""
+        return sum(part.total_rows for part in self.parts)
+
+    def read(self) -> Votes:
+        """Give them with their rows, those of a slot added up."""
+        by_slot: dict[int, list[Votes]] = {}
+        for part in self.parts:
+            by_slot.setdefault(part.slot, []).append(part.read())
+        return joined_votes([summed_votes(votes, slot) for slot, votes in by_slot.items()])
+
+    def table(self) -> pa.Table:
+        """The table, its rows sorted by key."""
+        return self.read().ordered().table() if self.parts else SCHEMAS["votes"].empty_table()
+
+    def of_sites(self, sites: B1) -> SlotVotes:
+        """Those of some sites, [sites] whether it is one."""
+        parts = tuple(part.some(np.flatnonzero(sites[part.keys[1]])) for part in self.parts)
+        return replace(self, parts=parts)
+
+    def renumbered(self, site: I8, shape: I8) -> SlotVotes:
+        """With new numbers for the old."""
+        return replace(self, parts=tuple(part.renumbered(site, shape) for part in self.parts))
+
+    def beside(self, other: SlotVotes, n_slots: int) -> SlotVotes:
+        """With those of other slots, which come after `n_slots`."""
+        moved = (replace(part, slot=part.slot + n_slots) for part in other.parts)
+        return SlotVotes((*self.parts, *moved), self.scratch + other.scratch)

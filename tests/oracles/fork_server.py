@@ -1,0 +1,269 @@
+"""Start Python programs as forks of a process that has imported flowdiff: real ones, without the imports.
+
+A command takes half a second to a whole one of CPU before it does anything, nearly all of it imports, and the
+suite starts hundreds. `Popen` and `run` are those of `subprocess` for `python -m MODULE`, `python -c TEXT`
+and `python FILE`: the process is a child of whoever asks, with arguments, environment, folder, session and
+descriptors of its own, and is killed and waited for as any. What Python or its libraries read before the
+first line (`PYTHON…`, `LC_…`, `LD_…`) cannot be changed in a fork: where it differs, the fork becomes a new
+Python, under the same number. Tests of a start, of its time and of the memory of a process use `subprocess`.
+
+How: the server forks twice, so that the program is an orphan, and whoever asks is for that moment the one
+that orphans are given to. Only Linux has that; elsewhere all programs are started anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import fcntl
+import gc
+import io
+import os
+import pickle
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final
+
+_READ_AT_START: Final = ("LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "GLIBC_", "ARROW_", "TYPER_")
+_ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "flowdiff")
+_RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceberg")
+"""What starts a program, and what few programs need and takes long to import."""
+_SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base)"
+_SET_CHILD_SUBREAPER: Final = 36
+_MOST_BYTES, _MOST_DESCRIPTORS, _HIGH = 1 << 20, 32, 500
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A program to start. The descriptors come with it."""
+
+    words: list[str]
+    """Behind the name of Python: -m, -c or a file, and its arguments."""
+    folder: str | None
+    environ: dict[str, str]
+    numbers: list[int]
+    """What each descriptor is in the program."""
+    in_new_session: bool
+
+
+class Popen(subprocess.Popen[Any]):
+    """See `subprocess.Popen`."""
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *more: Any) -> None:
+        """Ask for a fork, where all that is wanted of the process can be had so."""
+        (_, pass_fds, cwd, env, *_, shell) = more[:7]
+        ends = more[7:13]
+        (_, gid, gids, uid, umask, in_new_session, group) = more[13:]
+        words = [os.fspath(word) for word in args]
+        plain = (preexec_fn, executable, gid, gids, uid) == (None,) * 5 and (umask, group) == (-1, -1)
+        is_program = words[0] == sys.executable and (words[1] in ("-m", "-c") or words[1].endswith(".py"))
+        if shell or not plain or not is_program:
+            raise NotImplementedError("Only programs of Python; use subprocess.")
+        if sys.platform != "linux":
+            super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
+            return
+        # Those for input, output and errors: the program's, then ours of a pipe.
+        theirs = [end if end != -1 else number for number, end in enumerate((ends[0], ends[3], ends[5]))]
+        asked = _Asked(
+            words[1:],
+            None if cwd is None else os.fspath(cwd),
+            dict(os.environ if env is None else env),
+            [0, 1, 2, *pass_fds],
+            in_new_session,
+        )
+        self.pid = _server().fork(asked, [*theirs, *pass_fds])
+        self._child_created = True
+        self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
+
+
+def run(
+    words: Sequence[str | os.PathLike[str]],
+    *,
+    input: str | bytes | None = None,
+    capture_output: bool = False,
+    check: bool = False,
+    timeout: float | None = None,
+    **how: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """See `subprocess.run`."""
+    if capture_output:
+        how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        how["stdin"] = subprocess.PIPE
+    with Popen(words, **how) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(words, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+class _Server:
+    """The process that forks, and this end of what it is asked through."""
+
+    def __init__(self) -> None:
+        self._asking = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        self._control = ctypes.CDLL(None, use_errno=True).prctl
+        atexit.register(self.end)
+
+    def fork(self, asked: _Asked, descriptors: list[int]) -> int:
+        """The number of a new process, a child of this one."""
+        with self._asking:
+            self._adopt(True)
+            try:
+                socket.send_fds(self._socket, [pickle.dumps(asked)], descriptors)
+                number = int(self._socket.recv(64))
+                # Its parent is gone.
+                assert self._socket.recv(64) == b"forked"
+            finally:
+                self._adopt(False)
+        return number
+
+    def end(self) -> None:
+        """It ends with nobody left to ask."""
+        self._socket.close()
+        self.process.wait()
+
+    def _adopt(self, wanted: bool) -> None:
+        if self._control(_SET_CHILD_SUBREAPER, ctypes.c_ulong(wanted), 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
+_SERVERS: Final[dict[int, _Server]] = {}
+"""By process: one that was forked has none."""
+_STARTING: Final = threading.Lock()
+
+
+def _server() -> _Server:
+    with _STARTING:
+        if os.getpid() not in _SERVERS:
+            _SERVERS[os.getpid()] = _Server()
+        return _SERVERS[os.getpid()]
+
+
+def serve(descriptor: int, path: list[str]) -> None:
+    """Import all, then fork for everyone who asks, and run the program there. `path` is that of modules."""
+    # Extension modules complain at the end of what is not collected. A command asks for its handler to be
+    # called after all those of its libraries, which are registered here before.
+    last: list[Callable[[], None]] = [gc.unfreeze]
+    atexit.register(lambda: [leave() for leave in last])
+    _import_all()
+    gc.collect()
+    gc.freeze()
+    ours = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    base = [entry for entry in path if entry not in ours]
+    asking = socket.socket(fileno=descriptor)
+    while True:
+        try:
+            text, descriptors, *_ = socket.recv_fds(asking, _MOST_BYTES, _MOST_DESCRIPTORS)
+        except KeyboardInterrupt:  # the program is in the group of whoever asks
+            continue
+        if not text:
+            os._exit(0)
+        asked: _Asked = pickle.loads(text)
+        between = os.fork()
+        if not between:
+            here = os.getpid()
+            number = os.fork()
+            if not number:
+                break
+            asking.send(str(number).encode())
+            os._exit(0)
+        os.waitpid(between, 0)
+        asking.send(b"forked")
+        for end in descriptors:
+            os.close(end)
+    while os.getppid() == here:  # as long as it is not that of whoever asks
+        time.sleep(0.001)
+    asking.detach()
+    import_module("flowdiff.cli.outcome").atexit = SimpleNamespace(register=last.append)  # type: ignore[attr-defined]
+    _become(asked, descriptors, base)
+
+
+def _import_all() -> None:
+    for room in _ROOMS:
+        for found in walk_packages(import_module(room).__path__, f"{room}.", onerror=lambda _: None):
+            if not found.name.startswith(_RARE):
+                with suppress(ModuleNotFoundError):  # of an extra that is not installed
+                    import_module(found.name)
+
+
+def _become(asked: _Asked, descriptors: list[int], base: list[str]) -> None:
+    """Be a process that was started so, as far as a program sees."""
+    # Out of the way of the numbers that they get.
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD, _HIGH) for end in descriptors]
+    os.closerange(0, _HIGH)
+    for end, number in zip(moved, asked.numbers, strict=True):
+        os.dup2(end, number)
+        os.close(end)
+    if asked.in_new_session:
+        os.setsid()
+    if asked.folder is not None:
+        os.chdir(asked.folder)
+    if _read_at_start(asked.environ) != _read_at_start(os.environ):
+        os.execve(sys.executable, [sys.executable, *asked.words], asked.environ)
+    os.environ.clear()
+    os.environ.update(asked.environ)
+    time.tzset()
+    how, *words = asked.words
+    first = {"-m": str(Path.cwd()), "-c": ""}.get(how, os.path.dirname(os.path.realpath(how)))  # noqa: PTH120
+    path = asked.environ.get("PYTHONPATH", "")
+    sys.path[:] = [first, *(path.split(os.pathsep) if path else ()), *base]
+    sys.argv[:] = [how, *words[how in ("-m", "-c") :]]
+    sys.orig_argv[:] = [sys.executable, *asked.words]
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        raw = io.FileIO(number, "w" if number else "r", closefd=False)
+        raw.name = f"<{name}>"
+        buffered = (
+            io.BufferedReader(raw) if not number else raw if old.write_through else io.BufferedWriter(raw)
+        )
+        new = io.TextIOWrapper(
+            buffered,
+            old.encoding,
+            old.errors,
+            newline="\n" if number else None,
+            line_buffering=old.line_buffering if number == 2 else raw.isatty(),
+            write_through=old.write_through,
+        )
+        new.mode = raw.mode[:1]
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+    if how == "-m":
+        runpy._run_module_as_main(words[0])  # type: ignore[attr-defined]
+    elif how == "-c":
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(words[0], "<string>", "exec"), main.__dict__)
+    else:
+        runpy.run_path(how, run_name="__main__")
+
+
+def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(_READ_AT_START) or (name.startswith("PYTHON") and name != "PYTHONPATH")
+    }
