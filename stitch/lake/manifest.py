@@ -138,20 +138,14 @@ class Manifest:
             return []
         starts, codes = np.unique(listed["window_ns"].to_numpy(), return_inverse=True)
         rows = np.where(_of_table(listed, "flows"), listed["rows"].to_numpy(), 0)
-        flows, files, size = (
+        sums = (
             np.bincount(codes, weights, len(starts)).astype(np.int64).tolist()
             for weights in (rows, None, listed["size"].to_numpy())
         )
-        length = self.info.window_length_ns
+        windows = (Window(start, self.info.window_length_ns) for start in starts.tolist())
         return [
-            WindowEntry(
-                window=Window(start, length),
-                sealed=self.is_sealed(Window(start, length)),
-                flows=flows[place],
-                files=files[place],
-                size=size[place],
-            )
-            for place, start in enumerate(starts.tolist())
+            WindowEntry(window, self.is_sealed(window), flows, files, size)
+            for window, flows, files, size in zip(windows, *sums, strict=True)
         ]
 
     def starts_ns(self) -> I8:
