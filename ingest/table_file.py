@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.codecs.parquet.parquet import TIME_UNIT
+from ingest.codecs.parquet.plain_columns import is_text
 from ingest.source import Payloads
 from schemas.config import SpanColumns
 from schemas.rejects import Reason, Reject
@@ -58,11 +60,26 @@ def read_table(
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Halve what is larger in memory than its pages in the file said; one row is a part whatever its size."""
     half = batch.num_rows // 2
-    if batch.nbytes <= 2 * most_bytes or not half:
+    if sum(map(_plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch
         return
     yield from _parts(batch.slice(0, half), most_bytes)
     yield from _parts(batch.slice(half), most_bytes)
+
+
+def _plain_bytes(column: pa.Array) -> int:
+    """Bytes of a column without dictionaries, which hold a text once however often it comes."""
+    if pa.types.is_map(column.type):
+        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return _plain_bytes(column.flatten())
+    if pa.types.is_struct(column.type):
+        return sum(map(_plain_bytes, column.flatten()))
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    if not is_text(column.type.value_type):
+        return _plain_bytes(column.dictionary_decode())
+    return int(pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
 
 
 def _payload(batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str) -> bytes:

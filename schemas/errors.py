@@ -5,6 +5,12 @@ A bug keeps its traceback: never wrap an unexpected exception in these.
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
+TRY_AGAIN: Final = 75
+"""Exit code of what may work in a moment (EX_TEMPFAIL of sysexits.h): a supervisor starts it again."""
+
 
 class FlowdiffError(Exception):
     """An expected failure, reported in one line: what failed, with which value, what to do.
@@ -47,6 +53,34 @@ class LakeError(FlowdiffError):
     """The lake is missing, of another layout version, or in use by another writer."""
 
     slug = "lake"
+
+
+class UnreachableError(LakeError):
+    """The lake does not answer, or not now: the same call may work in a moment."""
+
+    slug = "unreachable"
+    exit_code = TRY_AGAIN
+
+
+_PASSING: Final = (
+    errno.EAGAIN,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ETIMEDOUT,
+)
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether what the system or the network refused may work in a moment."""
+    return error.errno in _PASSING
+
+
+def lake_error(message: str, error: OSError, *, remedy: str = "") -> LakeError:
+    """Make the error of a lake that the system or the network refused: UnreachableError where that passes."""
+    kind = UnreachableError if is_passing(error) else LakeError
+    return kind(message, remedy=remedy)
 
 
 class QueryError(FlowdiffError):

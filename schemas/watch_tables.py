@@ -3,7 +3,7 @@ thing."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Any, Final
 
 import pyarrow as pa
 
@@ -52,80 +52,87 @@ INCIDENT_EVENTS_SCHEMA: Final = pa.schema(
 )
 """One row an event. The last one of an incident is what it is now: the view `incidents`."""
 
-CHANGE_POINTS_SCHEMA: Final = pa.schema(
-    [
-        _field("at_ns", pa.int64(), "when it was looked at, ns since the epoch"),
-        _field("onset_ns", pa.int64(), "where it began, by the sums"),
-        _field("series", pa.string(), "the series that rose most"),
-        _field("log_evidence", pa.float64(), "log of its e-value"),
-        _field("threshold", pa.float64(), "log of the e-value from which a candidate is looked at"),
-        _field(
-            "outcome",
-            pa.string(),
-            "of the comparison: unchanged, changed, cannot-tell, better, …; or transient",
-        ),
-        _field("headline", pa.string(), "the comparison's first finding for the worse; empty: none"),
-        _field("places", pa.list_(pa.string()), "components that this finding names"),
-        _field("incident", pa.string(), "id of the incident that it opened or joined; empty: none"),
-        _field("comparisons", pa.int32(), "how often this candidate was compared so far"),
-    ]
-)
-"""One row a comparison that the fast lane asked for."""
-
-WATCH_RUNS_SCHEMA: Final = pa.schema(
-    [
-        _field("window_ns", pa.int64(), "start of the decided window, ns since the epoch"),
-        _field("through_ns", pa.int64(), "its end"),
-        _field("requests", pa.int64(), "requests in it"),
-        _field("series", pa.int32(), "series that are known well enough to be watched"),
-        _field("ticks", pa.int32(), "parts that the window was cut into"),
-        _field("quiet_ticks", pa.int32(), "ticks that say what is usual"),
-        _field("threshold", pa.float64(), "log of the e-value from which a candidate is looked at"),
-        _field("candidates", pa.int32(), "candidates that were looked at for the first time"),
-        _field("comparisons", pa.int32(), "comparisons made"),
-        _field("withheld", pa.int32(), "series over the threshold whose change was too small for one"),
-        _field("open_incidents", pa.int32(), "incidents that go on"),
-        _field("suspended", pa.string(), "why nothing could be raised: learning, load; empty: it could"),
-        _field("seconds", pa.float64(), "time that it took"),
-    ]
-)
-"""One row a decided window."""
-
-WATCH_TABLES: Final = {
-    "incident_events": INCIDENT_EVENTS_SCHEMA,
-    "change_points": CHANGE_POINTS_SCHEMA,
-    "watch_runs": WATCH_RUNS_SCHEMA,
-}
+Narrow = Annotated[int, pa.int32()]
+"""A column of 32 bits."""
 
 
 class ChangePoint(Config):
-    """A row of `change_points`."""
+    """A row of `change_points`: a comparison that the fast lane asked for."""
 
     at_ns: int
+    """when it was looked at, ns since the epoch"""
     onset_ns: int
+    """where it began, by the sums"""
     series: str
+    """the series that rose most"""
     log_evidence: float
+    """log of its e-value"""
     threshold: float
+    """log of the e-value from which a candidate is looked at"""
     outcome: str
+    """of the comparison: unchanged, changed, cannot-tell, better, …; or transient"""
     headline: str = ""
+    """the comparison's first finding for the worse; empty: none"""
     places: tuple[str, ...] = ()
+    """components that this finding names"""
     incident: str = ""
-    comparisons: int = 1
+    """id of the incident that it opened or joined; empty: none"""
+    comparisons: Narrow = 1
+    """how often this candidate was compared so far"""
 
 
 class WatchRun(Config):
-    """A row of `watch_runs`."""
+    """A row of `watch_runs`: a decided window."""
 
     window_ns: int
+    """start of the decided window, ns since the epoch"""
     through_ns: int
+    """its end"""
     requests: int
-    series: int = 0
-    ticks: int
-    quiet_ticks: int = 0
+    """requests in it"""
+    series: Narrow = 0
+    """series that are known well enough to be watched"""
+    ticks: Narrow
+    """parts that the window was cut into"""
+    quiet_ticks: Narrow = 0
+    """ticks that say what is usual"""
     threshold: float = 0.0
-    candidates: int = 0
-    comparisons: int = 0
-    withheld: int = 0
-    open_incidents: int = 0
+    """log of the e-value from which a candidate is looked at"""
+    candidates: Narrow = 0
+    """candidates that were looked at for the first time"""
+    comparisons: Narrow = 0
+    """comparisons made"""
+    withheld: Narrow = 0
+    """series over the threshold whose change was too small for one"""
+    open_incidents: Narrow = 0
+    """incidents that go on"""
     suspended: str = ""
+    """why nothing could be raised: learning, load; empty: it could"""
     seconds: float = 0.0
+    """time that it took"""
+
+
+_TYPES: Final[dict[Any, pa.DataType]] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    tuple[str, ...]: pa.list_(pa.string()),
+}
+
+
+def _schema_of(row: type[Config]) -> pa.Schema:
+    """Make the columns of a table of what its rows have."""
+    types = {
+        name: next((each for each in info.metadata if isinstance(each, pa.DataType)), _TYPES[info.annotation])
+        for name, info in row.model_fields.items()
+    }
+    return pa.schema(
+        [_field(name, type_, str(row.model_fields[name].description)) for name, type_ in types.items()]
+    )
+
+
+WATCH_TABLES: Final = {
+    "incident_events": INCIDENT_EVENTS_SCHEMA,
+    "change_points": _schema_of(ChangePoint),
+    "watch_runs": _schema_of(WatchRun),
+}

@@ -29,7 +29,7 @@ class Weighed:
     sure: bool = True
     """False: something of this kind may be there and was not found, or there is a change without a cause."""
     better: bool = False
-    """It is known to be for the better: faster, or failing less."""
+    """It is known to be for the better: the same work in less time, or fewer failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def weigh(
     if verdict.outcome == "cannot-tell" or silent:
         weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
     # A finding without effect, of another kind or direction, accounts for no change of a measure.
-    known = {(found.kind, found.better) for found in weighed if found.sure}
+    known = {(w.kind, w.better if w.us is None else w.us < 0) for w in weighed if w.sure}
     open_ = [a for a in changed if known.isdisjoint((k, a.after < a.before) for k in _OPEN[a.measure])]
     if open_ or verdict.outcome == "not-explained" or (mix_changed and not known):
         weighed += _unexplained(open_, reference_requests)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
+LakeArgument = Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PERIOD_HELP = "Period: all, yesterday, 'last monday', 2026-11-19/1d, START/END, 'last 1h'."
 PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]

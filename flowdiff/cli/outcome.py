@@ -2,7 +2,8 @@
 
 0: done. 1: what a command found (a change, errors in a lake), never anything else. 2: an error, a wrong
 option, or a bug; only a bug has a traceback. 3: a comparison that cannot tell, or found a change without a
-cause. 4: live ingestion halted, and waits for a person. 130: interrupted.
+cause. 4: live ingestion halted, and waits for a person. 75: the lake does not answer, or another writer came
+first: the same call may work in a moment. 130: interrupted.
 
 Standard input, output and error may be closed, full, or read by somebody who leaves. A reader that leaves (`|
 head`) is no error. Output that cannot be written otherwise (a full disk, a closed descriptor) is one. Python
@@ -25,7 +26,7 @@ from typing import Final
 import typer
 
 from flowdiff.extras import missing_extra
-from schemas.errors import FlowdiffError, InputError
+from schemas.errors import TRY_AGAIN, FlowdiffError, InputError, is_passing
 from schemas.visible import visible
 
 
@@ -234,7 +235,7 @@ def _system_failed(error: OSError) -> int:
         message = f"The system refused: {why(error)}."
     discard_output()
     say(str(InputError(message)))
-    return FAILED
+    return TRY_AGAIN if error.filename is not None and is_passing(error) else FAILED
 
 
 def _text(name: object) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from flowdiff.cli.version import owner_name, version
 from flowdiff.settings.keys import duration_of
-from schemas.errors import LakeError
+from schemas.errors import LakeError, lake_error
 
 if TYPE_CHECKING:
     from stitch.lake.upkeep.upkeep_lane import UpkeepRun
@@ -47,7 +47,8 @@ def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
             made_by = owner_name(), f"flowdiff {version()}"
             yield UpkeepRun(open_store(lake), lake, time.time_ns(), grace_ns, *made_by)
         except OSError as error:
-            raise LakeError(
+            raise lake_error(
                 f"{what} of '{lake}' failed: {error.strerror or error}.",
+                error,
                 remedy="Nothing is lost: run the same command again.",
             ) from error

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.options import LakeArgument
 from flowdiff.cli.upkeep import GraceOption, upkeep
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     files: Annotated[
         int, typer.Option(min=2, help="Write windows anew that have so many files of flows or more.")
     ] = 4,

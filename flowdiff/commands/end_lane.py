@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.options import LakeArgument
 from flowdiff.cli.upkeep import upkeep
 from schemas.windows import NS_PER_SECOND
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     lane: Annotated[
         int | None,
         typer.Option(

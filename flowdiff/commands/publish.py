@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.options import LakeArgument
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     iceberg: Annotated[
         str,
         typer.Option(help="Catalog, by its name in pyiceberg's own configuration.", metavar="CATALOG"),

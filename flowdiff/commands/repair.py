@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.options import LakeArgument
 from flowdiff.cli.upkeep import GraceOption, upkeep
 from flowdiff.settings.effective import CONFIG_VARIABLE, effective
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     finished: Annotated[
         bool,
         typer.Option(

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LAKE_HELP, JsonOption
+from flowdiff.cli.options import JsonOption, LakeArgument
 from schemas.errors import LakeError
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     last: Annotated[int, typer.Option(min=1, metavar="N", help="How many are listed, the newest.")] = 30,
     as_json: JsonOption = False,
 ) -> None:

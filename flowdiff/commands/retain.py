@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdiff.cli.named_settings import SetOption, refinement
-from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.options import LakeArgument
 from flowdiff.cli.upkeep import GraceOption, upkeep
 from flowdiff.settings.keys import duration_of
 from schemas.errors import LakeError, PeriodError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     keep: Annotated[str, typer.Option(help="Age past which a window goes, by its end: 30d.", metavar="AGE")],
     keep_late: Annotated[
         str | None,

@@ -10,19 +10,16 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.named_settings import REFINE, SetOption, help_all_option, refinement
-from flowdiff.cli.options import LAKE_HELP, JsonOption, WorkersOption, warn_of_pending
+from flowdiff.cli.options import JsonOption, LakeOption, WorkersOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.settings_options import Together, takes_settings
 from flowdiff.cli.spark_options import SparkOptions
-from schemas.errors import ConfigError, LakeError
+from schemas.errors import LakeError
 
 
 @takes_settings
 def command(
-    lake: Annotated[
-        str | None,
-        typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP),
-    ] = None,
+    lake: LakeOption,
     period: Annotated[
         list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
     ] = None,
@@ -56,8 +53,6 @@ def command(
     from stitch.processes import cores
 
     del help_all  # it ends the command before
-    if lake is None:
-        raise ConfigError("No lake is named.", remedy="Give --lake, or set FLOWDIFF_LAKE.")
     cluster = spark.cluster(workers)
     # Executors have folders of their own to work in.
     lakes = Lakes(lake if cluster is None or is_bucket(lake) else str(Path(lake).absolute()))

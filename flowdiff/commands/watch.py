@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import LAKE_HELP, JsonOption
+from flowdiff.cli.options import JsonOption, LakeArgument
 from flowdiff.cli.outcome import say
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.cli.version import owner_name, version
@@ -49,7 +49,7 @@ POLL_S: Final = 5.0
 
 @takes_settings
 def command(
-    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lake: LakeArgument,
     flags: Annotated[Flags, WATCH_OPTIONS],
     replay: Annotated[
         str | None,

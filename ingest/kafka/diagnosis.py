@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafka.errors import (
@@ -21,7 +22,7 @@ from kafka.errors import (
 from kafka.net.compat import KafkaNetClient
 
 from ingest.kafka.kafka_security import client_security
-from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings
+from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSecurity, KafkaSettings
 from schemas.errors import FlowdiffError, InputError
 
 PROBE_TIMEOUT_S: Final = 2.0
@@ -32,14 +33,28 @@ SECOND_TRY: Final = 6
 Client = TypeVar("Client")
 
 
-def connected(settings: KafkaSettings, make: Callable[[int], Client]) -> Client:
-    """`make` is given a time to connect, ms. Raises InputError, with the reason.
+def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments: Any) -> Client:
+    """Make a client of a kind, which reaches brokers as the settings say.
+
+    Raises InputError, with the reason; ConfigError for secrets that cannot be used.
 
     A client cannot distinguish a broker that refuses from one that is slow (busy, just started): both end
     with a time-out. Where every step taken by itself is answered, it was slow.
     """
+    # It would log every failed connection, once a second; `trouble` says it once. Who configures logging
+    # still gets its messages.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+    make = partial(
+        kind,
+        bootstrap_servers=list(settings.bootstrap),
+        client_id=settings.client_name,
+        request_timeout_ms=settings.request_timeout_ms,
+        reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
+        **client_security(settings.security),
+        **arguments,
+    )
     try:
-        return make(settings.connect_timeout_ms)
+        return make(bootstrap_timeout_ms=settings.connect_timeout_ms)
     except KafkaTimeoutError as error:
         if problem := what_is_wrong(settings):
             raise InputError(problem, remedy="Check the settings of Kafka.") from error
@@ -47,18 +62,10 @@ def connected(settings: KafkaSettings, make: Callable[[int], Client]) -> Client:
         problem = what_is_wrong(settings) or f"Kafka: {error}."
         raise InputError(problem, remedy="Check the settings of Kafka.") from error
     try:
-        return make(SECOND_TRY * settings.connect_timeout_ms)
+        return make(bootstrap_timeout_ms=SECOND_TRY * settings.connect_timeout_ms)
     except KafkaError as error:
         problem = what_is_wrong(settings) or f"No broker of {', '.join(settings.bootstrap)} answers in time."
         raise InputError(problem, remedy="Check the brokers, or raise kafka.connect_timeout.") from error
-
-
-def quiet_client() -> None:
-    """Keep the client from logging every failed connection, once a second; `trouble` says it once.
-
-    Who configures logging still gets its messages.
-    """
-    logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 
 def what_is_wrong(settings: KafkaSettings) -> str | None:

@@ -19,13 +19,9 @@ from kafka.errors import KafkaError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
-from ingest.kafka.diagnosis import connected, quiet_client
+from ingest.kafka.diagnosis import connected
 from ingest.kafka.fetching import FETCH_BYTES, USUAL_SIZES, FetchSizes
-from ingest.kafka.kafka_security import client_security
-from ingest.kafka.kafka_settings import (
-    MAX_RECONNECT_BACKOFF_MS,
-    KafkaSettings,
-)
+from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
 from ingest.kafka.log_range import partition_of
 from ingest.source import Place, StreamChange, StreamId
@@ -59,24 +55,16 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
             "The package crc32c is missing: checksums would take 25 times as long.",
             remedy="Run: pip install crc32c.",
         )
-    quiet_client()
-    arguments: dict[str, Any] = {**client_security(settings.security), **group}
     return connected(
         settings,
-        lambda timeout_ms: KafkaConsumer(
-            bootstrap_servers=list(settings.bootstrap),
-            client_id=settings.client_name,
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            allow_auto_create_topics=False,
-            isolation_level="read_committed",
-            request_timeout_ms=settings.request_timeout_ms,
-            bootstrap_timeout_ms=timeout_ms,
-            metadata_max_age_ms=settings.metadata_max_age_ms,
-            reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
-            metrics_enabled=False,
-            **arguments,
-        ),
+        KafkaConsumer,
+        auto_offset_reset="none",
+        enable_auto_commit=False,
+        allow_auto_create_topics=False,
+        isolation_level="read_committed",
+        metadata_max_age_ms=settings.metadata_max_age_ms,
+        metrics_enabled=False,
+        **group,
     )
 
 

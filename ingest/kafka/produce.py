@@ -7,15 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from ingest.files import FileSource
-from ingest.kafka.diagnosis import connected, quiet_client, what_is_wrong
-from ingest.kafka.kafka_security import client_security
-from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSettings, ProduceSettings
+from ingest.kafka.diagnosis import connected, what_is_wrong
+from ingest.kafka.kafka_settings import KafkaSettings, ProduceSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.request_parts import PartError, RequestPart, joined, partition_of, request_parts
 from ingest.source import StreamId, drain
@@ -288,26 +287,17 @@ class _Writer:
 
 @contextmanager
 def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[KafkaProducer]:
-    quiet_client()
-    arguments: dict[str, Any] = client_security(kafka.security)
     producer = connected(
         kafka,
-        lambda timeout_ms: KafkaProducer(
-            bootstrap_servers=list(kafka.bootstrap),
-            client_id=kafka.client_name,
-            acks="all",
-            compression_type=None if settings.compression == "none" else settings.compression,
-            batch_size=_BATCH_BYTES,
-            linger_ms=20,
-            max_request_size=2**20,
-            max_block_ms=kafka.request_timeout_ms,
-            allow_auto_create_topics=False,
-            request_timeout_ms=kafka.request_timeout_ms,
-            bootstrap_timeout_ms=timeout_ms,
-            reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
-            metrics_enabled=False,
-            **arguments,
-        ),
+        KafkaProducer,
+        acks="all",
+        compression_type=None if settings.compression == "none" else settings.compression,
+        batch_size=_BATCH_BYTES,
+        linger_ms=20,
+        max_request_size=2**20,
+        max_block_ms=kafka.request_timeout_ms,
+        allow_auto_create_topics=False,
+        metrics_enabled=False,
     )
     try:
         yield producer
@@ -333,16 +323,7 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
     from kafka import KafkaAdminClient
     from kafka.admin import NewTopic
 
-    admin = connected(
-        kafka,
-        lambda timeout_ms: KafkaAdminClient(
-            bootstrap_servers=list(kafka.bootstrap),
-            client_id=kafka.client_name,
-            request_timeout_ms=kafka.request_timeout_ms,
-            bootstrap_timeout_ms=timeout_ms,
-            **client_security(kafka.security),
-        ),
-    )
+    admin = connected(kafka, KafkaAdminClient)
     try:
         admin.create_topics([NewTopic(topic, partitions, -1)], wait_for_metadata=True)
     except TopicAlreadyExistsError:

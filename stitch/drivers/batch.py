@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from schemas.commits import CommitBody, CommitRecord, Counters
-from schemas.errors import LakeError
+from schemas.errors import LakeError, lake_error
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.drivers.import_settings import ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, open_sources, refuse_without_events, sort_out
@@ -85,8 +85,9 @@ def import_into(
         with tempfile.TemporaryDirectory(prefix="flowdiff-import-") as scratch:
             return run(place.store, Path(scratch), copies=place.copies)
     except OSError as error:
-        raise LakeError(
+        raise lake_error(
             f"Writing the lake '{lake}' failed: {error.strerror or error}.",
+            error,
             remedy="Nothing is lost: see to it, then run the same import again.",
         ) from error
 

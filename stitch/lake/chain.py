@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from schemas.arrays import I8
 from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
-from schemas.errors import LakeError
+from schemas.errors import TRY_AGAIN, LakeError
 from schemas.windows import Window
 from stitch.lake.flow_counts import COUNTS_TYPE
 from stitch.lake.layout import (
@@ -53,9 +53,10 @@ class Chained:
 
 
 class CommitTakenError(LakeError):
-    """Another writer committed under the number this one wanted."""
+    """Another writer committed under the number this one wanted: begun anew it may go well."""
 
     slug = "commit-taken"
+    exit_code = TRY_AGAIN
 
 
 def lanes(store: Store) -> list[int]:

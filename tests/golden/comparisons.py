@@ -108,6 +108,7 @@ CASES = (
     compare("boutique-delay", "boutique", BEFORE, DELAYED),
     compare("boutique-return", "boutique", BEFORE, RETURNED),
     compare("boutique-return-statistics", "boutique", BEFORE, RETURNED, *STATISTICS),
+    compare("boutique-return-worse", "boutique", BEFORE, RETURNED, "--only", "worse"),
     compare("boutique-return-settings", "boutique", BEFORE, RETURNED, *SETTINGS),
     compare("boutique-better", "boutique", DELAYED, BEFORE),
     compare("boutique-one-root", "boutique", BEFORE, DELAYED, *ONE_COMPONENT),

@@ -23,7 +23,7 @@ from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 
 from flowdiff.__main__ import main
-from schemas.errors import ConfigError, LakeError
+from schemas.errors import TRY_AGAIN, ConfigError, LakeError
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.drivers.sharded import tasks, work_queue
@@ -214,7 +214,7 @@ def test_worker_0_that_another_import_fences_off_ends_and_is_started_again(
     monkeypatch.setattr(_Leader, "_work", fenced_off)
     with pytest.raises(SystemExit) as ended:
         main([*words, "0/2"])
-    assert ended.value.code == 2
+    assert ended.value.code == TRY_AGAIN
     assert "Another writer took commit 1 of lane 0. Run the command again." in capsys.readouterr().err
     monkeypatch.setattr(_Leader, "_work", lambda leader: leader._over.wait())
     with ThreadPoolExecutor(1) as pool:

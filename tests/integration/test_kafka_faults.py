@@ -156,9 +156,9 @@ def test_a_broker_that_is_only_slow_is_given_more_time(mortal: KafkaBench) -> No
     settings = mortal.settings("any", connect_timeout_ms=200)
     given: list[int] = []
 
-    def slow(timeout_ms: int) -> str:
-        given.append(timeout_ms)
-        if timeout_ms < 1_000:
+    def slow(*, bootstrap_timeout_ms: int, **_: object) -> str:
+        given.append(bootstrap_timeout_ms)
+        if bootstrap_timeout_ms < 1_000:
             raise KafkaTimeoutError
         return "a client"
 

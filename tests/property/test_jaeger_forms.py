@@ -1,4 +1,4 @@
-"""Jaeger messages, all at once and one by one: the same events."""
+"""Jaeger messages and their JSON form: the same events, however many come together."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from oracles.mutants import mutants
 
 from ingest.codecs.jaeger.jaeger_json import time_ns
-from ingest.codecs.jaeger.jaeger_proto import JaegerSpan, add_message
-from ingest.codecs.spans.span_batch import BAD_TIME, FAULTS
-from ingest.codecs.spans.span_rows import SpanRows
-from ingest.codecs.spans.spans_to_events import events_of_spans
+from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
+from ingest.codecs.spans.span_batch import BAD_TIME
+from ingest.codecs.values.protobuf import MAX_FIELDS
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason
@@ -164,26 +163,23 @@ def test_a_reference_to_the_parent_is_no_link_wherever_it_stands() -> None:
     span.references.add(**ids, ref_type=2)
     span.references.add(**ids)
     decoded = codec_for("jaeger-proto").decode([span.SerializeToString()], CONFIG).events.to_pylist()
-    rows = SpanRows()
-    add_message(rows, 0, span)
-    assert events_of_spans(rows.batch(), CONFIG).events.to_pylist() == decoded
     assert (decoded[0]["parents"], decoded[0]["links"]) == ([bytes(range(8))], None)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(messages().filter(bool), min_size=1, max_size=4))
-def test_all_at_once_and_one_by_one(payloads: list[bytes]) -> None:
-    fast = codec_for("jaeger-proto").decode(payloads, CONFIG)
-    rows = SpanRows()
-    for i, payload in enumerate(payloads):
-        add_message(rows, i, JaegerSpan.FromString(payload))
-    slow = events_of_spans(rows.batch(), CONFIG)
-    assert fast.events.to_pylist() == slow.events.to_pylist()
-    assert [(r.payload, r.reason, r.detail) for r in fast.rejects] == [
-        (payload, *FAULTS[fault - 1])
-        for payload, fault in zip(slow.bad.payload.tolist(), slow.bad.fault.tolist(), strict=True)
-    ]
-    assert fast.oddities == slow.oddities
+def test_messages_of_many_tags_are_read_as_each_alone() -> None:
+    made = []
+    for number in range(6):
+        span = JaegerSpan(trace_id=TRACES[0], span_id=bytes([1, 2, 3, 4, 5, 6, 7, number]))
+        span.start_time.seconds = SECONDS - 2**40 * (number == 1)
+        for tag in range(MAX_FIELDS // 5):
+            span.tags.add(key=f"k{tag % 100}", v_type=2, v_int64=number)
+        made.append(span.SerializeToString())
+    together = codec_for("jaeger-proto").decode(made, CONFIG)
+    alone = [codec_for("jaeger-proto").decode([one], CONFIG) for one in made]
+    assert together.events.to_pylist() == [row for one in alone for row in one.events.to_pylist()]
+    assert [(r.payload, r.reason) for r in together.rejects] == [(1, Reason.BAD_TIME)]
+    # Of a span that is refused oddities may be counted or not.
+    assert together.oddities["duplicate-param"] >= 5 * (MAX_FIELDS // 5 - 100)
 
 
 def has_json(span: Any) -> bool:

@@ -208,16 +208,28 @@ def test_a_column_of_nothing_is_a_column_that_is_not_there() -> None:
         assert decode(sound(**{field: pa.nulls(N)})).events.num_rows == N - 1
 
 
-def test_a_table_is_cut_by_what_its_rows_hold(tmp_path: Path) -> None:
-    """A text that repeats takes no room in the file."""
-    n = 300
+N_LONG, LONG = 300, "x" * 10_000
+OF_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("StatusMessage", pa.array([LONG] * N_LONG)),
+        ("StatusMessage", pa.array([LONG] * N_LONG).dictionary_encode()),
+        ("SpanAttributes", pa.array([[("k", LONG)]] * N_LONG, pa.map_(pa.string(), OF_TEXT))),
+    ],
+)
+def test_a_table_is_cut_by_what_its_rows_hold(tmp_path: Path, name: str, column: pa.Array) -> None:
+    """A text that repeats takes no room in the file, and none in a dictionary."""
+    n = N_LONG
     columns = {
         "TraceId": pa.array([f"{row + 1:032x}" for row in range(n)]),
         "SpanId": pa.array([f"{row + 1:016x}" for row in range(n)]),
         "ParentSpanId": pa.nulls(n),
         "SpanName": pa.array(["a"] * n),
         "Timestamp": pa.array([START] * n),
-        "StatusMessage": pa.array(["x" * 10_000] * n),
+        name: column,
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     batches = [*decode_file(tmp_path / "a.parquet", None, CONFIG, chunk_bytes=2**18, batch_events=1)]

@@ -9,15 +9,15 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.load import LoadMet, load_changes
 from analyze.methods.robust.confounders.lost_records import loss_of
-from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile
-from analyze.refine.clocks import CorrectionBounds, fit_clock
+from analyze.refine.clocks import bounds_of, fit_clock
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
@@ -179,7 +179,7 @@ def test_a_full_place_waits_by_load() -> None:
     found = run(requests(200, 1), requests(200, 2, scale=3.0))
     changes = [c for c in found.tested.changes if c.kind is ChangeKind.SLOWER]
     assert changes
-    slots = tuple(replace(slot, end_ns=slot.start_ns + 20_000) for slot in found.profile.slots)
+    slots = tuple(replace(slot, end_ns=slot.start_ns + 20_000, watched=()) for slot in found.profile.slots)
     full = replace(found.profile, slots=slots)
     assert load_changes(changes, LoadMet(100.0, 200.0), compared(found, full)) == changes
     assert load_changes(changes, LoadMet(100.0, 105.0), compared(found, full)) == []
@@ -193,7 +193,7 @@ def test_a_clock_that_was_set_is_told_from_a_slow_network() -> None:
     zeros = np.zeros(200, dtype=np.int64)
     sample = (np.arange(200) >= 100).astype(np.uint8)
     step = np.where(sample, 5_000, 0)
-    stepped = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
-    slower = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1]), 20)
+    stepped = fit_clock(bounds_of(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
+    slower = fit_clock(bounds_of(zeros, sample, start, -legs[0] - step, legs[1]), 20)
     assert len(stepped.add_ns) == 2
     assert slower.add_ns == (0,)

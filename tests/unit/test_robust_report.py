@@ -326,45 +326,6 @@ def test_findings_weigh_by_kind_and_by_time():
     ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "us", "better"),
-    [
-        (ChangeKind.FASTER, -5.0, True),
-        (ChangeKind.FASTER, 5.0, True),
-        (ChangeKind.SLOWER, -5.0, False),
-        (ChangeKind.FEWER_ERRORS, 5.0, True),
-        (ChangeKind.LOST_PATH, -5.0, True),
-        (ChangeKind.LOST_PATH, 5.0, False),
-        (ChangeKind.MORE_CALLS, 5.0, False),
-    ],
-)
-def test_better_is_what_is_faster_fails_less_or_takes_time_off(kind: ChangeKind, us: float, better: bool):
-    finding = slow_recommendations().model_copy(
-        update={"kind": kind, "contribution_us": us, "evidence": (), "evidence_total": 0}
-    )
-    assert finding.is_better == better
-    assert [w.better for w in weigh([finding], verdict_section(), (), 1.0)] == [better]
-
-
-def test_calls_that_go_away_as_something_fails_are_not_for_the_better():
-    finding = failing_products().model_copy(update={"kind": ChangeKind.LOST_PATH, "contribution_us": -5.0})
-    assert any(e.kind is ChangeKind.ERRORS for e in finding.evidence)
-    assert not finding.is_better
-
-
-def test_what_a_better_path_makes_slower_must_be_less_than_it_saves() -> None:
-    """A service that got faster passes a gate: one longer tail among a change that saves more does not fail
-    it; requests that are cut short after a call that fails save time, too, and are worse."""
-    slower = slow_recommendations().evidence[0].model_copy(update={"contribution_us": 3.0})
-    finding = slow_recommendations().model_copy(
-        update={"kind": ChangeKind.PATH, "contribution_us": -5.0, "evidence": (slower,), "suspect": ""}
-    )
-    assert slower.kind is ChangeKind.SLOWER
-    assert finding.is_better
-    assert not finding.model_copy(update={"contribution_us": -2.0}).is_better
-    assert not finding.model_copy(update={"suspect": "catalogue"}).is_better
-
-
 def test_request_ids_are_links_where_an_address_is_known(outcome: Outcome):
     request = findings_section().findings[0].examples[0].request_id
     odd = "a/b?c=<1>"
@@ -394,7 +355,7 @@ def test_what_is_no_address_of_a_trace_is_refused(text: str):
 
 def test_only_what_got_worse_is_shown_where_asked(outcome: Outcome):
     worse, fails, third = findings_section().findings
-    better = worse.model_copy(update={"kind": ChangeKind.FASTER, "title": "it got faster"})
+    better = worse.model_copy(update={"is_better": True, "title": "it got faster"})
     section = FindingsSection(findings=(better, fails, third), findings_total=3)
     assert "it got faster" in told(outcome, with_section(outcome.report, section))
     only = section.model_copy(update={"only": "worse"})
@@ -427,13 +388,25 @@ def test_a_significant_measure_is_open_where_no_finding_weighs_as_it_does():
     slower = mean.model_copy(update={"before": 100.0, "after": 120.0})
     assert {w.kind for w in weigh((), changed, (slower,), 1.0)} == {"response-time", "structural", "workload"}
     finding = findings_section().findings[0].model_copy(update={"evidence": ()})
-    faster = finding.model_copy(update={"kind": ChangeKind.FASTER, "contribution_us": -1.0})
-    assert faster.is_better
+    faster = finding.model_copy(
+        update={"kind": ChangeKind.FASTER, "contribution_us": -1.0, "is_better": True}
+    )
     assert [w for w in weigh([faster], changed, (slower,), 1.0) if not (w.sure or w.better)]
     worse = finding.model_copy(update={"kind": ChangeKind.SLOWER, "contribution_us": 1.0})
     assert all(w.sure for w in weigh([worse], changed, (slower,), 1.0))
     failing = errors.model_copy(update={"before": 0.0, "after": 0.1})
     assert {w.kind for w in weigh([worse], changed, (slower, failing), 1.0) if not w.sure} == {"errors"}
+
+
+def test_what_leaves_work_out_accounts_for_the_mean_that_fell_and_is_worse() -> None:
+    changed = verdict_section().model_copy(update={"outcome": "changed"})
+    fell = account_section().accounts[0].model_copy(update={"before": 120.0, "after": 100.0})
+    cut = slow_recommendations().model_copy(
+        update={"kind": ChangeKind.LOST_PATH, "contribution_us": -20.0, "evidence": (), "suspect": ""}
+    )
+    assert [(w.kind, w.better, w.sure) for w in weigh([cut], changed, (fell,), 1.0)] == [
+        ("structural", False, True)
+    ]
 
 
 def test_another_mix_is_open_where_nothing_else_weighs():

@@ -243,6 +243,22 @@ def test_an_interval_that_excludes_0_and_is_not_significant_says_why(estimate: E
     assert not [reason for reason in decide().reasons if "significant" in reason]
 
 
+def test_a_plain_change_is_not_unchanged_by_noise_that_is_assumed() -> None:
+    """F11: from 24.5 ms to 30.2 ms, sure to three points, and only assumed noise makes as much."""
+    estimate = replace(times(1.23, 0.03), between=0.02 * ONE)
+    plain = replace(measure("mean", estimate), margin=0.25, noise_assumed=True)
+    assert not plain.changed
+    assert not plain.usual
+    found = decide(measures=(plain, *QUIET[1:]), largest=replace(SMALL, usual=plain.usual))
+    assert found.outcome == "cannot-tell"
+    assert "nothing shows how far ordinary periods differ" in found.reasons[0]
+    assert found.reasons[-1] == "What helps: longer periods, and ordinary times as --history."
+    seen = replace(plain, noise_assumed=False)
+    assert (
+        decide(measures=(seen, *QUIET[1:]), largest=replace(SMALL, usual=seen.usual)).outcome == "unchanged"
+    )
+
+
 def everywhere(size: float) -> Places:
     """One call site that may have changed by so much."""
     known = times(1.0, np.log1p(size) / 1.96)
@@ -276,7 +292,7 @@ def test_calls_that_fail_inside_of_requests_may_do_so_more_often() -> None:
 
 @pytest.mark.parametrize(
     "floors",
-    [{"new_floor": 0.5}, {"shape_floor": 0.6}, {"min_z": 30.0}, {"least_affected": 1_000}, {"q": 1e-300}],
+    [{"new_floor": 0.5}, {"pattern_floor": 0.6}, {"min_z": 30.0}, {"least_affected": 1_000}, {"q": 1e-300}],
 )
 def test_what_the_tests_would_not_find_is_not_excluded(floors: dict[str, float]) -> None:
     """The settings' floors are the visible sizes, so no report promises what no test looks for."""

@@ -157,6 +157,20 @@ def test_noise_between_windows_widens() -> None:
     assert lengths == sorted(lengths)
 
 
+@pytest.mark.parametrize(("mean_us", "usual"), [(1_000, True), (1_010, True), (1_150, False)])
+def test_noise_that_is_assumed_makes_nothing_the_same(mean_us: float, usual: bool) -> None:
+    """A change that ordinary windows have shown is usual; of one that none has shown nobody knows."""
+    rng = np.random.default_rng(8)
+    sides = blocks_of(drawn(rng, 3_000), drawn(rng, 3_000, mean_us=mean_us))
+    seen, assumed = (measure(whole(*sides, n), "mean") for n in (Noise(0.1), Noise(0.1, assumed=True)))
+    assert not seen.changed
+    assert not assumed.changed
+    assert seen.usual
+    assert assumed.usual == usual
+    few = measure(whole(*blocks_of(drawn(rng, 20), drawn(rng, 20)), Noise(0.1, assumed=True)), "mean")
+    assert few.usual == (abs(few.estimate.change[0]) <= few.margin), "what chance makes is no difference"
+
+
 def failing(n: int, k: int) -> list[Call]:
     return [call("a/x", 0, 100 + at % 7, status="no" if at < k else "ok") for at in range(n)]
 

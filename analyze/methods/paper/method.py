@@ -64,7 +64,12 @@ def _analyse(
         tables=report_tables(found, population, categories),
         notes=_notes(population, found),
         weighed=[
-            Weighed(m.kind.value, m.contribution_us, better=m.contribution_us < 0) for m in found.mutations
+            Weighed(
+                m.kind.value,
+                m.contribution_us,
+                better=m.kind is MutationKind.RESPONSE_TIME and m.contribution_us < 0,
+            )
+            for m in found.mutations
         ],
     )
 

@@ -11,14 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from ingest.codecs.jaeger.jaeger_spans import (
-    Tag,
-    add_jaeger_span,
-    add_log,
-    add_tagged_span,
-    sort_references,
-    split_host,
-)
+from ingest.codecs.jaeger.jaeger_spans import JaegerFields, Reference, Tag, add_jaeger_span, add_span
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, decode_json_spans, ns
@@ -42,7 +35,7 @@ class JaegerJsonCodec:
             payloads,
             config,
             lambda document: document if isinstance(document, list) else [document],
-            _add_span,
+            _add_either,
         )
 
 
@@ -73,7 +66,7 @@ def _spans_of_traces(document: object) -> Iterator[object]:
                 yield span
 
 
-def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+def _add_either(rows: SpanRows, payload: int, item: int, value: object) -> None:
     if is_proto_json(value):
         add_proto_json_span(rows, payload, item, value)
     else:
@@ -106,21 +99,21 @@ def is_proto_json(value: object) -> bool:
 def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
     """Add one span as a row. Raises ItemError."""
     span = _camel(as_object(value, "a span"))
-    trace, span_id = _id(span, "traceId", (8, 16)), _id(span, "spanId", (8,))
-    references = [_reference(r) for r in array(span, "references")]
-    parent, follows, links = sort_references(trace, references, None)
     start = _time(span, "startTime")
-    end = ns(start + _duration(span)) if start > BAD_TIME else start
-    tags = _pairs(array(span, "tags"))
-    logs = [_log(entry) for entry in array(span, "logs")]
-    name = text(span, "operationName") or ""
     process = _camel(child(span, "process"))
-    host, process_tags = split_host(_pairs(array(process, "tags")))
-    resource = rows.add_resource(text(process, "serviceName") or None, host, process_tags)
-    ids = (trace, span_id, parent)
-    add_tagged_span(rows, payload, item, ids, name, (start, end), resource, tags, follows, links)
-    for ts, pairs in logs:
-        add_log(rows, ts, pairs)
+    fields = JaegerFields(
+        trace=_id(span, "traceId", (8, 16)),
+        span=_id(span, "spanId", (8,)),
+        references=[_reference(r) for r in array(span, "references")],
+        name=text(span, "operationName") or "",
+        start_ns=start,
+        end_ns=ns(start + _duration(span)) if start > BAD_TIME else start,
+        tags=_pairs(array(span, "tags")),
+        logs=[_log(entry) for entry in array(span, "logs")],
+        service=text(process, "serviceName") or None,
+        process_tags=_pairs(array(process, "tags")),
+    )
+    add_span(rows, payload, item, fields)
 
 
 def _camel(value: Object) -> Object:
@@ -144,7 +137,7 @@ def _bytes(parent: Object, name: str) -> bytes:
         raise ItemError(Reason.BAD_VALUE, f"{name} is not base64") from None
 
 
-def _reference(value: object) -> tuple[str, str, str]:
+def _reference(value: object) -> Reference:
     reference = _camel(as_object(value, "a reference"))
     kind = _enum(reference.get("refType"), _REFERENCE_TYPES, "refType")
     return kind, _id(reference, "traceId", (8, 16)), _id(reference, "spanId", (8,))

@@ -1,6 +1,8 @@
-"""Read Jaeger JSON spans, as the UI exports and storage plugins write them: one object, one span row."""
+"""Read a Jaeger span, the same in every form; and the JSON that the UI and storage plugins write."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from ingest.codecs.spans.otlp_tags import (
     ERROR_CODES,
@@ -17,6 +19,8 @@ from schemas.events import EventKind
 from schemas.rejects import Reason
 
 Tag = tuple[str, object]
+Reference = tuple[str, str, str]
+"""Type, trace, span."""
 
 KINDS = {
     "server": EventKind.SPAN_SERVER,
@@ -34,39 +38,28 @@ HOST_TAGS = ("hostname", "ip")
 """Process tags of Jaeger clients that name the machine, best first."""
 
 
-def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """Add one span with the process in it. Raises ItemError."""
-    span = as_object(value, "a span")
-    trace, span_id = text(span, "traceID"), text(span, "spanID")
-    references = [_reference(r) for r in array(span, "references")]
-    parent, follows, links = sort_references(trace or "", references, text(span, "parentSpanID"))
-    start = _time(span, "startTime")
-    duration = span.get("duration")
-    end = NO_TIME if duration is None or start == NO_TIME else ns(start + _us(duration, "duration"))
-    tags = read_tags(array(span, "tags"))
-    logs = [_log(entry) for entry in array(span, "logs")]
-    name = text(span, "operationName") or ""
-    resource = _resource(rows, child(span, "process"))
-    add_tagged_span(
-        rows, payload, item, (trace, span_id, parent), name, (start, end), resource, tags, follows, links
-    )
-    for ts, pairs in logs:
-        add_log(rows, ts, pairs)
+@dataclass(frozen=True, slots=True)
+class JaegerFields:
+    """What a span of any form says. Times are ns since the epoch, NO_TIME or BAD_TIME."""
+
+    trace: str | None
+    span: str | None
+    references: list[Reference]
+    name: str
+    start_ns: int
+    end_ns: int
+    tags: list[Tag]
+    logs: list[tuple[int, list[Tag]]]
+    """Time and fields of each."""
+    service: str | None
+    process_tags: list[Tag]
+    parent: str | None = None
+    """Named beside the references, by an older form."""
 
 
-def add_tagged_span(
-    rows: SpanRows,
-    payload: int,
-    item: int,
-    ids: tuple[str | None, str | None, str | None],
-    name: str,
-    times: tuple[int, int],
-    resource: int,
-    tags: list[Tag],
-    follows: list[str],
-    links: list[tuple[str, str]],
-) -> None:
-    """A span whose kind, status and tracestate stand in tags, as Jaeger's do."""
+def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> None:
+    """Add a span whose kind, status and tracestate stand in tags, as Jaeger's do."""
+    tags = fields.tags
     first = {key: _as_text(value) for key, value in reversed(tags)}
     kind = KINDS.get(first.get("span.kind", "").lower(), EventKind.SPAN_UNSPECIFIED)
     failed = first.get("error", "").lower() not in FALSE_WORDS
@@ -80,14 +73,15 @@ def add_tagged_span(
         and not (key == "error" and _as_text(value) in PLAIN_ERRORS)
         and key not in FIELD_TAGS
     ]
+    parent, follows, links = _sorted_references(fields.trace or "", fields.references, fields.parent)
     rows.add(
         payload,
         item,
-        ids,
-        name,
+        (fields.trace, fields.span, parent),
+        fields.name,
         kind,
-        times,
-        resource,
+        (fields.start_ns, fields.end_ns),
+        rows.add_resource(fields.service, *_split_host(fields.process_tags)),
         rest,
         error=failed,
         trace_state=first.get(TRACE_STATE),
@@ -97,6 +91,29 @@ def add_tagged_span(
         rows.add_follows(span)
     for link in links:
         rows.add_link(*link)
+    for ts, pairs in fields.logs:
+        _add_log(rows, ts, pairs)
+
+
+def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+    """Add one span with the process in it. Raises ItemError."""
+    span = as_object(value, "a span")
+    start, duration = _time(span, "startTime"), span.get("duration")
+    process = child(span, "process")
+    fields = JaegerFields(
+        trace=text(span, "traceID"),
+        span=text(span, "spanID"),
+        parent=text(span, "parentSpanID"),
+        references=[_reference(reference) for reference in array(span, "references")],
+        name=text(span, "operationName") or "",
+        start_ns=start,
+        end_ns=NO_TIME if duration is None or start == NO_TIME else ns(start + _us(duration, "duration")),
+        tags=read_tags(array(span, "tags")),
+        logs=[_log(entry) for entry in array(span, "logs")],
+        service=text(process, "serviceName"),
+        process_tags=read_tags(array(process, "tags")),
+    )
+    add_span(rows, payload, item, fields)
 
 
 def _as_text(value: object) -> str:
@@ -108,10 +125,10 @@ def _as_text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def sort_references(
-    trace: str, references: list[tuple[str, str, str]], parent: str | None
+def _sorted_references(
+    trace: str, references: list[Reference], parent: str | None
 ) -> tuple[str | None, list[str], list[tuple[str, str]]]:
-    """(parent, follows, links) of `(type, trace, span)` references.
+    """Give parent, follows and links of a span.
 
     The first CHILD_OF within the trace is the parent, FOLLOWS_FROM within it are asynchronous
     parents; everything else is a link. An id of zeros names nothing; a trace of zeros is the span's own.
@@ -133,7 +150,7 @@ def sort_references(
     return parent, follows, links
 
 
-def add_log(rows: SpanRows, ts: int, pairs: list[Tag]) -> None:
+def _add_log(rows: SpanRows, ts: int, pairs: list[Tag]) -> None:
     """A log as a span event: its `event` (or `message`) field is the name, the other fields attributes."""
     fields = dict(reversed(pairs))
     key = next((k for k in ("event", "message") if isinstance(fields.get(k), str)), None)
@@ -166,7 +183,7 @@ def _typed(value: object, kind: object) -> object:
     return plain_value(value)
 
 
-def _reference(value: object) -> tuple[str, str, str]:
+def _reference(value: object) -> Reference:
     reference = as_object(value, "a reference")
     kind = text(reference, "refType") or "CHILD_OF"
     return kind, text(reference, "traceID") or "", text(reference, "spanID") or ""
@@ -188,12 +205,7 @@ def _log(value: object) -> tuple[int, list[Tag]]:
     return _time(log, "timestamp"), read_tags(array(log, "fields"))
 
 
-def _resource(rows: SpanRows, process: Object) -> int:
-    tags = read_tags(array(process, "tags"))
-    return rows.add_resource(text(process, "serviceName"), *split_host(tags))
-
-
-def split_host(tags: list[Tag]) -> tuple[str | None, list[Tag]]:
+def _split_host(tags: list[Tag]) -> tuple[str | None, list[Tag]]:
     """The machine that process tags name, and the other tags."""
     for key in HOST_TAGS:
         for name, value in tags:

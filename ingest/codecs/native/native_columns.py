@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.spans.span_batch import NO_TIME
 from ingest.codecs.spans.spans_to_events import bad_times
+from ingest.codecs.values.columns import event_table, list_column, mask, owners
 from ingest.codecs.values.json_params import attributes_of_json
 from ingest.codecs.values.names import clean_words, constant_words, words
 from ingest.codecs.values.params import params_column
 from schemas.arrays import B1
 from schemas.config import DecodeConfig
-from schemas.events import EVENT_SCHEMA, MARK_TYPE, SMALLEST_RATE, EventKind
+from schemas.events import EVENT_SCHEMA, SMALLEST_RATE, EventKind
 from schemas.records import ActivityRecord
 from schemas.rejects import Reason
 
@@ -58,7 +59,7 @@ def events_of_columns(
     of = {name: columns[name].combine_chunks() for name in DUCKDB_TYPES}
     bad = np.zeros(n, np.bool_)
     for name in _REQUIRED:
-        bad |= _mask(pc.is_null(of[name]))
+        bad |= mask(pc.is_null(of[name]))
     for name in _IDS:
         _check_ids(of[name], config, bad, trusted=trusted)
     for name in _WORDS:
@@ -74,22 +75,18 @@ def events_of_columns(
         "breadcrumb": of["breadcrumb"],
         "id": pc.if_else(pc.equal(of["id"], ""), None, of["id"]).cast(pa.binary()),
         "parents": _lists(of["parents"], config, bad).cast(pa.list_(pa.binary())),
-        "follows": pa.nulls(n, pa.list_(pa.binary())),
         "links": _lists(of["links"], config, bad),
         "seq": _numbers(of["seq"], pa.int64(), bad),
         "ts_ns": of["ts"],
-        "end_ns": pa.nulls(n, pa.int64()),
-        "peer": constant_words(None, n),
         "shared": pa.array(np.zeros(n, np.bool_)),
         "sample_rate": _rates(of["sample_rate"], bad),
-        "marks": pa.nulls(n, pa.list_(MARK_TYPE)),
         "params": params_column(n, attributes, config, oddities),
     }
     for name in _WORDS:
         out[name] = clean_words(of[name], config.max_name_bytes, oddities)
     for name, filler in (("component", "?"), ("point", "?"), ("status", "ok")):
         out[name] = _filled(out[name], filler)
-    return pa.table([out[f.name] for f in EVENT_SCHEMA], schema=_LOOSE_SCHEMA).cast(EVENT_SCHEMA), bad
+    return event_table(out, n, _LOOSE_SCHEMA).cast(EVENT_SCHEMA), bad
 
 
 def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, str] | None:
@@ -115,21 +112,16 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
     return None
 
 
-def _mask(column: pa.Array) -> B1:
-    """Boolean column as numpy; null counts as False."""
-    return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), np.bool_)
-
-
 def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool) -> None:
     """Mark ids that are too long or hold NUL; required ones are checked for null elsewhere."""
     if column.null_count == len(column):
         return
-    bad |= _mask(pc.greater(pc.binary_length(column), config.max_name_bytes))
+    bad |= mask(pc.greater(pc.binary_length(column), config.max_name_bytes))
     data = column.buffers()[2]
     if data is not None and b"\0" in memoryview(data).tobytes():
-        bad |= _mask(pc.match_substring(column, "\0"))
+        bad |= mask(pc.match_substring(column, "\0"))
     if not trusted:
-        bad |= _mask(_looks_converted(column))
+        bad |= mask(_looks_converted(column))
 
 
 def _check_words(
@@ -142,9 +134,9 @@ def _check_words(
         wrong = pc.or_(wrong, _looks_converted(words_))
     if required:
         wrong = pc.or_(wrong, pc.equal(words_, ""))
-    codes = np.flatnonzero(_mask(wrong))
+    codes = np.flatnonzero(mask(wrong))
     if len(codes):
-        bad |= _mask(pc.is_in(column.indices, pa.array(codes, pa.int32())))
+        bad |= mask(pc.is_in(column.indices, pa.array(codes, pa.int32())))
 
 
 def _looks_converted(column: pa.Array) -> pa.Array:
@@ -160,7 +152,7 @@ def _kinds(column: pa.Array, bad: B1) -> pa.Array:
     kinds = words(column)
     codes = pa.array([_KINDS.get(w) for w in kinds.dictionary.to_pylist()], pa.uint8())
     found = codes.take(kinds.indices)
-    bad |= _mask(pc.and_(pc.is_valid(column), pc.is_null(found)))
+    bad |= mask(pc.and_(pc.is_valid(column), pc.is_null(found)))
     return pc.fill_null(found, pa.scalar(EventKind.EVENT, pa.uint8()))
 
 
@@ -174,13 +166,13 @@ def _numbers(column: pa.Array, type_: pa.DataType, bad: B1) -> pa.Array:
         plain = r"^-?[0-9]{1,18}$"
         if not pa.types.is_integer(type_):
             plain = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?([eE]-?[0-9]{1,2})?$"
-        legal = _mask(pc.match_substring_regex(column, plain))
+        legal = mask(pc.match_substring_regex(column, plain))
         # Others that begin as numbers do are tried one by one: what a record says does not depend on others.
-        odd = np.flatnonzero(_mask(pc.match_substring_regex(column, r"^[-+]?\.?[0-9]")) & ~legal)
+        odd = np.flatnonzero(mask(pc.match_substring_regex(column, r"^[-+]?\.?[0-9]")) & ~legal)
         texts = column.take(pa.array(odd)).dictionary_encode()
         is_number = pa.array([_is_number(text, type_) for text in texts.dictionary], pa.bool_())
-        legal[odd] = _mask(is_number.take(texts.indices))
-        bad |= _mask(pc.is_valid(column)) & ~legal
+        legal[odd] = mask(is_number.take(texts.indices))
+        bad |= mask(pc.is_valid(column)) & ~legal
         return pc.cast(pc.if_else(pa.array(legal), column, None), type_)
 
 
@@ -194,14 +186,14 @@ def _is_number(text: pa.StringScalar, type_: pa.DataType) -> bool:
 def _rates(column: pa.Array, bad: B1) -> pa.Array:
     rates = _numbers(column, pa.float64(), bad)
     legal = pc.and_(pc.greater_equal(rates, SMALLEST_RATE), pc.less_equal(rates, 1.0))
-    bad |= _mask(pc.invert(legal))
+    bad |= mask(pc.invert(legal))
     return rates
 
 
 def _lists(column: pa.Array, config: DecodeConfig, bad: B1) -> pa.Array:
     """JSON arrays of strings (numbers as their text is not taken here: the model does that)."""
     type_ = pa.list_(pa.string())
-    there = np.flatnonzero(_mask(pc.is_valid(column)))
+    there = np.flatnonzero(mask(pc.is_valid(column)))
     if len(there) == 0:
         return pa.nulls(len(column), type_)
     texts = column.drop_null().to_pylist()
@@ -215,13 +207,11 @@ def _lists(column: pa.Array, config: DecodeConfig, bad: B1) -> pa.Array:
     lengths = np.zeros(len(column), np.int64)
     lengths[there] = [len(v) for v in values]
     flat = pa.array([text for v in values for text in v], pa.string())
-    wrong = _mask(
+    wrong = mask(
         pc.or_(pc.greater(pc.binary_length(flat), config.max_name_bytes), pc.match_substring(flat, "\0"))
     )
-    bad[np.repeat(np.arange(len(column)), lengths)[wrong]] = True
-    offsets = np.zeros(len(column) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=pc.is_null(column))
+    bad[owners(lengths)[wrong]] = True
+    return list_column(lengths, flat, mask(pc.is_null(column)))
 
 
 _NO_LIST = ["\0"]

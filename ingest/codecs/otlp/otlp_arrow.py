@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, no_attributes
+from ingest.codecs.values.columns import mask, owners, ragged
 from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_base64, hex_of_binary, hex_of_text
-from ingest.codecs.values.protobuf import owners, ragged
 from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE
 
@@ -115,7 +115,7 @@ class OtlpArrowReader:
         )
         if num.null_count + text.null_count == len(pairs):
             return table
-        return table.rows(np.asarray(pc.or_(pc.is_valid(num), pc.is_valid(text))))
+        return table.rows(mask(pc.or_(pc.is_valid(num), pc.is_valid(text))))
 
     def _events(self, column: pa.Array) -> SpanEvents:
         lengths, events = ragged(column)
@@ -178,9 +178,7 @@ def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
     is_binary = pa.types.is_binary(column.type)
     span, _ = hex_of_binary(column, (8,)) if is_binary else hex_of_text(hex_of_base64(column))
     text = pc.binary_join_element_wise(trace, span, "/")
-    there = np.asarray(pc.is_valid(text).to_numpy(zero_copy_only=False))
-    owner = owners(lengths)
-    return Owned(owner[there], text.drop_null())
+    return Owned(owners(lengths)[mask(pc.is_valid(text))], text.drop_null())
 
 
 def _bool_text(column: pa.Array, _: str) -> pa.Array:

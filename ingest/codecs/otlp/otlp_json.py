@@ -7,7 +7,6 @@ read again item by item, which is slower, more lenient about types, and names wh
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from ingest.codecs.payloads import (
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows
-from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
 from ingest.codecs.values.json_fields import ItemError
 from schemas.config import DecodeConfig
 from schemas.rejects import Reject
@@ -58,12 +57,12 @@ class OtlpJsonCodec:
         texts = [d.text for d in documents]
         left: list[int] = [i for i, text in enumerate(texts) if not is_plain_object(text)]
         plain = sorted(set(range(len(documents))).difference(left))
-        left += read_runs(texts, plain, lambda run: _columns(texts, run), config, results)
+        for run in runs_of(plain, [len(texts[i]) + 1 for i in plain], _RUN_BYTES):
+            left += _read_run(texts, run, config, results)
         _read_items(documents, sorted(left), config, results, log)
         payload = np.array([d.payload for d in documents], np.int64)
         results = [replace(result, payload=payload[result.payload]) for result in results]
-        oddities = sum((r.oddities for r in results), Counter[str]())
-        return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
+        return decoded_spans(results, log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,12 @@ def texts_of(payload: bytes) -> list[bytes]:
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
     """Span columns of the documents (`payload`: index of the document); None if they are spelt otherwise."""
     try:
-        column = json_table([texts[i] for i in run], _PARSE).column(0).combine_chunks()
+        table = pj.read_json(
+            pa.BufferReader(b"\n".join([*(texts[i] for i in run), b""])),
+            read_options=pj.ReadOptions(use_threads=False, block_size=_RUN_BYTES * 16),
+            parse_options=_PARSE,
+        )
+        column = table.column(0).combine_chunks()
         if len(column) != len(run) or not _is_complete(column) or _has_null_elements(column):
             return None
         spans = _READER.spans(column)
@@ -246,9 +250,6 @@ pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 byt
 _RUN_BYTES = 64 * 2**20
 """Documents are given to pyarrow in runs of about this size: its offsets are 32 bit."""
 
-ColumnsOf = Callable[[list[int]], SpanBatch | None]
-"""Span columns of the documents of these indexes (`payload`: index); None if they are spelt otherwise."""
-
 
 class _Nothing(msgspec.Struct):
     """Any object: decoding into it checks the grammar and skips the contents, at about 1.6 GB/s."""
@@ -275,50 +276,24 @@ def is_plain_object(text: bytes) -> bool:
     return True
 
 
-def json_table(texts: Sequence[bytes], parse: pj.ParseOptions) -> pa.Table:
-    """A row for each text, each a plain object. Raises pyarrow.ArrowInvalid."""
-    return pj.read_json(
-        pa.BufferReader(b"\n".join([*texts, b""])),
-        read_options=pj.ReadOptions(use_threads=False, block_size=_RUN_BYTES * 16),
-        parse_options=parse,
-    )
-
-
-def read_runs(
-    texts: Sequence[bytes],
-    indexes: Sequence[int],
-    columns_of: ColumnsOf,
-    config: DecodeConfig,
-    results: list[SpanResult],
+def _read_run(
+    texts: list[bytes], run: list[int], config: DecodeConfig, results: list[SpanResult]
 ) -> list[int]:
-    """Append events of the plain objects `indexes` that read as they are (`payload`: index of the text).
+    """Append events of the plain objects `run` that read as they are (`payload`: index of the text).
 
     Returns the indexes of the others: spelt otherwise, or with a span that would be refused.
     """
-    left: list[int] = []
-    for run in runs_of(indexes, [len(texts[i]) + 1 for i in indexes], _RUN_BYTES):
-        left += _read_run(texts, run, columns_of, config, results)
-    return left
-
-
-def _read_run(
-    texts: Sequence[bytes],
-    run: list[int],
-    columns_of: ColumnsOf,
-    config: DecodeConfig,
-    results: list[SpanResult],
-) -> list[int]:
-    spans = columns_of(run)
+    spans = _columns(texts, run)
     if spans is None:
         if len(run) <= _FEW or sum(len(texts[i]) for i in run) <= _FEW_BYTES:
             return run
         middle = len(run) // 2
-        left = _read_run(texts, run[:middle], columns_of, config, results)
-        return left + _read_run(texts, run[middle:], columns_of, config, results)
+        left = _read_run(texts, run[:middle], config, results)
+        return left + _read_run(texts, run[middle:], config, results)
     result = events_of_spans(spans, config)
     if not len(result.bad):
         results.append(result)
         return []
     bad = set(result.bad.payload.tolist())
     again = [i for i in run if i not in bad]
-    return sorted(bad) + _read_run(texts, again, columns_of, config, results)
+    return sorted(bad) + _read_run(texts, again, config, results)

@@ -7,7 +7,6 @@ own parser (upb): slow and obvious, so it is also the differential oracle of the
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,7 +29,8 @@ from ingest.codecs.payloads import runs_of, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import NO_TIME, SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
-from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
+from ingest.codecs.values.columns import owners, ragged
 from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.protobuf import (
     GROUP_BYTES,
@@ -39,8 +39,6 @@ from ingest.codecs.values.protobuf import (
     batches_of,
     has_many_fields,
     message_classes,
-    owners,
-    ragged,
     refuse_foreign,
 )
 from schemas.config import DecodeConfig
@@ -77,7 +75,7 @@ class OtlpProtoCodec:
         reader.read_small([i for i in left if len(payloads[i]) <= PART_BYTES])
         for index in one_by_one:
             reader.read_in_parts(index)
-        return Decoded(in_payload_order(reader.results), log.in_order(), reader.oddities, log.counts)
+        return decoded_spans(reader.results, log)
 
 
 class _Reader:
@@ -85,7 +83,6 @@ class _Reader:
 
     def __init__(self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog) -> None:
         self.results: list[SpanResult] = []
-        self.oddities: Counter[str] = Counter()
         self._refused: set[int] = set()
         """By ptars, for good."""
         self._payloads = payloads
@@ -95,14 +92,13 @@ class _Reader:
     def take(self, spans: SpanBatch, part: bytes | None = None, first: int = 0) -> None:
         """Read spans of payloads; or of a part of one, whose first span is item `first` of it."""
         result = events_of_spans(spans, self._config)
-        self.oddities += result.oddities
         bad = result.bad
         if part is None:
             log_bad_spans(bad, lambda payload: _raw_spans(self._payloads[payload]), self._log)
         elif len(bad):
             bad = replace(bad, item=bad.item + first)
             log_bad_spans(bad, lambda _: _raw_spans(part, first), self._log)
-        if len(result.payload):
+        if len(result.payload):  # one without events would only keep what was refused
             self.results.append(result)
 
     def read_grouped(self, indexes: list[int]) -> list[int]:

@@ -7,7 +7,6 @@ runs per distinct kind or state, and per row that is refused.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import localcontext
 from typing import Final
@@ -21,10 +20,10 @@ from ingest.codecs.parquet.plain_columns import is_pairs, plain_columns
 from ingest.codecs.payloads import json_bytes, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, SpanBatch, log_bad_spans
-from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, no_attributes
+from ingest.codecs.values.columns import mask, owners, ragged
 from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_binary, hex_of_text
-from ingest.codecs.values.protobuf import owners, ragged
 from ingest.codecs.values.written_numbers import with_numbers
 from schemas.arrays import B1, I8
 from schemas.config import DecodeConfig
@@ -73,8 +72,7 @@ class ParquetCodec:
                 continue
             log.add(reject)
             log.count(reject.reason, n_rows - 1)
-        oddities = sum((result.oddities for result in results), Counter[str]())
-        return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
+        return decoded_spans(results, log)
 
 
 def _read_rows(table: pa.Table, index: int, config: DecodeConfig, log: RejectLog) -> SpanResult:
@@ -187,7 +185,7 @@ def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
         return _decimals(column, unit)
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise _refused(name, columns[name], "a time, or a number")
-    missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    missing = mask(column.is_null())
     if pa.types.is_floating(column.type):
         values = pc.fill_null(column.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)
         in_range = np.abs(values) < _INT64_MAX / unit  # also false for NaN
@@ -290,7 +288,7 @@ def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:
         text,
     )
     table = with_numbers(table)  # in a map of text, numbers are text as well
-    return table.rows(np.asarray(there.to_numpy(zero_copy_only=False), np.bool_))
+    return table.rows(mask(there))
 
 
 def _refused(name: str, column: pa.Array, what: str) -> ColumnTypeError:

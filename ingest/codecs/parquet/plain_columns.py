@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ingest.codecs.values.protobuf import owners, ragged
+from ingest.codecs.values.columns import list_column, owners, ragged
 from schemas.arrays import B1
 
 _PAIR: Final = ("key", "value")
@@ -75,6 +75,11 @@ def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
     return column, _none(column)
 
 
+def is_text(type_: pa.DataType) -> bool:
+    """Whether values are texts, or bytes, of any length."""
+    return _is_bytes(_with_bytes(type_))
+
+
 def _is_bytes(type_: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(type_)
@@ -113,9 +118,7 @@ def _pairs(column: pa.Array) -> tuple[pa.Array, B1]:
         column = column.cast(pa.list_(column.type.value_field))
     lengths, pairs = ragged(column)
     members = [_plain(member, bytes_stay=False) for member in pairs.flatten()]
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
     plain = pa.StructArray.from_arrays([member for member, _ in members], names=_PAIR)
     rows = _none(column)
     rows[owners(lengths)[members[0][1] | members[1][1]]] = True
-    return pa.ListArray.from_arrays(pa.array(offsets), plain), rows
+    return list_column(lengths, plain, _none(column)), rows

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.values.attributes import AttributeTable
+from ingest.codecs.values.columns import mask
 from schemas.arrays import B1
 
 STATUS_CODE: Final = "otel.status_code"
@@ -43,5 +44,4 @@ def failed_spans(tags: AttributeTable, n_spans: int) -> B1:
     code = text_of(tags, STATUS_CODE, n_spans)
     if code is None:
         return np.zeros(n_spans, np.bool_)
-    failed = pc.fill_null(pc.is_in(pc.utf8_upper(code), pa.array(ERROR_CODES)), False)
-    return np.asarray(failed.to_numpy(zero_copy_only=False), np.bool_)
+    return mask(pc.is_in(pc.utf8_upper(code), pa.array(ERROR_CODES)))

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.codecs.payloads import json_bytes, refuse_dense, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, Owned, SpanBatch, SpanEvents, log_bad_spans
 from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.codecs.values.attributes import AttributeTable, attribute_table
+from ingest.codecs.values.columns import mask
 from ingest.codecs.values.ids import bytes_of_text, hex_of_text
 from ingest.codecs.values.json_fields import ItemsOf, read_items
 from schemas.config import DecodeConfig
@@ -56,6 +58,13 @@ class SpanRows:
 
     def __len__(self) -> int:
         return len(self._payload)
+
+    @property
+    def size(self) -> int:
+        """Rows of all its tables: what bounds its memory."""
+        tables = (self._attributes, self._resource_attributes, self._event_attributes)
+        lists = (self._payload, self._event_owner, self._links[0], self._follows[0])
+        return sum(map(len, tables)) + sum(map(len, lists))
 
     def add_resource(self, component: str | None, host: str | None, attributes: Pairs) -> int:
         """A new resource; its number for `add`."""
@@ -156,6 +165,9 @@ class _PairRows:
         self._keys: list[str] = []
         self._values: list[object] = []
 
+    def __len__(self) -> int:
+        return len(self._owner)
+
     def extend(self, owner: int, pairs: Pairs) -> None:
         for key, value in pairs:
             self._owner.append(owner)
@@ -168,18 +180,14 @@ class _PairRows:
 
 def _owned_ids(owner: list[int], ids: list[str]) -> Owned:
     column, _ = bytes_of_text(pa.array(ids, pa.string()))
-    there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-    return Owned(np.array(owner, np.int64)[there], column.drop_null())
+    return Owned(np.array(owner, np.int64)[mask(column.is_valid())], column.drop_null())
 
 
 def _linked(owner: list[int], traces: list[str], spans: list[str]) -> Owned:
     trace, _ = hex_of_text(pa.array(traces, pa.string()))
     span, _ = hex_of_text(pa.array(spans, pa.string()))
-    pairs = [
-        f"{t}/{s}" if t and s else None for t, s in zip(trace.to_pylist(), span.to_pylist(), strict=True)
-    ]
-    there = np.array([p is not None for p in pairs], np.bool_)
-    return Owned(np.array(owner, np.int64)[there], pa.array([p for p in pairs if p is not None], pa.string()))
+    links = pc.binary_join_element_wise(trace, span, "/")
+    return Owned(np.array(owner, np.int64)[mask(links.is_valid())], links.drop_null())
 
 
 AddSpan = Callable[[SpanRows, int, int, object], None]

@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.codecs.dead_letters import RejectLog
+from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, BadSpans, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
+from ingest.codecs.values.columns import event_table, list_column, mask
 from ingest.codecs.values.names import NUL_MARK, clean_words, constant_words, cut_utf8, normalise_name, words
 from ingest.codecs.values.params import params_column
 from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
 from schemas.events import (
-    EVENT_SCHEMA,
     MARK_TYPE,
     SMALLEST_RATE,
     EventKind,
@@ -64,7 +66,7 @@ def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
         return SpanResult(empty_events(), spans.payload[:0], problems, oddities)
     oddities["untimed"] += int(((spans.start_ns == NO_TIME) & good).sum())
     columns = _columns(spans, config, oddities)
-    table = pa.table([columns[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)
+    table = event_table(columns, len(spans))
     if len(problems):
         table = table.filter(pa.array(good))
     return SpanResult(table, spans.payload[good], problems, +oddities)
@@ -80,6 +82,12 @@ def in_payload_order(results: list[SpanResult]) -> pa.Table:
     if (payload[1:] >= payload[:-1]).all():
         return events
     return events.take(pa.array(np.argsort(payload, kind="stable")))
+
+
+def decoded_spans(results: list[SpanResult], log: RejectLog) -> Decoded:
+    """Give what a codec gives: events in the order of the payloads, what was refused, what was odd."""
+    oddities = sum((result.oddities for result in results), Counter[str]())
+    return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
 def bad_times(ts_ns: I8) -> B1:
@@ -117,12 +125,10 @@ def _columns(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> 
     return {
         "kind": pa.array(spans.kind),
         "request_id": spans.trace_id,
-        "breadcrumb": pa.nulls(n, pa.string()),
         "id": spans.span_id,
         "parents": _lists(_singles(spans.parent_id), n),
         "follows": _lists(spans.follows, n),
         "links": _lists(spans.links, n),
-        "seq": pa.nulls(n, pa.int64()),
         "ts_ns": time_column(spans.start_ns),
         "end_ns": time_column(spans.end_ns),
         "component": component,
@@ -147,7 +153,7 @@ def time_column(ts_ns: I8) -> pa.Array:
 def _nulls(column: pa.Array) -> B1:
     if column.null_count == 0:
         return np.zeros(len(column), np.bool_)
-    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False))
+    return mask(pc.is_null(column))
 
 
 def _singles(column: pa.Array) -> Owned:
@@ -158,13 +164,7 @@ def _singles(column: pa.Array) -> Owned:
 
 def _lists(owned: Owned, n: int) -> pa.Array:
     """List column; null where a span owns nothing."""
-    lengths = np.bincount(owned.owner, minlength=n)
-    offsets = np.zeros(n + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    empty = lengths == 0
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), owned.value, mask=pa.array(empty) if empty.any() else None
-    )
+    return list_column(np.bincount(owned.owner, minlength=n), owned.value)
 
 
 def _resources(
@@ -218,7 +218,7 @@ def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> Attr
     """`span.name`: the name as recorded, where it is not the point (ids were replaced)."""
     before = names.dictionary_decode()
     changed = pc.and_(pc.not_equal(before, point.dictionary_decode()), pc.not_equal(before, ""))
-    at = np.flatnonzero(changed.to_numpy(zero_copy_only=False))
+    at = np.flatnonzero(mask(changed))
     return AttributeTable(
         at,
         np.zeros(len(at), np.int64),
@@ -232,7 +232,7 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
     """`status.message` of the spans that have one."""
     if message is None:
         return no_attributes()
-    at = np.flatnonzero(np.asarray(pc.fill_null(pc.greater(pc.binary_length(message), 0), False)))
+    at = np.flatnonzero(mask(pc.greater(pc.binary_length(message), 0)))
     none = pa.nulls(len(message), pa.float64())
     return AttributeTable(at, np.zeros(len(at), np.int64), ("status.message",), none, message, at)
 
@@ -325,15 +325,11 @@ def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.A
     by_name = np.argsort(np.argsort(np.asarray(names.dictionary.to_pylist(), dtype=object)))
     order = np.lexsort((by_name[np.asarray(names.indices)], events.ts_ns[at], events.owner[at]))
     lengths = np.bincount(events.owner[at], minlength=n_spans)
-    offsets = np.zeros(n_spans + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
     values = pa.StructArray.from_arrays(
         [pa.array(events.ts_ns[at][order]), names.take(pa.array(order)).dictionary_decode()],
         fields=list(MARK_TYPE),
     )
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), values, type=pa.list_(MARK_TYPE), mask=pa.array(lengths == 0)
-    )
+    return list_column(lengths, values)
 
 
 def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list[AttributeTable]:
@@ -379,7 +375,7 @@ def _is_mark(events: SpanEvents, config: DecodeConfig) -> B1:
         return np.zeros(len(events.owner), np.bool_)
     listed = pc.is_in(events.name, pa.array(config.event_points, pa.string()))
     timed = (events.ts_ns != NO_TIME) & (events.ts_ns != BAD_TIME)
-    marks: B1 = np.asarray(listed.to_numpy(zero_copy_only=False)) & timed
+    marks: B1 = mask(listed) & timed
     return marks
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.codecs.values.columns import mask
 from schemas.arrays import B1, I8
 
 
@@ -39,12 +40,12 @@ class AttributeTable:
     def __len__(self) -> int:
         return len(self.owner)
 
-    def rows(self, mask: B1) -> AttributeTable:
-        """The rows where `mask` holds."""
-        if mask.all():
+    def rows(self, chosen: B1) -> AttributeTable:
+        """The rows where `chosen` holds."""
+        if chosen.all():
             return self
-        row = np.flatnonzero(mask) if self.row is None else self.row[mask]
-        return replace(self, owner=self.owner[mask], code=self.code[mask], row=row)
+        row = np.flatnonzero(chosen) if self.row is None else self.row[chosen]
+        return replace(self, owner=self.owner[chosen], code=self.code[chosen], row=row)
 
     def spread(self, of_row: I8) -> AttributeTable:
         """Owned by rows instead: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
@@ -69,9 +70,9 @@ class AttributeTable:
         at = at[np.unique(self.owner[at], return_index=True)[1]]
         index = pa.array(at if self.row is None else self.row[at])
         values = pc.coalesce(self.text.take(index), number_text(self.num.take(index)))
-        mask = np.zeros(n_rows, np.bool_)
-        mask[self.owner[at]] = True
-        return pc.replace_with_mask(out, pa.array(mask), values)
+        there = np.zeros(n_rows, np.bool_)
+        there[self.owner[at]] = True
+        return pc.replace_with_mask(out, pa.array(there), values)
 
 
 def no_attributes() -> AttributeTable:
@@ -81,12 +82,10 @@ def no_attributes() -> AttributeTable:
 
 
 def take_first_text(
-    table: AttributeTable, keys: Sequence[str], n_rows: int, usable: B1 | None = None
+    table: AttributeTable, keys: Sequence[str], n_rows: int
 ) -> tuple[pa.Array, AttributeTable]:
-    """[n_rows] text of the first of `keys` that an owner has and that is not empty; and the table without it.
-
-    `usable` [n]: rows that count.
-    """
+    """[n_rows] text of the first of `keys` that an owner has and that is not empty; and the table
+    without it."""
     found = pa.nulls(n_rows, pa.string())
     drop = np.zeros(len(table), np.bool_)
     for key in keys:
@@ -94,9 +93,9 @@ def take_first_text(
             continue
         rows = table.code == table.keys.index(key)
         text = table.text if table.row is None else table.text.take(pa.array(table.row))
-        full = rows & np.asarray(pc.fill_null(pc.not_equal(text, ""), False))
-        value = table.rows(full if usable is None else full & usable).first_text(key, n_rows)
-        new = pc.and_(found.is_null(), value.is_valid()).to_numpy(zero_copy_only=False)
+        full = rows & mask(pc.not_equal(text, ""))
+        value = table.rows(full).first_text(key, n_rows)
+        new = mask(pc.and_(found.is_null(), value.is_valid()))
         drop |= rows & new[table.owner]
         found = pc.coalesce(found, value)
     return found, table.rows(~drop)
@@ -133,7 +132,7 @@ def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[
         pa.array(num, pa.float64()),
         pa.array(text, pa.string()),
     )
-    return table.rows(_has_value(table))
+    return table.rows(mask(pc.or_(pc.is_valid(table.num), pc.is_valid(table.text))))
 
 
 def split_value(value: object) -> tuple[float | None, str | None]:
@@ -172,8 +171,3 @@ def finite_or_text(num: pa.Array, text: pa.Array) -> tuple[pa.Array, pa.Array]:
     odd = pc.fill_null(pc.invert(finite), False)
     name = pc.if_else(pc.is_nan(num), "NaN", pc.if_else(pc.greater(num, 0.0), "Infinity", "-Infinity"))
     return pc.if_else(odd, None, num), pc.if_else(odd, name, text)
-
-
-def _has_value(table: AttributeTable) -> B1:
-    there = pc.or_(pc.is_valid(table.num), pc.is_valid(table.text))
-    return np.asarray(there.to_numpy(zero_copy_only=False), np.bool_)

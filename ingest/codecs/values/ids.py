@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.codecs.values.columns import mask
 from schemas.arrays import B1
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -80,13 +81,11 @@ def bytes_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
     text, bad = hex_of_text(column)
     offsets, data = binary_parts(text)
     packed = binascii.unhexlify(data[offsets[0] : offsets[-1]].tobytes())
-    validity = None if text.null_count == 0 else pa.py_buffer(np.packbits(_valid(text), bitorder="little"))
+    validity = (
+        None if text.null_count == 0 else pa.py_buffer(np.packbits(mask(text.is_valid()), bitorder="little"))
+    )
     buffers = [validity, pa.py_buffer(((offsets - offsets[0]) // 2).astype(np.int32)), pa.py_buffer(packed)]
     return pa.Array.from_buffers(pa.binary(), len(text), buffers, text.null_count), bad
-
-
-def _valid(column: pa.Array) -> B1:
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
@@ -115,7 +114,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
     short = pc.less_equal(pc.binary_length(text), 16)
     padded = pc.if_else(short, pc.utf8_lpad(text, 16, "0"), pc.utf8_lpad(text, 32, "0"))
     bad = pc.invert(pc.or_(is_hex, absent))
-    return padded, np.asarray(bad.to_numpy(zero_copy_only=False))
+    return padded, mask(bad)
 
 
 def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from ingest.codecs.named_twice import members
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, no_attributes, plain_value
+from ingest.codecs.values.columns import mask
 from schemas.arrays import B1, I8
 
 _QUOTE, _COLON, _MINUS, _ZERO, _NINE, _NULL = (ord(c) for c in '":-09n')
@@ -32,8 +33,8 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
     a number out of the range of a double. O(bytes).
     """
     legal = pc.starts_with(objects, "{")
-    bad = np.flatnonzero(_mask(pc.fill_null(pc.invert(legal), False)))
-    there = np.flatnonzero(_mask(pc.fill_null(legal, False)))
+    bad = np.flatnonzero(mask(pc.invert(legal)))
+    there = np.flatnonzero(mask(legal))
     texts = objects.drop_null() if len(bad) == 0 else objects.filter(pc.fill_null(legal, False))
     odd = _rows_with_escapes(texts)
     if odd is None:
@@ -54,16 +55,12 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
     return [table, parsed], np.concatenate([bad, infinite, refused])
 
 
-def _mask(column: pa.Array) -> B1:
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
-
-
 def _rows_with_escapes(texts: pa.Array) -> B1 | None:
     """Rows that hold a backslash; None: no row does."""
     offsets, data = _bytes_of(texts)
     if not (data[offsets[0] : offsets[-1]] == _BACKSLASH).any():
         return None
-    return _mask(pc.match_substring(texts, "\\"))
+    return mask(pc.match_substring(texts, "\\"))
 
 
 def _parsed(texts: pa.Array, owner: I8) -> tuple[AttributeTable, I8]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ingest.codecs.privacy import REDACTED, Keep, Privacy, privacy_of
 from ingest.codecs.values.attributes import AttributeTable, number_text
+from ingest.codecs.values.columns import list_column
 from ingest.codecs.values.names import NUL_MARK, cut_utf8
 from schemas.arrays import I8
 from schemas.config import DecodeConfig
@@ -53,20 +54,8 @@ def params_column(
     text = pa.concat_arrays([_without_secrets(t.text, privacy) for t in tables]).take(row)
     num, text = _hidden(num, text, np.array([privacy.keep(k) for k in names], np.uint8)[key], privacy)
     text = clean_text(text, config, oddities)
-    return _list_column(lengths_out, pa.array(names, pa.string()).take(pa.array(key)), num, text)
-
-
-def _list_column(lengths: I8, key: pa.Array, num: pa.Array, text: pa.Array) -> pa.Array:
-    values = pa.StructArray.from_arrays([key, num, text], fields=list(PARAM_TYPE))
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    empty = lengths == 0
-    return pa.ListArray.from_arrays(
-        pa.array(offsets),
-        values,
-        type=pa.list_(PARAM_TYPE),
-        mask=pa.array(empty) if empty.any() else None,
-    )
+    keys = pa.array(names, pa.string()).take(pa.array(key))
+    return list_column(lengths_out, pa.StructArray.from_arrays([keys, num, text], fields=list(PARAM_TYPE)))
 
 
 def _begin(lengths: I8) -> I8:

@@ -1,4 +1,4 @@
-"""Make message classes of protobuf without protoc, and read messages into nested and flat Arrow columns.
+"""Make message classes of protobuf without protoc, and read messages into nested Arrow columns.
 
 Messages that are foreign or crowded are refused; ptars reads the others.
 """
@@ -9,29 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.payloads import runs_of
 from ingest.codecs.values.wire import BYTES, fields_of
-from schemas.arrays import I8
 from schemas.rejects import Reason, Reject
-
-
-def ragged(column: pa.Array) -> tuple[I8, pa.Array]:
-    """Lengths (null: 0) and concatenated values of a list column."""
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
-    return lengths, column.flatten()
-
-
-def owners(lengths: I8) -> I8:
-    """Row of each value of a list column."""
-    return np.repeat(np.arange(len(lengths)), lengths)
-
 
 GROUP_BYTES: Final = 2**20
 """Messages are given to ptars in groups of about this size: 80 MB of columns at most, then looked at."""

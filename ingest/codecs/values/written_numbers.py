@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.values.attributes import AttributeTable
+from ingest.codecs.values.columns import mask
 from ingest.codecs.values.ids import binary_parts
 
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?(e[-+][0-9]{1,3})?$"
@@ -32,13 +33,13 @@ def with_numbers(table: AttributeTable) -> AttributeTable:
     first[full] = data[offsets[:-1][full]]
     at = np.flatnonzero((first == ord("-")) | ((first >= ord("0")) & (first <= ord("9"))))
     texts = table.text.take(pa.array(at))
-    legal = pc.match_substring_regex(texts, _NUMBER).to_numpy(zero_copy_only=False)
+    legal = mask(pc.match_substring_regex(texts, _NUMBER))
     at, texts = at[legal], texts.filter(pa.array(legal))
     if len(at) == 0:
         return table
     number = pc.cast(texts, pa.float64()).to_numpy()
     exact = np.isfinite(number) & ~((number == 0) & (lengths[at] > 1))
-    has_exponent = pc.match_substring(texts, "e").to_numpy(zero_copy_only=False)
+    has_exponent = mask(pc.match_substring(texts, "e"))
     unsure = np.flatnonzero(exact & (has_exponent | (lengths[at] > _SURE_DIGITS)))
     exact[unsure] = [
         prints_as(value, text)
@@ -49,11 +50,11 @@ def with_numbers(table: AttributeTable) -> AttributeTable:
     is_number[at] = True
     num = np.zeros(len(table))
     num[at] = number
-    mask = pa.array(is_number)
+    chosen = pa.array(is_number)
     return replace(
         table,
-        num=pc.if_else(mask, pa.array(num), table.num),
-        text=pc.if_else(mask, pa.scalar(None, pa.string()), table.text),
+        num=pc.if_else(chosen, pa.array(num), table.num),
+        text=pc.if_else(chosen, pa.scalar(None, pa.string()), table.text),
     )
 
 

@@ -17,12 +17,13 @@ from ingest.codecs.payloads import refuse_dense, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.codecs.values.attributes import attribute_table, plain_value
+from ingest.codecs.values.columns import event_table
 from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, read_items
 from ingest.codecs.values.names import clean_words, constant_words, normalise_label, words
 from ingest.codecs.values.params import params_column
 from schemas.arrays import I8
 from schemas.config import DecodeConfig
-from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind, empty_events
+from schemas.events import EventKind, empty_events
 from schemas.rejects import Reason
 
 TICK_NS = 1_000_000
@@ -195,7 +196,6 @@ def _events(
     columns |= {
         "kind": pa.array(np.full(n, EventKind.EVENT, np.uint8)),
         "request_id": pa.array([r.task for r in reports]),
-        "breadcrumb": pa.nulls(n, pa.string()),
         "id": pa.array([r.event for r in reports], pa.binary()),
         "parents": pa.array([r.parents or None for r in reports], pa.list_(pa.binary())),
         "ts_ns": pa.array(
@@ -205,22 +205,11 @@ def _events(
                 list(zip(source, (r.task for r in reports), (r.process for r in reports), strict=True)),
             )
         ),
-        "label": constant_words(None, n),
-        "peer": constant_words(None, n),
         "shared": pa.array(np.zeros(n, np.bool_)),
         "status": constant_words("ok", n),
         "params": params_column(n, [params], config, oddities),
     }
-    empty = {
-        "follows": pa.list_(pa.binary()),
-        "links": pa.list_(pa.string()),
-        "seq": pa.int64(),
-        "end_ns": pa.int64(),
-        "sample_rate": pa.float64(),
-        "marks": pa.list_(MARK_TYPE),
-    }
-    columns |= {name: pa.nulls(n, type_) for name, type_ in empty.items()}
-    return pa.table([columns[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)
+    return event_table(columns, n)
 
 
 def refine_times(ts_ns: I8, counter_ns: Sequence[int | None], process: Sequence[Hashable]) -> I8:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from google.protobuf.message import DecodeError
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
-from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
 from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.protobuf import (
     MAX_FIELDS,
@@ -100,9 +101,8 @@ class ZipkinProtoCodec:
                     take()
         if read:
             take()
-        events = in_payload_order(results)
-        oddities = sum((r.oddities for r in results), Counter[str]())
-        return Decoded(events, log.in_order(), oddities + zipkin_oddities(events), log.counts)
+        found = decoded_spans(results, log)
+        return replace(found, oddities=Counter(found.oddities) + zipkin_oddities(found.events))
 
 
 def _bodies(payload: bytes) -> list[bytes]:

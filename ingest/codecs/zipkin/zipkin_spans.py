@@ -28,6 +28,7 @@ from ingest.codecs.spans.otlp_tags import (
 )
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, plain_value, take_first_text
+from ingest.codecs.values.columns import mask
 from ingest.codecs.values.ids import bytes_of_text, hex_of_text
 from ingest.codecs.values.written_numbers import with_numbers
 from schemas.arrays import B1, I8, U1
@@ -192,9 +193,7 @@ def _kinds(kind: U1, tags: AttributeTable, n: int) -> tuple[U1, AttributeTable]:
     said = text_of(tags, "span.kind", n)
     if said is None:
         return kind, tags
-    internal = np.asarray(pc.fill_null(pc.equal(said, "internal"), False)) & (
-        kind == EventKind.SPAN_UNSPECIFIED
-    )
+    internal = mask(pc.equal(said, "internal")) & (kind == EventKind.SPAN_UNSPECIFIED)
     named = tags.code == tags.keys.index("span.kind")
     kinds: U1 = np.where(internal, np.uint8(EventKind.SPAN_INTERNAL), kind)
     return kinds, tags.rows(~(named & internal[tags.owner]))
@@ -207,7 +206,7 @@ def _errors(tags: AttributeTable, n: int) -> B1:
     if error is None:
         return failed
     said = pc.not_equal(pc.utf8_lower(error), "false")
-    return failed | np.asarray(pc.fill_null(said, False).to_numpy(zero_copy_only=False), np.bool_)
+    return failed | mask(said)
 
 
 def _without_bare_errors(tags: AttributeTable) -> AttributeTable:
@@ -217,7 +216,7 @@ def _without_bare_errors(tags: AttributeTable) -> AttributeTable:
     at = np.flatnonzero(tags.code == tags.keys.index("error"))
     text = tags.text.take(pa.array(at if tags.row is None else tags.row[at]))
     keep = np.ones(len(tags), np.bool_)
-    keep[at[np.asarray(pc.is_in(text, pa.array(["true", "false"])))]] = False
+    keep[at[mask(pc.is_in(text, pa.array(["true", "false"])))]] = False
     return tags.rows(keep)
 
 
@@ -233,7 +232,7 @@ def _remote_endpoint(fields: dict[str, pa.Array], tags: AttributeTable) -> Attri
     """Add what is said of the remote endpoint under the keys that it goes by, unless a tag says it."""
     owner, code, text = [], [], []
     for number, (key, words) in enumerate(fields.items()):
-        there = words.is_valid().to_numpy(zero_copy_only=False).copy()
+        there = mask(words.is_valid()).copy()
         if key in tags.keys:
             there[tags.owner[tags.code == tags.keys.index(key)]] = False
         at = np.flatnonzero(there)
@@ -257,15 +256,14 @@ def _links(tags: AttributeTable) -> tuple[Owned, AttributeTable]:
     order = np.array([number[code] for code in tags.code[at].tolist()], np.int64)
     at = at[np.lexsort((order, tags.owner[at]))]
     parts = pc.extract_regex(tags.text.take(pa.array(at)), _LINK)
-    found = np.asarray(parts.is_valid().to_numpy(zero_copy_only=False))
+    found = mask(parts.is_valid())
     rest = np.ones(len(tags), np.bool_)
     rest[at[found]] = False
     trace, _ = hex_of_text(pc.struct_field(parts, "trace"))
     span, _ = hex_of_text(pc.struct_field(parts, "span"))
     link = pc.binary_join_element_wise(trace, span, "/")
     # An id of zeros names nothing.
-    there = np.asarray(link.is_valid().to_numpy(zero_copy_only=False))
-    return Owned(tags.owner[at[there]], link.drop_null()), tags.rows(rest)
+    return Owned(tags.owner[at[mask(link.is_valid())]], link.drop_null()), tags.rows(rest)
 
 
 def _events(annotations: list[tuple[int, ZipkinAnnotation]]) -> SpanEvents:
@@ -273,7 +271,7 @@ def _events(annotations: list[tuple[int, ZipkinAnnotation]]) -> SpanEvents:
     owner = np.array([at for at, _ in annotations], np.int64)
     names = pa.array([a.value or "" for _, a in annotations], pa.string())
     times = _ns([a.timestamp for _, a in annotations])
-    at = np.flatnonzero(np.asarray(pc.match_substring_regex(names, _ATTRIBUTED)))
+    at = np.flatnonzero(mask(pc.match_substring_regex(names, _ATTRIBUTED)))
     if len(at) == 0:
         return SpanEvents(owner, times, names)
     values = names.take(pa.array(at)).dictionary_encode()

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, ParamSpec, TypeVar
 
-from schemas.errors import ConfigError, FlowdiffError, LakeError
+from schemas.errors import ConfigError, FlowdiffError, LakeError, lake_error
 from schemas.windows import NS_PER_DAY
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.sharded.tasks import deal_file, stitch_group, write_window_files
@@ -98,8 +98,9 @@ class JobWorker:
         try:
             yield
         except OSError as error:
-            raise LakeError(
+            raise lake_error(
                 f"A worker of the import into '{self.lake}' failed: {error.strerror or error}.",
+                error,
                 remedy="See to it, and start this worker again: the others wait for it.",
             ) from error
 

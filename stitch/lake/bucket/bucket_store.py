@@ -28,7 +28,7 @@ import obstore
 import pyarrow as pa
 from obstore.store import S3Store
 
-from schemas.errors import LakeError
+from schemas.errors import LakeError, lake_error
 from stitch.lake.bucket.bucket_settings import BucketSettings
 from stitch.lake.store import Move, UncertainError
 
@@ -153,7 +153,9 @@ class BucketStore:
         except OSError as error:
             why, _, remedy = str(error.strerror).partition("; ")
             remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
-            raise LakeError(f"The lake '{self.url}' cannot be opened: {why}.", remedy=remedy) from error
+            raise lake_error(
+                f"The lake '{self.url}' cannot be opened: {why}.", error, remedy=remedy
+            ) from error
 
     # -- reading ------------------------------------------------------------------------------------
 

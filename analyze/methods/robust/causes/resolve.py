@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from analyze.methods.robust.causes.context import Context
-from analyze.methods.robust.causes.patterns import counterpart, difference
+from analyze.methods.robust.causes.patterns import counterpart, difference, leaves_out
 from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
 from analyze.methods.robust.causes.symptoms import Cause, Edge, Symptom, part_ns, sure_part
-from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import CALL_KINDS, NO_PATTERN, PATH_KINDS, Change
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
@@ -31,7 +31,11 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
         for root in context.symptoms
         if root not in chosen and not root.by_load
     ]
-    return tuple(sorted(causes, key=lambda c: (-rank_value(c, context.settings, without), c.operation)))
+
+    def order(cause: Cause) -> tuple[float, int]:
+        return -rank_value(cause, context.settings, context.names, without), cause.operation
+
+    return tuple(sorted(causes, key=order))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
@@ -110,8 +114,7 @@ def _hosts(
     return found, tuple(sorted(spared - {"", *found}))
 
 
-_IMPROVEMENTS = frozenset({ChangeKind.FASTER, ChangeKind.PARALLEL, ChangeKind.FEWER_ERRORS})
-_NO_BETTER = frozenset({ChangeKind.NEW_PATH, ChangeKind.ERRORS, ChangeKind.MORE_CALLS, *TIME_KINDS})
+_LONGER = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.SERIAL, ChangeKind.MORE_CALLS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,44 +122,50 @@ class RankFactor:
     """A reason why a cause ranks lower than its score."""
 
     name: str
-    holds: Callable[[Cause], bool]
+    holds: Callable[[Cause, Names], bool]
     weight: Callable[[CausesSettings], float]
     doc: str
     case: str
 
 
-def rank_value(cause: Cause, settings: CausesSettings, without: Collection[str] = ()) -> float:
+def rank_value(cause: Cause, settings: CausesSettings, names: Names, without: Collection[str] = ()) -> float:
     """Multiply the score by the least weight of the factors that hold."""
-    factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause)]
+    factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause, names)]
     return cause.score * min([factor.weight(settings) for factor in factors], default=1.0)
 
 
-def is_better(cause: Cause) -> bool:
-    """Tell whether a cause means less time only: faster steps, or known paths that are shorter.
+def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
+    """Tell whether a cause means the same work in less time, or fewer failures.
 
-    A path that was never there, a failure, a call that is cut short are no improvements, whatever they save.
+    part_ns: its part of the change of the mean. A failure, a call that is cut short, and requests that leave
+    work out are no improvements, whatever they save: an answer comes early, too, where it is empty. Nor is
+    what saves less than what takes longer besides.
     """
-    return cause.lead.kind in _IMPROVEMENTS or (_gain_ns(cause) < 0 and _of_known_paths(cause))
+    lead, follows = cause.lead.kind, {id(change) for change in cause.follows}
+    own = [change for change in cause.changes if id(change) not in follows]
+    if cause.suspect or any(change.kind is ChangeKind.ERRORS for change in cause.changes):
+        return False
+    if lead is ChangeKind.FEWER_ERRORS:
+        return True
+    if any(change.kind in PATH_KINDS and leaves_out(change, own, names) for change in own):
+        return False
+    if lead in {ChangeKind.FASTER, ChangeKind.PARALLEL} | _LONGER:
+        return lead not in _LONGER
+    longer = sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
+    return part_ns < -longer
 
 
-def _gain_ns(cause: Cause) -> float:
-    """Give the part of the change of the mean, ns a request: times by site, of paths the leading site
-    alone."""
-    if cause.lead.kind in TIME_KINDS:
-        return part_ns(change for change in cause.changes if change.kind in TIME_KINDS)
-    own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
+def _part_at_site(cause: Cause) -> float:
+    """Give what the leading site's paths and calls add to the mean, ns a request."""
+    lead = cause.lead
+    own = [c for c in cause.changes if c.site == lead.site and c.kind in PATH_KINDS | CALL_KINDS]
     return sum(change.contribution_ns for change in own)
-
-
-def _of_known_paths(cause: Cause) -> bool:
-    kinds = {change.kind for change in cause.changes}
-    return cause.lead.kind in PATH_KINDS and not cause.suspect and kinds.isdisjoint(_NO_BETTER)
 
 
 RANKING: tuple[RankFactor, ...] = (
     RankFactor(
         "better",
-        is_better,
+        lambda cause, names: is_better(cause, _part_at_site(cause), names),
         lambda settings: settings.better_weight,
         "What got better needs no mending, and is what the others outweigh.",
         "8.5 of 10,000 requests",
@@ -181,7 +190,7 @@ def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names
 
 def _makes_other_work(change: Change, cause: Cause, names: Names) -> bool:
     other = counterpart(change, cause.changes)
-    if other is None or change.shape == NO_SHAPE:
+    if other is None or change.pattern == NO_PATTERN:
         return True
-    more, fewer = difference(names.shapes[change.shape], names.shapes[other.shape])
+    more, fewer = difference(names.shapes[change.pattern], names.shapes[other.pattern])
     return sum(more.values()) != sum(fewer.values())

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.methods.robust.view import values_by_site
 from analyze.population import Population

@@ -16,7 +16,8 @@ from typing import cast
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.confounders.port import Comparison, Explained, counted_changes
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.port import Explained, counted_changes
 from analyze.methods.robust.confounders.renamed_operations import (
     Rename,
     Uses,

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.confounders.port import Comparison, Explained
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.port import Explained
 from analyze.methods.robust.period_blocks import PeriodBlocks, profile_blocks
 from analyze.profile.profile import Slot
 from analyze.report.wording import counted, duration, percent

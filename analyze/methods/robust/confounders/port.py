@@ -6,73 +6,14 @@ itself which case fails without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.instances import ByInstance
-from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.sites_seen import (
-    SitesSeen,
-    SiteView,
-    seen_at_sites,
-    seen_by_shards,
-    seen_part,
-    site_views,
-    whole_view,
-)
-from analyze.methods.robust.view import View
-from analyze.population import Population
-from analyze.profile.build import Profiled
-from analyze.stats.silences import ComparedTraffic
+from analyze.methods.robust.comparison import Comparison
 
 Kind = Literal["quality", "skew", "load", "labels", "history"]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What is compared: everything that the steps of a run look at."""
-
-    population: Population
-    """Without requests where samples are statistics."""
-    profiled: Profiled
-    """Of reference, problem and history; the first slots are those of the population's samples."""
-    roles: Roles
-    settings: RobustSettings
-    traffic: ComparedTraffic
-    workers: int = 1
-    """Processes that may share the work."""
-    noticed: Mapping[str, object] = field(default_factory=dict)
-    """What confounders saw when they adjusted the profile, by name."""
-
-    @cached_property
-    def view(self) -> View:
-        """The profile's call sites, before and after."""
-        profile, patterns = self.profiled
-
-        def by_instance() -> ByInstance | None:
-            return ByInstance.of(self.population, patterns, profile.names, self.roles, self.settings)
-
-        return View(profile, self.roles, self.settings, by_instance)
-
-    def views(self) -> Iterator[SiteView]:
-        """Give the same in parts that fit into memory; as one where that does."""
-        if self.profiled.profile.runs is None:
-            return iter([whole_view(self.view)])
-        return site_views(self.profiled.profile, self.roles, self.settings)
-
-    def seen(self) -> SitesSeen:
-        """Observe every measure at every call site."""
-        profile = self.profiled.profile
-        parts = (
-            (seen_part(whole_view(self.view)),)
-            if profile.runs is None
-            else seen_by_shards(profile, profile.runs, self.roles, self.settings, self.workers)
-        )
-        return seen_at_sites(parts, profile.names, self.settings)
 
 
 @dataclass(frozen=True, slots=True)

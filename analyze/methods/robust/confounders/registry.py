@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.abnormal_reference import AbnormalReference
 from analyze.methods.robust.confounders.load import Load
 from analyze.methods.robust.confounders.lost_instrumentation import LostInstrumentation
 from analyze.methods.robust.confounders.lost_records import LostRecords
 from analyze.methods.robust.confounders.moved_clocks import MovedClocks
 from analyze.methods.robust.confounders.outlying_windows import OutlyingWindows
-from analyze.methods.robust.confounders.port import Comparison, Confounder, Explained
+from analyze.methods.robust.confounders.port import Confounder, Explained
 from analyze.methods.robust.confounders.renamed_operations import RenamedOperations
 from analyze.methods.robust.confounders.root_mix import RootMix
 
@@ -52,7 +53,7 @@ class Confounded:
         """Share of a path that confounders hide."""
         return max((one.hidden_paths for one in self.explained.values()), default=0.0)
 
-    def without(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
+    def given_up(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
         """Give the same where a confounder's changes (by id) were taken by findings after all."""
         left = [change for change in self.changes(name) if id(change) not in taken]
         if len(left) == len(self.changes(name)):

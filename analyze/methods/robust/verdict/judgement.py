@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -128,7 +128,11 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     ordinary = None if roles.noise_assumed else blocks
     tau, freedom = window_tau(ordinary, verdict)
     noise = Noise(
-        tau, freedom, settings.assumed_phi if roles.noise_assumed else 1.0, _lengths(ordinary, before, after)
+        tau,
+        freedom,
+        settings.assumed_phi if roles.noise_assumed else 1.0,
+        _lengths(ordinary, before, after),
+        assumed=roles.noise_assumed,
     )
     whole = whole_change(before, after, blocks, noise, verdict)
     mix = mix_change(before, after, verdict)
@@ -211,7 +215,7 @@ def _against_all(
     windows = profile_blocks(profile, np.where(roles.ordinary, roles.noise, -1), limits)
     problem = profile_blocks(profile, each_slot(roles.problem), limits)
     n = len(windows.seconds)
-    known = Noise(noise.tau, noise.freedom, noise.phi, (n, noise.windows[1]))
+    known = replace(noise, windows=(n, noise.windows[1]))
     whole = whole_change(windows, problem, windows, known, verdict)
     return Sizes(whole, places, paths_of(windows, problem, hidden), settings, n), windows
 

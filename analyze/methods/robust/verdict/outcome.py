@@ -27,6 +27,8 @@ NAMES: Final = {
 }
 
 
+_UNKNOWN: Final = "nothing shows how far ordinary periods differ"
+
 INSIGNIFICANT: Final = "is not significant"
 MORE_REQUESTS: Final = "would tell"
 """Words by which `assertions` finds the sentence on it."""
@@ -159,7 +161,7 @@ def _decided(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached
     if not evidence.largest.within(settings):
         return VerdictReached(
             "cannot-tell",
-            (evidence.silent, evidence.incomplete, _too_few(evidence.largest, evidence.missing, settings)),
+            (evidence.silent, evidence.incomplete, _open(evidence, settings)),
             missing_requests=evidence.missing,
         )
     why = (
@@ -212,14 +214,15 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
             points = percent(test.floor) if test.name == "mean" else f"{percent(test.floor)[:-1]}points"
             why = f"less than {points} does not count"
         elif test.p < test.alpha:
-            why = "ordinary periods differ nearly as much"
+            why = _UNKNOWN if test.noise_assumed else "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
         said.append((test.name, f"The change of the {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
     return _once(said)
 
 
-def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettings) -> str:
+def _open(evidence: VerdictBasis, settings: RobustSettings) -> str:
     """Say what may have changed unseen, and how many requests would tell: one number."""
+    largest, missing = evidence.largest, evidence.missing
     times, share = settings.matters_time, settings.matters_share
     open_ = [
         what
@@ -232,11 +235,13 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
         )
         if size > most
     ]
-    about = f"{', '.join(open_)} may have changed by as much as matters"
-    if not open_:
-        about = "what was measured differs by more than ordinary periods do"
     more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
-    return f"Too few requests to tell a change from chance: {about}{more}."
+    if open_:
+        may = f"{', '.join(open_)} may have changed by as much as matters"
+        return f"Too few requests to tell a change from chance: {may}{more}."
+    if any(test.noise_assumed and test.plain for test in evidence.measures):
+        return f"The periods differ by more than chance inside of them makes, and {_UNKNOWN}{more}."
+    return f"The periods differ by more than ordinary ones do, and by less than is significant{more}."
 
 
 def _longer(part: float) -> str:

@@ -3,6 +3,7 @@
 A gate rests on these: no comparison passes while one of them is significant, however small
 its categories are. "Significant" counts what ordinary windows differ by in the error; "as before" counts it
 in the margin, and in the error only what is inside of the periods: counted twice, nothing is ever the same.
+What is assumed of ordinary periods keeps a change from being significant; it makes nothing the same.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Noise:
     """Over-dispersion of shares that is assumed at least."""
     windows: tuple[int, int] = (1, 1)
     """How many such windows the periods are long."""
+    assumed: bool = False
+    """No ordinary window shows it."""
 
     @property
     def tau2(self) -> float:
@@ -94,6 +97,8 @@ class PeriodMeasure:
     """Change that two ordinary periods may have."""
     threshold_us: float | None = None
     """Tail: slow is above this."""
+    noise_assumed: bool = False
+    """Nothing shows how far ordinary periods differ."""
 
     @property
     def z(self) -> float:
@@ -130,8 +135,15 @@ class PeriodMeasure:
 
     @property
     def usual(self) -> bool:
-        """Tell whether what was measured is no more than two ordinary periods differ by."""
-        return bool(abs(self.estimate.change[0]) <= self.margin) and not self.changed
+        """Tell whether what was measured is no more than two ordinary periods differ by, as far as any show
+        it; else no more than chance makes of it."""
+        within = bool(abs(self.estimate.change[0]) <= self.margin)
+        return within and not self.changed and not (self.noise_assumed and self.plain)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether the change is over the floor, and more than chance inside of the periods makes."""
+        return self.p < self.alpha and self.shown_by(self.estimate.within())
 
     def interval(self, level: float) -> tuple[float, float]:
         """Give the interval of after less before, µs or a share; infinite where nothing is known.
@@ -193,7 +205,14 @@ def whole_change(
     if before.n_requests and after.n_requests:
         floor, margin = float(np.log1p(settings.mean_floor)), float(np.log1p(band))
         measures = [
-            PeriodMeasure("mean", responses.take(np.array([0])), settings.alpha, floor, margin),
+            PeriodMeasure(
+                "mean",
+                responses.take(np.array([0])),
+                settings.alpha,
+                floor,
+                margin,
+                noise_assumed=noise.assumed,
+            ),
             *_shares(before, after, windows, noise, settings),
         ]
     return Whole(tuple(measures), responses, noise, band, time.mean(axis=0))

@@ -1,0 +1,44 @@
+"""Take columns of lists and of truth values apart, and build them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import B1, I8
+from schemas.events import EVENT_SCHEMA
+
+
+def mask(column: pa.Array) -> B1:
+    """Give a boolean column as numpy; null counts as False."""
+    return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def ragged(column: pa.Array) -> tuple[I8, pa.Array]:
+    """Give the lengths (null: 0) and the concatenated values of a list column."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    return lengths, column.flatten()
+
+
+def owners(lengths: I8) -> I8:
+    """Give the row of each value of a list column."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def list_column(lengths: I8, values: pa.Array, missing: B1 | None = None) -> pa.Array:
+    """Make a list column of lengths and concatenated values; null where `missing`, or else where empty."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    missing = lengths == 0 if missing is None else missing
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), values, mask=pa.array(missing) if missing.any() else None
+    )
+
+
+def event_table(columns: Mapping[str, pa.Array], n: int, schema: pa.Schema = EVENT_SCHEMA) -> pa.Table:
+    """Make a table of n events; columns that are not given are null."""
+    given = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in schema]
+    return pa.table(given, schema=schema)
