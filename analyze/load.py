@@ -21,7 +21,7 @@ from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import Operation
-from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note, provisional_note
+from analyze.scope import LakePeriod, LakePeriods, notes, parts_of
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
 from analyze.verify import verify
@@ -83,7 +83,6 @@ def load_population(
     tables = []
     structures = FoldedStructures(NameFolder(settings.max_names, folded))
     seen: set[Path] = set()
-    notes: dict[str, None] = {}
     for place, (name, found) in enumerate((*samples, *history)):
         parts = parts_of(found)
         for part in parts:
@@ -103,10 +102,6 @@ def load_population(
                 if path not in seen:
                     seen.add(path)
                     structures.add(read_stored(part, path, STORED_STRUCTURES_SCHEMA.names))
-            if place < len(samples):
-                for note in (pending_note(part), provisional_note(part)):
-                    if note is not None:
-                        notes[f"Lake {part.root.name}: {note}"] = None
     if history and len(asked) == len(samples):
         raise PeriodError("The history holds no request.", remedy="Give --history other times.")
     stored, keys = structures.settled()
@@ -126,9 +121,10 @@ def load_population(
         asked[0][1][0].window_ns,
         len(samples),
     )
+    compared = [part for _, parts in asked[: len(samples)] for part in parts]
     population = replace(
         refined,
-        notes=(*notes, *refined.notes),
+        notes=(*(f"Lake {note}" for note in notes(compared)), *refined.notes),
         folded=folding.folds,
         params=_ParamsOf(tuple(parts for _, parts in asked)),
         stored_operations=_OperationsOf(tuple(parts for _, parts in asked), folding),

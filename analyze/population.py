@@ -159,11 +159,11 @@ class Graph:
     nesting: Nesting | None = None
     """Which span each node belongs to; None for activity records. Not part of the key: of requests that
     came by unlike nestings and have one graph, this is that of the first stored structure."""
-    labels: tuple[str, ...] = field(init=False)
-    """[nodes] display text of each node."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", tuple(node.text for node in self.nodes))
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """[nodes] display text of each node."""
+        return tuple(node.text for node in self.nodes)
 
     @property
     def n_nodes(self) -> int:

@@ -390,12 +390,12 @@ def resolve(
 def notes(periods: Iterable[LakePeriod]) -> list[str]:
     """What keeps something from readers of some periods: one sentence a lake and cause."""
     changes = [
-        (part.root.resolve(), note(part)) for note in (pending_note, provisional_note) for part in periods
+        (part.root.resolve(), note(part)) for note in (_pending_note, _provisional_note) for part in periods
     ]
     return [f"{root.name}: {text}" for root, text in dict.fromkeys(changes) if text is not None]
 
 
-def pending_note(found: LakePeriod) -> str | None:
+def _pending_note(found: LakePeriod) -> str | None:
     """One sentence where an interrupted import keeps something from readers, else None."""
     if not found.pending:
         return None
@@ -403,7 +403,7 @@ def pending_note(found: LakePeriod) -> str | None:
     return f"{commits} not published yet; the next import finishes {'it' if found.pending == 1 else 'them'}."
 
 
-def provisional_note(found: LakePeriod) -> str | None:
+def _provisional_note(found: LakePeriod) -> str | None:
     """One sentence where windows of a period are not sealed, else None."""
     if not found.unsealed:
         return None

@@ -1,48 +1,41 @@
 """Explain what separates two classes of requests, and whether that can be relied on.
 
-A finding is explained inside the problem period where possible, else against the reference. The table a
-user reads first says how unlike each attribute is in the two classes.
+A finding is explained inside the problem period where possible, else against the reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from scipy.special import chdtrc, xlogy
 
+from analyze.explain.attribute_table import attribute_rows
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.columns import MISSING, REQUEST, AttributeColumn
+from analyze.explain.columns import REQUEST, AttributeColumn
 from analyze.explain.rules import NodeGroup, best_group, tree_rules
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, observe
 from analyze.explain.tree import (
     CodedColumns,
+    Question,
     Split,
-    TreeNode,
     agreement,
-    ask,
-    best_splits,
     class_weights,
     code_columns,
     cross_validated_auc,
     goes_left,
     grow,
-    least_leaf,
     root_stability,
 )
 from analyze.population import Population
 from analyze.report.wording import NBSP
-from analyze.stats.ks import p_two_sided
-from analyze.stats.multiple import q_values
-from schemas.arrays import B1, F8
-from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
+from schemas.arrays import I8
+from schemas.report.explanations import Explanation, Rule
 
 _Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
 _TWINS_SHOWN = 3
-_LEVELS_SHOWN = 3
 
 
 def explain(
@@ -67,10 +60,12 @@ def explain(
         ]
         coded, whole = _coded(table, chosen, asked)
         found = _judged(table, coded, asked)
-        if found.tree is None or whole is None or not _on_every_day(table, coded, whole, found, asked):
+        if found.split is None or whole is None:
+            break
+        if not _on_every_day(table, coded, whole, found.split, asked):
             break
         standing += found.parting
-    rows = _attribute_rows(coded, table.affected)
+    rows = attribute_rows(coded, table.affected)
     identifiers = tuple(i for i in table.identifiers if not _named(i.where, i.key, exclude))
     return Explanation(
         contrast=table.contrast,
@@ -113,7 +108,7 @@ def _on_every_day(
     table: FeatureTable,
     coded: CodedColumns,
     controls: CodedColumns,
-    found: _Judged,
+    split: Split,
     settings: ExplainSettings,
 ) -> bool:
     """Whether the root says what it would say on any day: large reads are slow, and are no more than
@@ -123,11 +118,9 @@ def _on_every_day(
     affected from the others, and must not part problem from reference by `settings.new`.
     """
     assert table.controls is not None
-    assert found.tree is not None
-    split = found.tree.split
     problem, usual = table.controls.problem, table.controls.usual
     rest = ~problem & ~usual
-    if split is None or not (usual.any() and rest.any() and problem.any()):
+    if not (usual.any() and rest.any() and problem.any()):
         return False
     here = goes_left(coded, split, np.arange(len(table.affected)))
     there = goes_left(controls, split, np.arange(len(problem)))
@@ -161,7 +154,8 @@ class _Judged:
     """Columns that part the requests as the root does."""
     parting: tuple[str, ...] = ()
     """The root's column and its twins, without aggregates."""
-    tree: TreeNode | None = None
+    split: Split | None = None
+    """The root's."""
 
 
 def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings) -> _Judged:
@@ -173,28 +167,19 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     if not coded.columns:
         return _Judged("not-predictive" if table.had_columns else "no-parameters")
     rows = np.arange(n)
-    weights = class_weights(affected)
-    rng = np.random.default_rng(settings.seed)
-    question = ask(
-        coded, affected, table.block, rows, weights, least_leaf(n, settings), settings, settings.perms, rng
-    )
-    if question is None or question.p > settings.gate:
+    tree = grow(coded, affected, table.block, rows, settings, settings.perms)
+    if tree.question is None:
         return _Judged("not-predictive")
     area = cross_validated_auc(coded, affected, table.block, table.fold, settings)
     if area is None or area < settings.min_auc:
         return _Judged("not-predictive", area)
-    stability = root_stability(coded, affected, question, settings)
+    stability = root_stability(coded, affected, tree.question, settings)
+    root = coded.columns[tree.question.split.column]
     competing = tuple(coded.columns[c].text for c in stability.competing[:_TWINS_SHOWN])
     if stability.share < settings.min_stability:
-        return _Judged(
-            "unstable",
-            area,
-            stability.share,
-            competing=(coded.columns[question.split.column].text, *competing),
-        )
-    root = coded.columns[question.split.column]
-    tree = grow(coded, affected, table.block, rows, settings, settings.perms)
-    twins = _twins(coded, tree, affected, settings)
+        return _Judged("unstable", area, stability.share, competing=(root.text, *competing))
+    weights = class_weights(affected)
+    twins = _twins(coded, tree.question, rows, settings)
     return _Judged(
         "",
         area,
@@ -203,34 +188,21 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
         best=best_group(coded, tree, weights),
         twins=tuple(twin.key if twin.where == root.where else twin.text for twin in twins),
         parting=tuple(column.text for column in (replace(root, aggregate=""), *twins)),
-        tree=tree,
+        split=tree.question.split,
     )
 
 
 def _twins(
-    coded: CodedColumns, tree: TreeNode, affected: B1, settings: ExplainSettings
+    coded: CodedColumns, question: Question, rows: I8, settings: ExplainSettings
 ) -> tuple[AttributeColumn, ...]:
-    """Other parameters that part the requests as the root's does."""
-    if tree.split is None:
-        return ()
-    rows = np.arange(len(affected))
-    label = affected[:, None].astype(np.float32)
-    found = best_splits(
-        coded,
-        coded.incidence(rows),
-        label,
-        1 - label,
-        class_weights(affected),
-        least_leaf(len(affected), settings),
-    )
-    base = goes_left(coded, tree.split, rows)
-    root = coded.columns[tree.split.column]
+    """Find other parameters that part the requests as the root's does."""
+    base = goes_left(coded, question.split, rows)
+    root = coded.columns[question.split.column]
     twins: dict[tuple[str, str], AttributeColumn] = {}
     for number, column in enumerate(coded.columns):
-        if (column.where, column.key) == (root.where, root.key) or found.gain[number, 0] <= 0:
+        if (column.where, column.key) == (root.where, root.key) or question.gains.gain[number, 0] <= 0:
             continue
-        split = Split(number, int(found.cut[number, 0]), bool(found.missing_left[number, 0]))
-        if agreement(base, goes_left(coded, split, rows)) >= settings.twin:
+        if agreement(base, goes_left(coded, question.gains.split(number), rows)) >= settings.twin:
             twins.setdefault((column.where, column.key), replace(column, aggregate=""))
     return tuple(twins.values())
 
@@ -288,124 +260,6 @@ def _percent(share: float) -> str:
 
 def _at(where: str) -> str:
     return "" if where == REQUEST else f" at {where}"
-
-
-class _Unlike(NamedTuple):
-    distance: float
-    p: float
-    levels: tuple[LevelShare, ...]
-    medians: tuple[float | None, float | None]
-
-
-def _attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
-    """A row for every column, the most unlike first; q over all of them (Benjamini-Hochberg).
-
-    Words: Jensen-Shannon distance (base 2, so 1 is the most) of the levels, p of the G-test. Numbers:
-    Kolmogorov-Smirnov, p asymptotic; where a number is missing more often in one class than numbers differ,
-    the difference of that share.
-    """
-    found = [
-        _numbers(column, affected) if column.numeric else _words(coded, number, affected)
-        for number, column in enumerate(coded.columns)
-    ]
-    if not found:
-        return ()
-    q = q_values(np.clip([one.p for one in found], 0.0, 1.0))
-    rows = [
-        AttributeRow(
-            where=column.where,
-            key=column.name,
-            numeric=column.numeric,
-            distance=one.distance,
-            p=one.p,
-            q=float(q[number]),
-            levels=one.levels,
-            median_affected=one.medians[0],
-            median_others=one.medians[1],
-        )
-        for number, (column, one) in enumerate(zip(coded.columns, found, strict=True))
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.distance, row.p, row.where, row.key)))
-
-
-def _words(coded: CodedColumns, number: int, affected: B1) -> _Unlike:
-    codes = coded.codes[number]
-    counts = np.array(
-        [np.bincount(codes[side], minlength=coded.width) for side in (affected, ~affected)], dtype=np.float64
-    )
-    distance, p = _js_distance(counts), _g_test(counts)
-    return _Unlike(distance, p, _levels(coded, number, counts), (None, None))
-
-
-def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
-    """The levels whose shares differ most."""
-    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    there = np.flatnonzero(counts.sum(axis=0))
-    order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]
-    return tuple(
-        LevelShare(
-            value=coded.word(number, int(code)),
-            share_affected=float(share[0, code]),
-            share_others=float(share[1, code]),
-        )
-        for code in order[:_LEVELS_SHOWN]
-    )
-
-
-def _numbers(column: AttributeColumn, affected: B1) -> _Unlike:
-    known = ~np.isnan(column.values)
-    sides = [column.values[known & side] for side in (affected, ~affected)]
-    medians = [_median(side) for side in sides]
-    d, p = _ks(sides[0], sides[1])
-    missing = np.array([[(~known & side).sum(), (known & side).sum()] for side in (affected, ~affected)])
-    levels: tuple[LevelShare, ...] = ()
-    if missing[:, 0].any():
-        share = missing[:, 0] / np.maximum(missing.sum(axis=1), 1)
-        gap = float(abs(share[0] - share[1]))
-        if gap > d:
-            d, p = gap, _g_test(missing.astype(np.float64))
-            levels = (
-                LevelShare(value=MISSING, share_affected=float(share[0]), share_others=float(share[1])),
-            )
-    return _Unlike(d, p, levels, (medians[0], medians[1]))
-
-
-def _median(values: F8) -> float | None:
-    """The lower median: always one of the values, and finite."""
-    middle = (len(values) - 1) // 2
-    return float(np.partition(values, middle)[middle]) if len(values) else None
-
-
-def _js_distance(counts: F8) -> float:
-    """Square root of the Jensen-Shannon divergence (bits) of two rows of counts; 0 where one is empty."""
-    total = counts.sum(axis=1, keepdims=True)
-    if (total == 0).any():
-        return 0.0
-    share = counts / total
-    mean = share.mean(axis=0)
-    divergence = (xlogy(share, share).sum(axis=1) - xlogy(share, mean).sum(axis=1)).mean() / np.log(2)
-    return float(np.sqrt(np.clip(divergence, 0.0, 1.0)))
-
-
-def _g_test(counts: F8) -> float:
-    """P of the G-test that two rows of counts have the same shares; 1 where nothing is known."""
-    counts = counts[:, counts.sum(axis=0) > 0]
-    rows = counts.sum(axis=1, keepdims=True)
-    if counts.shape[1] < 2 or (rows == 0).any():
-        return 1.0
-    expected = rows * counts.sum(axis=0) / counts.sum()
-    g = 2 * (xlogy(counts, counts) - xlogy(counts, expected)).sum()
-    return float(chdtrc(counts.shape[1] - 1, max(g, 0.0)))
-
-
-def _ks(one: F8, other: F8) -> tuple[float, float]:
-    """Kolmogorov-Smirnov statistic of two samples and its asymptotic p; (0, 1) where one is empty."""
-    if len(one) == 0 or len(other) == 0:
-        return 0.0, 1.0
-    both = np.sort(np.concatenate([one, other]))
-    gaps = [np.searchsorted(np.sort(side), both, side="right") / len(side) for side in (one, other)]
-    d = float(np.abs(gaps[0] - gaps[1]).max())
-    return d, float(p_two_sided(np.array(d), np.array(len(one)), np.array(len(other))))
 
 
 def explain_finding(

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,7 @@ from analyze.explain.columns import AttributeColumn, shown, text_column
 from analyze.explain.settings import IDENTIFIER_NAMES
 from analyze.population import Category, Population
 from schemas.arrays import B1, F8, I4, I8
+from schemas.lake import SPANS
 
 _NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
 """Text that is read as a number."""
@@ -71,18 +73,14 @@ def parameter_columns(population: Population, chosen: ChosenRequests) -> Iterato
     values = _read(population, chosen, structures)
     if values is None:
         return
-    field = values.operation.astype(np.int64) * len(values.keys) + values.key
-    cuts = np.flatnonzero(field[1:] != field[:-1]) + 1
-    for part in np.split(np.arange(len(field)), cuts):
-        span = slice(int(part[0]), int(part[-1]) + 1)
-        operation = int(values.operation[span.start])
+    begin, size = _runs(values.operation, values.key)
+    for first, past in zip(begin.tolist(), (begin + size).tolist(), strict=True):
+        operation, key = int(values.operation[first]), values.keys[int(values.key[first])]
         passes = structures.passes[structures.of_request, operation]
-        where = structures.operations[operation]
-        key = values.keys[int(values.key[span.start])]
-        for column in _columns(values, span, where, key, len(chosen)):
-            yield AttributeColumn(
-                column.where, column.key, column.values, column.levels, column.aggregate, passes
-            )
+        for column in _columns(
+            values, slice(first, past), structures.operations[operation], key, len(chosen)
+        ):
+            yield replace(column, passes=passes)
 
 
 class ParameterWord(NamedTuple):
@@ -139,8 +137,7 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
     request = values.request[kept]
     found = values.operation[kept].astype(np.int64) * len(values.keys) + values.key[kept]
     numbered, field = np.unique(found, return_inverse=True)
-    first = np.flatnonzero(np.r_[True, (field[1:] != field[:-1]) | (request[1:] != request[:-1])])
-    size = np.diff(np.r_[first, len(field)])
+    first, size = _runs(field, request)
     place = np.arange(len(field)) - np.repeat(first, size)
     n_keys = len(values.keys)
     return Readings(
@@ -152,84 +149,58 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
     )
 
 
+def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
+    """Find where runs of equal keys [rows] begin, and how long they are."""
+    other = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    begin = np.flatnonzero(np.r_[True, other][: len(keys[0])])
+    return begin, np.diff(begin, append=len(keys[0]))
+
+
 def _columns(
     values: _Values, span: slice, where: str, key: str, n_requests: int
 ) -> Iterator[AttributeColumn]:
-    """The columns of one field."""
-    request = values.request[span]
-    number = values.number[span]
+    """Make the columns of one field, whose values are sorted by (request, position)."""
     text = values.text[span]
-    written = text >= 0
-    number = np.where(np.isnan(number), values.word_number[text], number)
-    mixed = written & np.isnan(number)
-    if mixed.any() or (written.any() and re.search(IDENTIFIER_NAMES, key, re.IGNORECASE)):
+    number = np.where(np.isnan(values.number[span]), values.word_number[text], values.number[span])
+    mixed = ((text >= 0) & np.isnan(number)).any()
+    words: tuple[str, ...] | None = None
+    if mixed or ((text >= 0).any() and re.search(IDENTIFIER_NAMES, key, re.IGNORECASE)):
         codes, words = _as_words(values.number[span], text, values.words)
-        there = codes >= 0
-        yield from _text_columns(where, key, request[there], codes[there], words, n_requests)
-    else:
-        there = ~np.isnan(number)
-        yield from _number_columns(where, key, request[there], number[there], n_requests)
-
-
-def _number_columns(
-    where: str, key: str, request: I8, number: F8, n_requests: int
-) -> Iterator[AttributeColumn]:
-    """Columns of a field of numbers, which are sorted by (request, position)."""
-    if len(request) == 0:
+        number = np.where(codes >= 0, codes, np.nan)
+    there = ~np.isnan(number)
+    request, value = values.request[span][there], number[there]
+    if not len(request):
         return
-    begin = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
-    size = np.diff(np.r_[begin, len(request)])
-    rows = request[begin]
-
-    def column(aggregate: str, of_request: F8) -> AttributeColumn:
+    begin, _ = _runs(request)
+    for aggregate, of_request in _aggregates(request, value, words=words is not None).items():
         full = np.full(n_requests, np.nan)
-        full[rows] = of_request
-        return AttributeColumn(where, key, full, aggregate=aggregate)
+        full[request[begin]] = of_request
+        if words is None or aggregate == "distinct":
+            yield AttributeColumn(where, key, full, aggregate=aggregate)
+        else:
+            yield text_column(where, key, np.nan_to_num(full, nan=-1).astype(np.int32), words, aggregate)
 
+
+def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
+    """Sum up the values of each request, sorted by (request, position); `words`: they are codes."""
+    begin, size = _runs(request)
     if size.max() == 1:
-        yield column("", number)
-        return
-    order = np.lexsort((number, request))
-    ranked = number[order]
-    fresh = np.r_[True, (ranked[1:] != ranked[:-1]) | (request[order][1:] != request[order][:-1])]
-    yield column("first", number[begin])
-    yield column("last", number[begin + size - 1])
-    yield column("min", ranked[begin])
-    yield column("max", ranked[begin + size - 1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.add.reduceat(number / np.repeat(size, size), begin)
-    yield column("mean", mean)
-    yield column("distinct", np.add.reduceat(fresh.astype(np.float64), begin))
-
-
-def _text_columns(
-    where: str, key: str, request: I8, codes: I4, words: tuple[str, ...], n_requests: int
-) -> Iterator[AttributeColumn]:
-    """Columns of a field of words, which are sorted by (request, position)."""
-    if len(request) == 0:
-        return
-    begin = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
-    size = np.diff(np.r_[begin, len(request)])
-    rows = request[begin]
-
-    def column(aggregate: str, of_request: I4) -> AttributeColumn:
-        full = np.full(n_requests, -1, np.int32)
-        full[rows] = of_request
-        return text_column(where, key, full, words, aggregate)
-
-    if size.max() == 1:
-        yield column("", codes)
-        return
-    yield column("first", codes[begin])
-    yield column("last", codes[begin + size - 1])
-    pair, times = np.unique(request * len(words) + codes, return_counts=True)
-    of_pair = pair // len(words)
-    order = np.lexsort((-pair, times, of_pair))  # the most frequent word last, of equals the first one
-    last = np.flatnonzero(np.r_[of_pair[order][1:] != of_pair[order][:-1], True])
-    yield column("mode", (pair[order][last] % len(words)).astype(np.int32))
-    full = np.full(n_requests, np.nan)
-    full[rows] = np.bincount(of_pair, minlength=n_requests)[rows]
-    yield AttributeColumn(where, key, full, aggregate="distinct")
+        return {"": value}
+    last = begin + size - 1
+    order = np.lexsort((value, request))
+    ranked = value[order]
+    start, times = _runs(ranked, request)
+    distinct = np.bincount(np.searchsorted(begin, start, side="right") - 1).astype(np.float64)
+    found = {"first": value[begin], "last": value[last]}
+    if words:
+        # The most frequent word last, of equals the first one.
+        by_times = np.lexsort((-ranked[start], times, request[start]))
+        found["mode"] = ranked[start][by_times[np.cumsum(distinct).astype(np.int64) - 1]]
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.add.reduceat(value / np.repeat(size, size), begin)
+        found |= {"min": ranked[begin], "max": ranked[last], "mean": mean}
+    return found | {"distinct": distinct}
 
 
 def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[str, ...]]:
@@ -295,7 +266,7 @@ def _read(
             continue
         row, place = rows_of(table["request_id"], wanted)
         request, position = mine[place], table["position"].to_numpy()[row]
-        same = np.asarray(kind[request] == _is_spans(table)[row])
+        same = kind[request] == pc.equal(table["kind"], SPANS).to_numpy()[row]
         size = np.diff(structures.first)[structures.of_request[request]]
         keep = np.flatnonzero(same & (position >= 0) & (position < size))
         parts.append(table.take(pa.array(row[keep])))
@@ -340,23 +311,14 @@ def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
 
 def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray, B1]:
     """Request ids, and whether each request was made of spans."""
-    order: list[I8] = []
-    parts: list[pa.Array] = []
     spans = np.zeros(len(chosen), dtype=np.bool_)
+    order, parts = [], []
     for index in np.unique(chosen.category):
         category = population.categories[int(index)]
-        mine = np.flatnonzero(chosen.category == index)
-        order.append(mine)
-        parts.append(category.request_id.take(pa.array(chosen.row[mine])))
-        spans[mine] = category.graph.nesting is not None or any(n.side for n in category.graph.nodes)
-    back = np.empty(len(chosen), np.int64)
-    back[np.concatenate(order)] = np.arange(len(chosen))
-    return pa.concat_arrays(parts).take(pa.array(back)), spans
-
-
-def _is_spans(table: pa.Table) -> B1:
-    spans: B1 = pc.equal(table["kind"], "spans").to_numpy()
-    return spans
+        order.append(np.flatnonzero(chosen.category == index))
+        parts.append(category.request_id.take(pa.array(chosen.row[order[-1]])))
+        spans[order[-1]] = category.graph.kind == SPANS
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order)))), spans
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:

@@ -19,7 +19,7 @@ from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, Attribut
 from analyze.explain.parameters import operations_of, parameter_columns
 from analyze.explain.settings import IDENTIFIER_NAMES, ExplainSettings
 from analyze.population import Population
-from analyze.stats.rank import midranks
+from analyze.stats.rank import rank_scores
 from schemas.arrays import B1, F8, I4, I8
 from schemas.report.explanations import ChangedIdentifier, Contrast
 
@@ -308,11 +308,8 @@ def _follows_time(values: F8, time: I8, settings: ExplainSettings) -> bool:
     known = ~np.isnan(values)
     if known.sum() < settings.ranked:
         return False
-    x, y = midranks(values[known]), midranks(time[known])
-    x -= x.mean()
-    y -= y.mean()
-    scale = float(np.sqrt((x @ x) * (y @ y)))
-    return scale > 0 and abs(float(x @ y)) > settings.with_time * scale
+    of_values, of_time = rank_scores(np.stack([values[known], time[known]]))
+    return abs(float(of_values @ of_time)) > settings.with_time
 
 
 def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:

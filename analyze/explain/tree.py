@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -142,15 +142,35 @@ class ClassWeights(NamedTuple):
     others: float
 
 
+class Split(NamedTuple):
+    """A question about one column."""
+
+    column: int
+    cut: int
+    """Code: numbers go left up to it, words where they equal it."""
+    missing_left: bool
+    """Numbers: which side missing values take."""
+
+
 class Gains(NamedTuple):
     """Best split of every column under every labelling; arrays are [columns, labellings]."""
 
     gain: F4
     """Bits; 0 where no split leaves enough requests on both sides."""
     cut: I4
-    """Code: numbers go left up to it, words go left where they equal it."""
     missing_left: B1
-    """Numbers: which side missing values take."""
+    """See `Split`."""
+
+    @property
+    def by_chance(self) -> F8:
+        """[columns] mean best gain of all labellings but the first."""
+        found: F8 = self.gain[:, 1:].mean(axis=1, dtype=np.float64)
+        return found
+
+    def split(self, column: int, labelling: int = 0) -> Split:
+        """Give the best split of a column."""
+        at = column, labelling
+        return Split(column, int(self.cut[at]), bool(self.missing_left[at]))
 
 
 def class_weights(affected: B1) -> ClassWeights:
@@ -253,47 +273,42 @@ def _xlog2(x: F4) -> F4:
     return out
 
 
-class Split(NamedTuple):
-    """A question about one column."""
+class Question(NamedTuple):
+    """The best split of some requests, beside what shuffled labels give."""
 
-    column: int
-    cut: int
-    """Code: numbers go left up to it, words where they equal it."""
-    missing_left: bool
-    """Numbers: which side missing values take."""
+    split: Split
+    p: float
+    gains: Gains
+    """Under the true labels, then under shuffled ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A node of the tree; a leaf has no split."""
+    """A node of the tree; a leaf has no question."""
 
     n_affected: int
     n_others: int
     score: float
     """Share of the affected with both classes weighted alike, pulled to one half by one request of each."""
-    split: Split | None = None
+    question: Question | None = None
     left: TreeNode | None = None
     right: TreeNode | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The best split of some requests, and how it stands against shuffled labels."""
-
-    split: Split
-    p: float
-    expected: F8
-    """[columns] mean best gain under shuffled labels."""
+    @property
+    def split(self) -> Split | None:
+        """What the node asks."""
+        return None if self.question is None else self.question.split
 
 
 def grow(
     coded: CodedColumns, affected: B1, block: I4, rows: I8, settings: ExplainSettings, perms: int
 ) -> TreeNode:
-    """A tree over `rows`. Deterministic; a node costs what `best_splits` with `perms` labellings does."""
-    weights = class_weights(affected[rows])
+    """Grow a tree over `rows`. Deterministic; a node costs what `best_splits` of `perms` labellings does."""
     least = least_leaf(len(rows), settings)
     rng = np.random.default_rng(settings.seed)
-    return _grown(coded, affected, block, rows, weights, least, settings, perms, rng, settings.depth)
+    return _Growth(coded, affected, block, class_weights(affected[rows]), least, settings, perms, rng).node(
+        rows, settings.depth
+    )
 
 
 def least_leaf(n: int, settings: ExplainSettings) -> int:
@@ -301,65 +316,56 @@ def least_leaf(n: int, settings: ExplainSettings) -> int:
     return max(settings.least_leaf, int(np.ceil(settings.least_leaf_share * n)))
 
 
-def _grown(
-    coded: CodedColumns,
-    affected: B1,
-    block: I4,
-    rows: I8,
-    weights: ClassWeights,
-    least: int,
-    settings: ExplainSettings,
-    perms: int,
-    rng: np.random.Generator,
-    depth: int,
-) -> TreeNode:
-    label = affected[rows]
-    node = _leaf(label, weights)
-    if depth == 0 or len(rows) < 2 * least or label.all() or not label.any():
-        return node
-    question = ask(coded, label, block[rows], rows, weights, least, settings, perms, rng)
-    if question is None or question.p > settings.gate:
-        return node
-    to_left = goes_left(coded, question.split, rows)
-    sides = [
-        _grown(coded, affected, block, part, weights, least, settings, perms, rng, depth - 1)
-        for part in (rows[to_left], rows[~to_left])
-    ]
-    return TreeNode(node.n_affected, node.n_others, node.score, question.split, *sides)
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """What all nodes of a growing tree share."""
 
+    coded: CodedColumns
+    affected: B1
+    block: I4
+    weights: ClassWeights
+    least: int
+    settings: ExplainSettings
+    perms: int
+    rng: np.random.Generator
 
-def ask(
-    coded: CodedColumns,
-    label: B1,
-    block: I4,
-    rows: I8,
-    weights: ClassWeights,
-    least: int,
-    settings: ExplainSettings,
-    perms: int,
-    rng: np.random.Generator,
-) -> Question | None:
-    """The split whose gain exceeds what shuffled labels give its column by most, and its p.
+    def node(self, rows: I8, depth: int) -> TreeNode:
+        """Grow a node and all below."""
+        label = self.affected[rows]
+        n1 = int(label.sum())
+        n0 = len(label) - n1
+        a, b = (n1 + 1) * self.weights.affected, (n0 + 1) * self.weights.others
+        leaf = TreeNode(n1, n0, a / (a + b))
+        if depth == 0 or len(rows) < 2 * self.least or not (n0 and n1):
+            return leaf
+        question = self._ask(rows)
+        if question is None or question.p > self.settings.gate:
+            return leaf
+        to_left = goes_left(self.coded, question.split, rows)
+        sides = [self.node(part, depth - 1) for part in (rows[to_left], rows[~to_left])]
+        return replace(leaf, question=question, left=sides[0], right=sides[1])
 
-    Shuffling takes from a column what it gains by having many cuts; the maximum over columns is compared with
-    the same maximum of every shuffling, so that many columns do not make one of them significant. None where
-    nothing can be split.
-    """
-    if len(coded.columns) == 0:
-        return None
-    labels = shuffled(label, block, perms, rng)
-    found = best_splits(coded, coded.incidence(rows), labels, 1 - labels, weights, least)
-    expected: F8 = found.gain[:, 1:].mean(axis=1, dtype=np.float64)
-    excess = found.gain - expected[:, None]
-    # Of columns that say the same the first: which one it is must not hang on the shuffling.
-    most = float(excess[:, 0].max())
-    column = int(np.flatnonzero(excess[:, 0] >= most - settings.tie * abs(most))[0])
-    if found.gain[column, 0] <= 0:
-        return None
-    best = np.r_[excess[column, 0], excess[:, 1:].max(axis=0)]
-    p = (1 + int((best[1:] >= best[0] - 1e-6).sum())) / (perms + 1)
-    split = Split(column, int(found.cut[column, 0]), bool(found.missing_left[column, 0]))
-    return Question(split, p, expected)
+    def _ask(self, rows: I8) -> Question | None:
+        """Find the split whose gain exceeds what shuffled labels give its column by most, and its p.
+
+        Shuffling takes from a column what it gains by having many cuts; the maximum over columns is compared
+        with the same maximum of every shuffling, so that many columns do not make one of them significant.
+        None where nothing can be split.
+        """
+        if not self.coded.columns:
+            return None
+        labels = shuffled(self.affected[rows], self.block[rows], self.perms, self.rng)
+        incidence = self.coded.incidence(rows)
+        found = best_splits(self.coded, incidence, labels, 1 - labels, self.weights, self.least)
+        excess = found.gain - found.by_chance[:, None]
+        # Of columns that say the same the first: which one it is must not hang on the shuffling.
+        most = float(excess[:, 0].max())
+        column = int(np.flatnonzero(excess[:, 0] >= most - self.settings.tie * abs(most))[0])
+        if found.gain[column, 0] <= 0:
+            return None
+        as_good = excess[:, 1:].max(axis=0) >= excess[column, 0] - 1e-6
+        p = (1 + int(as_good.sum())) / (self.perms + 1)
+        return Question(found.split(column), p, found)
 
 
 def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
@@ -381,14 +387,6 @@ def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
         out[to_left] = _scores(coded, node.left, rows[to_left])
         out[~to_left] = _scores(coded, node.right, rows[~to_left])
     return out
-
-
-def _leaf(label: B1, weights: ClassWeights) -> TreeNode:
-    n1 = int(label.sum())
-    n0 = len(label) - n1
-    a = (n1 + 1) * weights.affected
-    b = (n0 + 1) * weights.others
-    return TreeNode(n1, n0, a / (a + b))
 
 
 class RootStability(NamedTuple):
@@ -419,10 +417,8 @@ def cross_validated_auc(
 
 def auc(score: F8, affected: B1) -> float:
     """Probability that an affected request scores higher than another one, ties half. Both must be there."""
-    n1 = int(affected.sum())
-    n0 = len(affected) - n1
-    ranks = midranks(score)
-    return float((ranks[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
+    n1, n0 = int(affected.sum()), int((~affected).sum())
+    return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def root_stability(
@@ -433,7 +429,7 @@ def root_stability(
     Two columns that say the same (a size and its encoding) part them alike and do not compete. The expected
     gains are those of the tree's root.
     """
-    n = len(affected)
+    n, rows = len(affected), np.arange(len(affected))
     rng = np.random.default_rng(settings.seed + 1)
     drawn = np.zeros((n, settings.bootstraps), np.float32)
     for side in (np.flatnonzero(affected), np.flatnonzero(~affected)):
@@ -441,30 +437,17 @@ def root_stability(
         for number in range(settings.bootstraps):
             drawn[:, number] += np.bincount(picks[number], minlength=n).astype(np.float32)
     label = affected[:, None].astype(np.float32)
-    rows = np.arange(n)
-    found = best_splits(
-        coded,
-        coded.incidence(rows),
-        drawn * label,
-        drawn * (1 - label),
-        class_weights(affected),
-        least_leaf(n, settings),
-    )
-    roots = (found.gain - question.expected[:, None]).argmax(axis=0)
+    weights, least = class_weights(affected), least_leaf(n, settings)
+    found = best_splits(coded, coded.incidence(rows), drawn * label, drawn * (1 - label), weights, least)
+    roots = (found.gain - question.gains.by_chance[:, None]).argmax(axis=0)
     base = goes_left(coded, question.split, rows)
-    same = 0
     others: Counter[int] = Counter()
-    for number, column in enumerate(roots):
-        split = Split(int(column), int(found.cut[column, number]), bool(found.missing_left[column, number]))
-        if (
-            column == question.split.column
-            or agreement(base, goes_left(coded, split, rows)) >= settings.same_split
-        ):
-            same += 1
-        else:
-            others[int(column)] += 1
+    for number, column in enumerate(roots.tolist()):
+        answer = goes_left(coded, found.split(column, number), rows)
+        if column != question.split.column and agreement(base, answer) < settings.same_split:
+            others[column] += 1
     ordered = sorted(others, key=lambda column: (-others[column], column))
-    return RootStability(same / settings.bootstraps, tuple(ordered))
+    return RootStability(1 - others.total() / settings.bootstraps, tuple(ordered))
 
 
 def agreement(one: B1, other: B1) -> float:

@@ -72,7 +72,7 @@ def path_changes(population: Population, history: Population | None, settings: P
     """
     table = path_table(population, history, settings)
     counts = effective_counts(table)
-    shares = path_shares(table.weight, table.moments.mean_us, table.root, len(table.roots))
+    shares = path_shares(table.weight, table.mean_us, table.root, len(table.roots))
     tests = share_tests(table, counts, shares.change, settings)
     times = time_tests(table, settings)
     lost, gained = np.flatnonzero(tests.lost), np.flatnonzero(tests.gained)
@@ -197,7 +197,7 @@ def share_tests(table: PathTable, counts: F8, change: F8, settings: PathSettings
         before = np.nan_to_num(counts[:, BEFORE] / trials[table.root, BEFORE])
     expected = before * trials[table.root, AFTER]
     large = (expected >= settings.least_expected) | (counts[:, AFTER] >= settings.min_count)
-    tested = large & (table.moments.count.sum(axis=0) > 0)
+    tested = large & (table.count.sum(axis=0) > 0)
     found = share_change(
         np.concatenate([counts, _by_root(np.where(tested[:, None], 0.0, counts), table.root, n_roots)]),
         np.concatenate([trials[table.root], trials]),
@@ -212,7 +212,7 @@ def share_tests(table: PathTable, counts: F8, change: F8, settings: PathSettings
     more = found.change > 0
     rare_changed = changed[n:][table.root] & ~tested
     rare_more = more[n:][table.root]
-    count = table.moments.count
+    count = table.count
     new, gone = (rare_changed & (count[t] == 0) & (count[1 - t] > 0) for t in (0, 1))
     return ShareTests(
         estimate=found,
@@ -264,7 +264,7 @@ def time_tests(table: PathTable, settings: PathSettings) -> TimeTests:
     )
     tau = max(settings.min_tau, settings.assumed_tau) if table.noise_assumed else settings.min_tau
     found = _level_changes(table, values, n, Histograms.log_medians, tau)
-    enough = table.moments.count.min(axis=0) >= settings.min_requests
+    enough = table.count.min(axis=0) >= settings.min_requests
     q, changed = _changed(found, enough, settings.floor_time, settings)
     return TimeTests(found, q, changed)
 
@@ -403,7 +403,7 @@ def _families(table: PathTable) -> list[_Family]:
     members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, dict[GraphNode, int]]]] = defaultdict(
         list
     )
-    present = table.moments.count.sum(axis=0) > 0
+    present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):
         if present[i]:
             times = _operation_counts(graph)

@@ -6,7 +6,7 @@ samples of a population, reference and problem (0 and 1 unless stated).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,24 @@ def critical_path(category: Category) -> B1:
         if not on_path[0].all():
             raise ValueError(f"category {graph.key}: a critical path does not reach the root")
     return path
+
+
+def critical_positions(
+    offsets: Sequence[int], edges: Sequence[tuple[int, int]], responses: Sequence[int]
+) -> list[int]:
+    """Positions on the critical path of one request, from the root to the response.
+
+    At a join the last arrival wins, ties go to the lower position. O(nodes + edges).
+    """
+    predecessors: dict[int, list[int]] = {}
+    for src, dst in edges:
+        predecessors.setdefault(dst, []).append(src)
+    at = max(responses, key=lambda position: (offsets[position], -position))
+    path = [at]
+    while at in predecessors:
+        at = max(predecessors[at], key=lambda position: (offsets[position], -position))
+        path.append(at)
+    return path[::-1]
 
 
 def _blocks(category: Category) -> Iterator[tuple[slice, I8]]:

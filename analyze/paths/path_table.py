@@ -14,11 +14,17 @@ import numpy as np
 from analyze.paths.settings import PathSettings
 from analyze.population import Category, Graph, Population
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK
-from analyze.stats.moments import SampleMoments, category_moments
 from analyze.stats.noise import LEAST_FOR_VARIANCE
 from analyze.stats.sums import totals
 from analyze.stats.time_blocks import block_of, equal_time_bounds
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
+
+_PROBLEM = 1
+_HISTORY = 2
+"""The first of the history's samples, behind reference and problem."""
+_WINDOW_BITS = 40
+"""Windows since the epoch, of a second each, take 31 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +48,17 @@ class PathTable:
     roots: tuple[str, ...]
     root: I8
     """[categories] index into `roots`."""
-    moments: SampleMoments
-    """Of reference and problem, [2, categories]."""
+    count: I8
+    """[2, categories] requests of reference and problem."""
+    weight: F8
+    """[2, categories] sums of their weights."""
+    mean_us: F8
+    """[2, categories] their weighted mean response time; NaN where there are none."""
     requests: PathRequests
     blocks: tuple[int, int]
     """How many blocks of ordinary times the reference has, and the history after them."""
     noise_assumed: bool
     """Too few windows to see how shares and times move between them: it is assumed."""
-
-    @property
-    def weight(self) -> F8:
-        """[2, categories] sums of weights."""
-        return self.moments.weighted
 
     @property
     def n_columns(self) -> int:
@@ -91,83 +96,61 @@ def path_table(population: Population, history: Population | None, settings: Pat
     categories = tuple(mine.get(g.key) for g in graphs)
     roots = tuple(dict.fromkeys(g.root for g in graphs))
     places = {root: i for i, root in enumerate(roots)}
-    reference, problem = (_Sample.of(categories, sample) for sample in (0, 1))
-    old = tuple(past.get(g.key) for g in graphs)
-    before = [] if history is None else [_Sample.of(old, sample) for sample in range(len(history.samples))]
-    blocks = [_windows(sample, history.window_ns) for sample in before if history is not None]
-    own = _windows(reference, population.window_ns)
-    noise_assumed = sum(_number(block) for block in (own, *blocks)) < LEAST_FOR_VARIANCE
+    parts = [_requests(categories, 0, population.window_ns)]
+    if history is not None:
+        parts.append(_requests([past.get(g.key) for g in graphs], _HISTORY, history.window_ns))
+    category, sample, start_ns, window, weight, response_ns = map(np.concatenate, zip(*parts, strict=True))
+    ordinary = np.flatnonzero(sample != _PROBLEM)
+    stretches, block = np.unique(sample[ordinary] << _WINDOW_BITS | window[ordinary], return_inverse=True)
+    n_own = int((stretches >> _WINDOW_BITS == 0).sum())
+    n_past = len(stretches) - n_own
+    noise_assumed = len(stretches) < LEAST_FOR_VARIANCE
     if noise_assumed:
-        own = _blocks(reference, settings.blocks)
-    column = FIRST_BLOCK + np.cumsum([0, *(_number(block) for block in (own, *blocks))])
-    parts = [
-        (problem, np.full(len(problem.category), AFTER)),
-        *(
-            (s, at + block)
-            for s, at, block in zip((reference, *before), column, (own, *blocks), strict=False)
-        ),
-    ]
+        is_own = block < n_own
+        cut = _blocks(start_ns[ordinary[is_own]], settings.blocks)
+        block += int(cut.max(initial=-1)) + 1 - n_own
+        block[is_own], n_own = cut, int(cut.max(initial=-1)) + 1
+    compared = np.flatnonzero(sample < _HISTORY)
+    cell = sample[compared] * len(graphs) + category[compared]
+    total = totals(cell, weight[compared], 2 * len(graphs))
+    spent = totals(cell, weight[compared] * (response_ns[compared] / NS_PER_US), 2 * len(graphs))
+    mean_us = spent / np.where(total > 0, total, np.nan)
+    column = np.full(len(sample), AFTER)
+    column[ordinary] = FIRST_BLOCK + block
     return PathTable(
         graphs=tuple(graphs),
         categories=categories,
         roots=roots,
         root=np.array([places[g.root] for g in graphs], np.int64),
-        moments=_moments(categories),
-        requests=PathRequests(
-            np.concatenate([sample.category for sample, _ in parts]),
-            np.concatenate([column for _, column in parts]),
-            np.concatenate([sample.response_ns for sample, _ in parts]),
-            np.concatenate([sample.weight for sample, _ in parts]),
-        ),
-        blocks=(_number(own), int(column[-1]) - FIRST_BLOCK - _number(own)),
+        count=np.bincount(cell, minlength=2 * len(graphs)).reshape(2, -1),
+        weight=total.reshape(2, -1),
+        mean_us=mean_us.reshape(2, -1),
+        requests=PathRequests(category, column, response_ns, weight),
+        blocks=(n_own, n_past),
         noise_assumed=noise_assumed,
     )
 
 
-def _moments(categories: Sequence[Category | None]) -> SampleMoments:
-    present = [i for i, c in enumerate(categories) if c is not None]
-    some = category_moments([c for c in categories if c is not None], 2)
-    count, weighted = np.zeros((2, len(categories)), np.int64), np.zeros((2, len(categories)))
-    mean, variance = np.full((2, len(categories)), np.nan), np.full((2, len(categories)), np.nan)
-    count[:, present], weighted[:, present] = some.count[:2], some.weighted[:2]
-    mean[:, present], variance[:, present] = some.mean_us[:2], some.variance_us2[:2]
-    return SampleMoments(count, weighted, mean, variance)
+def _requests(
+    categories: Sequence[Category | None], first_sample: int, window_ns: int
+) -> tuple[I8, I8, I8, I8, F8, I8]:
+    """[requests] category, sample, start, window, weight and response time, category after category."""
+    there = [(i, c) for i, c in enumerate(categories) if c is not None]
+    nothing = np.zeros(0, np.int64)
+    start_ns = np.concatenate([nothing, *(c.start_ns for _, c in there)])
+    return (
+        np.repeat([i for i, _ in there], [c.n_requests for _, c in there]).astype(np.int64),
+        np.concatenate([nothing, *(c.sample for _, c in there)]) + first_sample,
+        start_ns,
+        start_ns // window_ns,
+        np.concatenate([np.zeros(0), *(c.weight for _, c in there)]),
+        np.concatenate([nothing, *(c.response_ns for _, c in there)]),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """Requests of one sample, category after category."""
-
-    category: I8
-    start_ns: I8
-    weight: F8
-    response_ns: I8
-
-    @staticmethod
-    def of(categories: Sequence[Category | None], sample: int) -> _Sample:
-        there = [(i, c, c.rows(sample)) for i, c in enumerate(categories) if c is not None]
-        nothing = np.zeros(0, np.int64)
-        category = np.repeat([i for i, _, _ in there], [rows.stop - rows.start for _, _, rows in there])
-        return _Sample(
-            category.astype(np.int64),
-            np.concatenate([nothing, *(c.start_ns[rows] for _, c, rows in there)]),
-            np.concatenate([np.zeros(0), *(c.weight[rows] for _, c, rows in there)]),
-            np.concatenate([nothing, *(c.response_ns[rows] for _, c, rows in there)]),
-        )
-
-
-def _number(block: I8) -> int:
-    return int(block.max(initial=-1)) + 1
-
-
-def _windows(sample: _Sample, window_ns: int) -> I8:
-    """[requests] window, numbered from 0 without gaps."""
-    return np.unique(sample.start_ns // window_ns, return_inverse=True)[1].astype(np.int64)
-
-
-def _blocks(sample: _Sample, n: int) -> I8:
+def _blocks(start_ns: I8, n: int) -> I8:
     """[requests] block of n of equal time."""
-    if not len(sample.start_ns):
+    if not len(start_ns):
         return np.zeros(0, np.int64)
-    bounds = equal_time_bounds(int(sample.start_ns.min()), int(sample.start_ns.max()) + 1, n)
-    return block_of(sample.start_ns, bounds).astype(np.int64)
+    bounds = equal_time_bounds(int(start_ns.min()), int(start_ns.max()) + 1, n)
+    return block_of(start_ns, bounds).astype(np.int64)

@@ -270,12 +270,8 @@ class PartName(NamedTuple):
 def edge_name(graph: Graph, edge: int, site: int) -> PartName:
     """An edge by its nodes, without hosts: the same on every machine."""
     src, dst = (int(position) for position in graph.edges[edge])
-    return PartName(_node(graph, src), _node(graph, dst), src, dst, site)
-
-
-def _node(graph: Graph, position: int) -> str:
-    text, host = graph.labels[position], graph.nodes[position].host
-    return text.removeprefix(f"{host}/") if host else text
+    before, after = (graph.nodes[position]._replace(host="").text for position in (src, dst))
+    return PartName(before, after, src, dst, site)
 
 
 def site_name(site: int, names: Names) -> PartName:

@@ -15,16 +15,17 @@ handler that it starts goes on until the data are there:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from analyze.refine.consensus import Votes, all_votes, votes_of
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import CHUNK_CELLS, sample_bounds, weigh
+from analyze.refine.sibling_order import Numbering
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
-from schemas.arrays import B1, F8, I8
+from schemas.arrays import B1, I8
 from stitch.graph.placed import is_made_up
 
 Calls = tuple[Operation, ...]
@@ -48,82 +49,43 @@ class Asynchrony:
     """(unit below a unit left behind, ancestor that waits for it)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Votes:
-    """Requests and weighted calls by place; arrays are [samples, places]."""
-
-    places: tuple[Calls, ...]
-    requests: F8
-    calls: F8
-    ayes: F8
-
-    def of_first(self, n_samples: int) -> _Votes:
-        """The votes of the first samples only, at all places."""
-        return _Votes(self.places, self.requests[:n_samples], self.calls[:n_samples], self.ayes[:n_samples])
-
-    def shares(self) -> F8:
-        """[samples, places] share of the calls that agree; NaN where there is none."""
-        shares = np.full(self.calls.shape, np.nan)
-        np.divide(self.ayes, self.calls, out=shares, where=self.calls > 0)
-        return shares
-
-    def carried(self, share: float, settings: RefineSettings) -> set[Calls]:
-        """Places where at least `share` of the calls agree, in requests enough to say so.
-
-        As for sibling order (S5): `min_traces` requests decide, or `min_unanimous` that agree without
-        exception. One request decides nothing, however many calls it has.
-        """
-        n, calls, ayes = (part.sum(axis=0) for part in (self.requests, self.calls, self.ayes))
-        by_share = (n >= settings.min_traces) & (ayes >= share * calls)
-        unanimous = (n >= settings.min_unanimous) & (ayes == calls)
-        return {self.places[at] for at in np.flatnonzero(by_share | unanimous).tolist()}
+_Question = Callable[[I8, I8], B1]
+"""[units, requests] starts and ends of all units -> whether the answer is yes, by unit asked about."""
 
 
 class _Ballot:
-    """Answers to one question, from all categories, to be added up by place."""
+    """Votes on one yes-no question, from all categories, by place."""
 
     def __init__(self, n_samples: int) -> None:
         self._n_samples = n_samples
-        self._codes: dict[Calls, int] = {}
-        self._entries: list[tuple[I8, F8]] = []
+        self._numbers = Numbering[Calls]()
+        none = np.zeros((2, n_samples, 0))
+        self._votes = [Votes(np.zeros((0, 1), dtype=np.int64), none[0], none)]
 
     def ask(
-        self,
-        places: list[Calls],
-        category: StoredCategory,
-        times: I8,
-        tree: SpanTree,
-        question: Callable[[I8, I8], B1],
+        self, places: list[Calls], category: StoredCategory, times: I8, tree: SpanTree, question: _Question
     ) -> None:
-        """Add a category's answers for some of its units, each at its place; `question` as of `_early`."""
-        codes = [self._codes.setdefault(place, len(self._codes)) for place in places]
-        # A place has the category's requests once, however many of its units stand there.
-        owner = {code: at for at, code in enumerate(codes)}
-        once = np.array([owner[code] == at for at, code in enumerate(codes)])
-        calls = np.zeros((self._n_samples, 1))
-        ayes = np.zeros((self._n_samples, len(places)))
-        step = max(1, CHUNK_CELLS // tree.n_units)
-        for at in range(0, category.n_requests, step):
-            rows = slice(at, at + step)
-            bounds = sample_bounds(category.sample[rows], self._n_samples)
-            weight = category.weight[rows]
-            calls += weigh(np.ones((1, len(weight)), dtype=np.bool_), weight, bounds)
-            ayes += weigh(
-                question(times[list(tree.start), rows], times[list(tree.end), rows]), weight, bounds
-            )
-        requests = np.diff(sample_bounds(category.sample, self._n_samples))[:, None] * once
-        entry = np.concatenate((requests, np.repeat(calls, len(places), axis=1), ayes))
-        self._entries.append((np.array(codes, dtype=np.int64), entry))
+        """Add a category's votes on some of its units, each at its place."""
 
-    def count(self) -> _Votes:
-        """The votes of every place."""
-        if not self._entries:
-            none = np.zeros((self._n_samples, 0))
-            return _Votes((), none, none, none)
-        codes = np.concatenate([codes for codes, _ in self._entries])
-        entries = np.concatenate([entry for _, entry in self._entries], axis=1)
-        sums = np.stack([np.bincount(codes, weights=row, minlength=len(self._codes)) for row in entries])
-        return _Votes(tuple(self._codes), *sums.reshape(3, self._n_samples, -1))
+        def answer(rows: slice) -> tuple[B1]:
+            return (question(times[list(tree.start), rows], times[list(tree.end), rows]),)
+
+        number = np.array([self._numbers[place] for place in places])
+        votes = votes_of(category, number[:, None], self._n_samples, tree.n_units, answer)
+        # One request decides nothing, however many calls it has: it counts once at a place.
+        is_first = np.isin(np.arange(len(number)), np.unique(number, return_index=True)[1])
+        self._votes.append(replace(votes, requests=votes.requests * is_first))
+
+    def count(self) -> tuple[list[Calls], Votes]:
+        """All places, and the votes of each."""
+        votes = all_votes(self._votes)
+        return list(self._numbers), votes.pooled(votes.key)[0]
+
+    def carried(self, share: float, settings: RefineSettings) -> set[Calls]:
+        """Places where at least `share` of the calls agree, in requests enough to say so."""
+        places, votes = self.count()
+        carried = votes.agreed(share)[0] & votes.enough(settings)
+        return {places[at] for at in np.flatnonzero(carried).tolist()}
 
 
 def find_asynchronous(
@@ -148,8 +110,7 @@ def find_asynchronous(
         places: list[Calls] = [(tree.operation[tree.parent[unit]], tree.operation[unit]) for unit in units]
         if units:
             lateness.ask(places, category, matrix, tree, _outliving(tree, units, settings))
-    outlives = lateness.count()
-    asynchronous = outlives.carried(settings.async_share, settings)
+    asynchronous = lateness.carried(settings.async_share, settings)
     left = [frozenset() if tree is None else _units_of(tree, asynchronous) for tree in trees]
     waiting = _Ballot(flows.n_samples)
     candidates = []
@@ -160,7 +121,7 @@ def find_asynchronous(
             continue
         places = [_place(tree, unit, child) for unit, child in below]
         waiting.ask(places, category, matrix, tree, _early(tree, below))
-    kept = waiting.count().carried(settings.sequential_share, settings)
+    kept = waiting.carried(settings.sequential_share, settings)
     found = [
         Asynchrony() if tree is None else Asynchrony(behind, tuple(_outermost(tree, below, kept)))
         for tree, behind, below in zip(trees, left, candidates, strict=True)
@@ -172,7 +133,8 @@ def find_asynchronous(
         for unit, child in below
         if (unit, tree.parent[child]) in here.waited
     }
-    return found, _notes(outlives.of_first(len(samples)), asynchronous, stays, samples)
+    outlive, votes = lateness.count()
+    return found, _notes(outlive, votes.of_first(len(samples)), asynchronous, stays, samples)
 
 
 def _units_of(tree: SpanTree, asynchronous: set[Calls]) -> frozenset[int]:
@@ -209,7 +171,7 @@ def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: set[Calls]) -
             yield unit, tree.parent[child]
 
 
-def _outliving(tree: SpanTree, units: list[int], settings: RefineSettings) -> Callable[[I8, I8], B1]:
+def _outliving(tree: SpanTree, units: list[int], settings: RefineSettings) -> _Question:
     """[units, requests] whether a unit ends after its parent does, by more than S5's epsilon."""
     above = [tree.parent[unit] for unit in units]
 
@@ -224,7 +186,7 @@ def _outliving(tree: SpanTree, units: list[int], settings: RefineSettings) -> Ca
     return is_late
 
 
-def _early(tree: SpanTree, below: list[tuple[int, int]]) -> Callable[[I8, I8], B1]:
+def _early(tree: SpanTree, below: list[tuple[int, int]]) -> _Question:
     """[spans, requests] whether a span ends before the waiting ancestor's next own event.
 
     That is the first start of another of its children once the unit left behind has started, or its end.
@@ -249,7 +211,11 @@ DEFERRED: Final = "Asynchronous, as they outlive their parent, which shows the t
 
 
 def _notes(
-    outlives: _Votes, asynchronous: set[Calls], kept: set[Calls], samples: Sequence[str]
+    places: list[Calls],
+    votes: Votes,
+    asynchronous: set[Calls],
+    kept: set[Calls],
+    samples: Sequence[str],
 ) -> tuple[str, ...]:
     """Sentences: what only some samples leave behind, and what was deferred; the most calls first."""
     stays: dict[Calls, list[str]] = {}
@@ -257,34 +223,35 @@ def _notes(
         stays.setdefault(place[:2], []).append(place[2].text)
     moved: list[str] = []
     below: dict[str, list[str]] = {}
-    shares, calls = outlives.shares(), outlives.calls.sum(axis=0)
+    of_sample, (calls, late) = votes.weight[0], votes.weight.sum(axis=1)
+    shares = votes.shares()[0]
     # NaN, where a sample has no call, compares false.
     differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
-    differs &= ((outlives.calls == 0) | (outlives.calls >= _LEAST_CALLS)).all(axis=0)
-    number = {place: at for at, place in enumerate(outlives.places)}
+    differs &= ((of_sample == 0) | (of_sample >= _LEAST_CALLS)).all(axis=0)
+    number = {place: at for at, place in enumerate(places)}
     noted = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
     # Where a span was lost nobody knows what outlived what.
     here = [
         at
         for at in noted
-        if calls[at] and not any(is_made_up(name.component, name.point) for name in outlives.places[at])
+        if calls[at] and not any(is_made_up(name.component, name.point) for name in places[at])
     ]
-    for at in sorted(here, key=lambda at: (-calls[at], _text(outlives.places[at]))):
-        place = outlives.places[at]
+    for at in sorted(here, key=lambda at: (-calls[at], _text(places[at]))):
+        place = places[at]
         parent, child = _text(place)
         if differs[at]:
             taken = "asynchronous" if place in asynchronous else "awaited"
             seen = [
                 f"{shares[sample, at]:.0%} of the {name}"
                 for sample, name in enumerate(samples)
-                if outlives.calls[sample, at]
+                if of_sample[sample, at]
             ]
             moved.append(
                 f"{child} outlives its parent {parent} in {_listed(seen)} calls: taken as {taken} in "
                 f"{'both' if len(samples) == 2 else 'all'}."
             )
         if place in asynchronous:
-            text = f"(in {outlives.ayes[:, at].sum() / calls[at]:.0%} of its calls"
+            text = f"(in {late[at] / calls[at]:.0%} of its calls"
             if place in stays:
                 text += f"; but {_listed(stays[place])} in it is over before the parent goes on, and stays"
             below.setdefault(child, []).append(f"{parent} {text})")

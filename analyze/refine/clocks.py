@@ -33,10 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from analyze.population import ClockMove
+from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.arrays import B1, I8, U1
@@ -73,44 +76,44 @@ class _Corrections:
 class Clocks:
     """The clocks of all hosts, for all samples."""
 
-    corrections: _Corrections | None
-    """None: no clock needs one."""
     host_code: I8
     """[hosts + 1] host of a matrix -> host here; -1 for unknown hosts and those past the limit."""
-    notes: tuple[str, ...]
+    corrections: _Corrections | None = None
+    """None: no clock needs one."""
+    notes: tuple[str, ...] = ()
     moves: tuple[ClockMove, ...] = ()
     """Pairs of hosts whose clocks did not stay as far apart as they were."""
 
 
 def estimate_clocks(
-    flows: FlowMatrices, trees: Sequence[SpanTree | None], *, max_hosts: int, min_calls: int, n_compared: int
+    flows: FlowMatrices, trees: Sequence[SpanTree | None], settings: RefineSettings, n_compared: int
 ) -> Clocks:
     """Estimate the clock correction of every host.
 
-    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_calls` remote calls decides
+    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_traces` remote calls decides
     nothing: where they contradict, they are corrected request by request. O(spans); the second pass over
     the data runs only if some pair of hosts contradicts, in some sample. Notes are on pairs that call each
     other in the first `n_compared` samples.
     """
-    host_code = _frequent_hosts(flows, trees, max_hosts)
+    host_code = _frequent_hosts(flows, trees, settings.max_skew_hosts)
     n_hosts = int(host_code.max(initial=-1)) + 1
-    if n_hosts < 2:
-        return no_clocks(host_code)
+    if n_hosts < 2 or not settings.correct_skew:
+        return Clocks(host_code)
     n_pairs = n_hosts * n_hosts
     calls, above, below = np.zeros((3, flows.n_samples * n_pairs), dtype=np.int64)
     for bounds in _bounds(flows, trees, host_code, n_hosts):
-        code = bounds.pair + bounds.sample.astype(np.int64) * n_pairs
+        code = bounds["pair"] + bounds["sample"].astype(np.int64) * n_pairs
         calls += np.bincount(code, minlength=len(calls))
-        above += np.bincount(code[bounds.lower > 0], minlength=len(calls))
-        below += np.bincount(code[bounds.upper < 0], minlength=len(calls))
-    in_sample = _contradicted(calls, np.maximum(above, below)).reshape(-1, n_pairs)
-    suspect: B1 = np.logical_or.reduce(in_sample, axis=0)
+        above += np.bincount(code[bounds["lower"] > 0], minlength=len(calls))
+        below += np.bincount(code[bounds["upper"] < 0], minlength=len(calls))
+    contradicted = np.maximum(above, below) * _ONE_IN > calls
+    suspect: B1 = np.logical_or.reduce(contradicted.reshape(-1, n_pairs), axis=0)
     if not suspect.any():
-        return no_clocks(host_code)
-    parts = [part[suspect[part.pair]] for part in _bounds(flows, trees, host_code, n_hosts)]
+        return Clocks(host_code)
+    parts = [part[suspect[part["pair"]]] for part in _bounds(flows, trees, host_code, n_hosts)]
     fitted = {
-        divmod(pair, n_hosts): fit_clock(calls_of_pair, min_calls)
-        for pair, calls_of_pair in _by_pair(_concatenate(parts))
+        divmod(pair, n_hosts): fit_clock(calls_of_pair, settings.min_traces)
+        for pair, calls_of_pair in _by_pair(np.concatenate(parts))
     }
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
     hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
@@ -121,7 +124,7 @@ def estimate_clocks(
         for (a, b), clock in compared.items()
         if (by_ns := _moved(clock)) != 0
     )
-    return Clocks(_solve(fitted, n_calls), host_code, _notes(compared, hosts), moves)
+    return Clocks(host_code, _solve(fitted, n_calls), _notes(compared, hosts), moves)
 
 
 def _moved(clock: PairClock) -> int | None:
@@ -129,15 +132,10 @@ def _moved(clock: PairClock) -> int | None:
     return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
 
 
-def no_clocks(host_code: I8) -> Clocks:
-    """Nothing to correct."""
-    return Clocks(None, host_code, ())
-
-
 def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_hosts: int) -> I8:
     counts = np.zeros(len(flows.hosts) + 1, dtype=np.int64)
     for category, tree in zip(flows.categories, trees, strict=True):
-        if tree is not None or not category.structure.has_spans:
+        if tree is not None or not category.has_spans:
             nodes = slice(None) if tree is None else list(tree.start)
             codes = category.host[nodes].reshape(-1)
             counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
@@ -150,11 +148,11 @@ def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_h
 
 def _bounds(
     flows: FlowMatrices, trees: Sequence[SpanTree | None], host_code: I8, n_hosts: int
-) -> Iterator[CorrectionBounds]:
+) -> Iterator[Bounds]:
     """Bounds from all remote calls between two hosts, category by category."""
     for category, tree in zip(flows.categories, trees, strict=True):
         if tree is None:
-            if not category.structure.has_spans:
+            if not category.has_spans:
                 yield from record_bounds(category, host_code, n_hosts)
             continue
         units = [unit for unit in range(1, tree.n_units) if tree.is_remote_call(unit)]
@@ -179,28 +177,18 @@ def _bounds(
             a, b, lower, upper = a[apart], b[apart], lower[apart], upper[apart]
             # Seen from the other host of the pair, a correction has the other sign.
             swap = a > b
-            yield CorrectionBounds(
-                pair=np.where(swap, b * n_hosts + a, a * n_hosts + b),
-                sample=category.sample[rows][request],
-                start_ns=category.start_ns[rows][request],
-                lower=np.where(swap, -upper, lower),
-                upper=np.where(swap, -lower, upper),
+            yield bounds_of(
+                np.where(swap, b * n_hosts + a, a * n_hosts + b),
+                category.sample[rows][request],
+                category.start_ns[rows][request],
+                np.where(swap, -upper, lower),
+                np.where(swap, -lower, upper),
             )
 
 
-def _concatenate(parts: list[CorrectionBounds]) -> CorrectionBounds:
-    return CorrectionBounds(
-        np.concatenate([part.pair for part in parts]),
-        np.concatenate([part.sample for part in parts]),
-        np.concatenate([part.start_ns for part in parts]),
-        np.concatenate([part.lower for part in parts]),
-        np.concatenate([part.upper for part in parts]),
-    )
-
-
-def _by_pair(bounds: CorrectionBounds) -> Iterator[tuple[int, CorrectionBounds]]:
-    bounds = bounds[np.argsort(bounds.pair, kind="stable")]
-    pairs, first = np.unique(bounds.pair, return_index=True)
+def _by_pair(bounds: Bounds) -> Iterator[tuple[int, Bounds]]:
+    bounds = bounds[np.argsort(bounds["pair"], kind="stable")]
+    pairs, first = np.unique(bounds["pair"], return_index=True)
     for pair, begin, end in zip(pairs.tolist(), first, [*first[1:], len(bounds)], strict=True):
         yield pair, bounds[begin:end]
 
@@ -321,7 +309,7 @@ def _shifts(times: I8, tree: SpanTree, hosts: I8, clocks: _Corrections, slices: 
         # Where the server's span is the longer one, no shift puts it inside.
         lower = times[tree.start[above]] + shift[above] - times[tree.start[unit]] - shift[unit]
         upper = times[tree.end[above]] + shift[above] - times[tree.end[unit]] - shift[unit]
-        step = np.where(lower <= upper, _smallest_shift(lower, upper), 0)
+        step = np.where(lower <= upper, np.clip(0, lower, upper), 0)
         for (low, high), slices_of_pair in clocks.loose.items():
             moved = np.where((a == low) & (b == high) & slices_of_pair[slices], step, 0)
             extra[unit] += moved
@@ -329,31 +317,28 @@ def _shifts(times: I8, tree: SpanTree, hosts: I8, clocks: _Corrections, slices: 
     return shift
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectionBounds:
-    """Bounds on the correction of host b against host a < b, one entry a remote call."""
+BOUNDS: Final = np.dtype(
+    [
+        ("pair", np.int64),
+        ("sample", np.uint8),
+        ("start_ns", np.int64),
+        ("lower", np.int64),
+        ("upper", np.int64),
+    ],
+    align=True,
+)
+"""Bounds on the correction of host b against host a < b, an entry a remote call: `pair` is a * hosts + b,
+`start_ns` when the request began."""
+Bounds = npt.NDArray[np.void]
+"""[calls] of BOUNDS."""
 
-    pair: I8
-    """a * hosts + b."""
-    sample: U1
-    start_ns: I8
-    """When the request began."""
-    lower: I8
-    upper: I8
 
-    def __getitem__(self, chosen: slice | B1 | I8) -> CorrectionBounds:
-        """Some of the calls."""
-        return CorrectionBounds(
-            self.pair[chosen],
-            self.sample[chosen],
-            self.start_ns[chosen],
-            self.lower[chosen],
-            self.upper[chosen],
-        )
-
-    def __len__(self) -> int:
-        """Number of calls."""
-        return len(self.pair)
+def bounds_of(pair: I8 | int, sample: U1, start_ns: I8, lower: I8, upper: I8) -> Bounds:
+    """Put columns together."""
+    bounds = np.empty(len(lower), dtype=BOUNDS)
+    bounds["pair"], bounds["sample"], bounds["start_ns"] = pair, sample, start_ns
+    bounds["lower"], bounds["upper"] = lower, upper
+    return bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,37 +353,25 @@ class PairClock:
     """[pieces] whether calls are to be corrected request by request instead."""
 
 
-def _contradicted(n_calls: I8, n_against: I8) -> B1:
-    """Whether more of the calls are against a correction than may be."""
-    against: B1 = n_against * _ONE_IN > n_calls
-    return against
-
-
-def _smallest_shift(lower: I8, upper: I8) -> I8:
-    """The correction nearest to 0 within [lower, upper], elementwise; lower <= upper."""
-    shift: I8 = np.minimum(np.maximum(lower, 0), upper)
-    return shift
-
-
-def fit_clock(bounds: CorrectionBounds, min_calls: int) -> PairClock:
+def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
     """Fit the calls of one pair of hosts; see the module. O(calls log calls) if one correction fits."""
     one = _correction(bounds, min_calls)
     if one is not None:
         return PairClock((), (one,), (False,))
     if len(bounds) < min_calls:
         return PairClock((), (0,), (True,))
-    bounds = bounds[np.lexsort((bounds.sample, bounds.start_ns))]
+    bounds = bounds[np.lexsort((bounds["sample"], bounds["start_ns"]))]
     return _steps(bounds, min_calls) or _minutes(bounds, min_calls)
 
 
-def _correction(bounds: CorrectionBounds, min_calls: int) -> int | None:
+def _correction(bounds: Bounds, min_calls: int) -> int | None:
     """The smallest correction that fits; None for none, and where the calls are too few."""
     if len(bounds) < min_calls:
         return None
-    intervals = [_interval(bounds.lower, bounds.upper)]
-    for sample in np.flatnonzero(np.bincount(bounds.sample) >= min_calls).tolist():
-        mine = bounds.sample == sample
-        intervals.append(_interval(bounds.lower[mine], bounds.upper[mine]))
+    intervals = [_interval(bounds["lower"], bounds["upper"])]
+    for sample in np.flatnonzero(np.bincount(bounds["sample"]) >= min_calls).tolist():
+        mine = bounds["sample"] == sample
+        intervals.append(_interval(bounds["lower"][mine], bounds["upper"][mine]))
     lo, hi = max(lo for lo, _ in intervals), min(hi for _, hi in intervals)
     return min(max(lo, 0), hi) if lo <= hi else None
 
@@ -410,14 +383,14 @@ def _interval(lower: I8, upper: I8) -> tuple[int, int]:
     return int(np.partition(lower, last)[last]), int(np.partition(upper, spare)[spare])
 
 
-def _steps(bounds: CorrectionBounds, min_calls: int) -> PairClock | None:
+def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
     """As few pieces as can be, each with one correction; None if it takes more than `_MAX_STEPS` steps.
 
     `bounds` ascend in time. Each piece is made as long as it fits, block by block; then the step goes between
     the two calls that leave the fewest contradictions on both sides.
     """
     n_blocks = min(_BLOCKS, len(bounds) // min_calls)
-    _, first_of_sample = np.unique(bounds.sample, return_index=True)
+    _, first_of_sample = np.unique(bounds["sample"], return_index=True)
     edges = np.unique(
         np.concatenate((np.linspace(0, len(bounds), n_blocks + 1).astype(int), first_of_sample))
     )
@@ -444,13 +417,13 @@ def _steps(bounds: CorrectionBounds, min_calls: int) -> PairClock | None:
         end = begins[at + 1] if at + 1 < len(begins) else len(bounds)
         cuts.append(_cut(bounds, cuts[-1], end, before, after))
     return PairClock(
-        tuple(bounds.start_ns[cuts[1:]].tolist()), tuple(corrections), (False,) * len(corrections)
+        tuple(bounds["start_ns"][cuts[1:]].tolist()), tuple(corrections), (False,) * len(corrections)
     )
 
 
-def _cut(bounds: CorrectionBounds, begin: int, end: int, before: int, after: int) -> int:
+def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
     """The call from which on `after` serves better than `before`, among the calls [begin, end)."""
-    lower, upper = bounds.lower[begin:end], bounds.upper[begin:end]
+    lower, upper = bounds["lower"][begin:end], bounds["upper"][begin:end]
     against_before = (lower > before) | (upper < before)
     against_after = (lower > after) | (upper < after)
     # The contradictions of a cut at call i, but for a constant: those of `before` up to i, less `after`'s.
@@ -458,9 +431,9 @@ def _cut(bounds: CorrectionBounds, begin: int, end: int, before: int, after: int
     return begin + 1 + int(np.argmin(gain[:-1]))
 
 
-def _minutes(bounds: CorrectionBounds, min_calls: int) -> PairClock:
+def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
     """Every minute by itself; loose where its calls are too few or do not fit."""
-    minutes, first = np.unique(bounds.start_ns // NS_PER_MINUTE, return_index=True)
+    minutes, first = np.unique(bounds["start_ns"] // NS_PER_MINUTE, return_index=True)
     pieces = [
         _correction(bounds[begin:end], min_calls) for begin, end in pairwise([*first.tolist(), len(bounds)])
     ]
@@ -471,7 +444,7 @@ def _minutes(bounds: CorrectionBounds, min_calls: int) -> PairClock:
     )
 
 
-def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[CorrectionBounds]:
+def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
     """Bounds on the correction of host b against a < b, one a request and pair of hosts. O(nodes · requests).
 
     host_code: [hosts + 1] number of each host; -1 for those that are not looked at.
@@ -493,13 +466,7 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
         # Both legs, and room between them: else no correction fits, and the request says nothing.
         rows = np.flatnonzero((lower > -NOT_BOUNDED) & (upper < NOT_BOUNDED) & (lower <= upper))
         if len(rows):
-            yield CorrectionBounds(
-                pair=np.full(len(rows), number, dtype=np.int64),
-                sample=category.sample[rows],
-                start_ns=category.start_ns[rows],
-                lower=lower[rows],
-                upper=upper[rows],
-            )
+            yield bounds_of(number, category.sample[rows], category.start_ns[rows], lower[rows], upper[rows])
 
 
 def _between_hosts(category: StoredCategory, host_code: I8) -> list[list[int]]:

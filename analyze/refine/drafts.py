@@ -7,12 +7,13 @@ records is explicit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.refine.graphs import Columns, Draft, DraftNode, LeftOut, equal_rows, make_node, own_columns
+from analyze.population import GraphNode
+from analyze.refine.graphs import Columns, Draft, DraftGraph, LeftOut, equal_rows, own_columns
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.sibling_order import (
@@ -24,27 +25,19 @@ from analyze.refine.sibling_order import (
     slack_ns,
 )
 from analyze.refine.span_tree import SpanTree
-from analyze.refine.stored import StoredCategory, StoredStructure
-from schemas.arrays import F8, I1, I8
+from analyze.refine.stored import StoredCategory
+from schemas.arrays import F8, I8
 from stitch.graph.placed import END, POINT, START
+from stitch.graph.template import Template
 
 _SECOND_FIRST = int(SiblingRelation.SECOND_FIRST)
-_Edges = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedFamily:
-    """A family and the relation of each pair of its rows, in the order of `pair_rows`."""
-
-    family: Family
-    relation: I1
 
 
 def span_drafts(
     category: StoredCategory,
     times: I8,
     tree: SpanTree,
-    families: list[OrderedFamily],
+    families: Sequence[Family],
     left_out: tuple[LeftOut, ...],
     labels: HostLabels,
     settings: RefineSettings,
@@ -58,7 +51,7 @@ def span_drafts(
         part = times if len(rows) == category.n_requests else times[:, rows]
         shapes = _shapes(tree, hosts)
         part, moved = _sort_twins(part, tree, shapes)
-        choices = [_choices(part, tree, shapes, ordered, settings) for ordered in families]
+        choices = [_choices(part, tree, shapes, family, settings) for family in families]
         signature = np.concatenate(
             [np.zeros((len(rows), 0), dtype=np.int64), *(c.columns for c in choices)], axis=1
         )
@@ -68,14 +61,11 @@ def span_drafts(
             own = part[:, mine]
             mean_ns = own.mean(axis=1)
             before = [pair for choice in choices for pair in choice.pairs(row, tree, mean_ns)]
-            nodes, edges, responses = _graph(category.structure, tree, hosts, before, mean_ns)
             yield Draft(
                 category=category,
                 rows=rows[mine],
                 times=own,
-                nodes=nodes,
-                edges=edges,
-                responses=responses,
+                graph=_graph(category.structure, tree, hosts, before, mean_ns),
                 moved=None if moved is None else moved[:, mine],
                 nested=True,
                 left_out=left_out,
@@ -141,7 +131,7 @@ def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
 class _Choices:
     """What each request decides about one family, as columns of small integers."""
 
-    ordered: OrderedFamily
+    family: Family
     columns: I8
     """[requests, choices]: first the permutations, then the relations."""
     permuted: tuple[tuple[int, ...], ...]
@@ -155,7 +145,7 @@ class _Choices:
         A relation that the mean starts of these requests contradict is dropped (parallel): what remains
         follows one total order, so it has no cycle.
         """
-        family = self.ordered.family
+        family = self.family
         units = list(family.children)
         at = 0
         for group in self.permuted:
@@ -163,7 +153,7 @@ class _Choices:
             at += len(group)
             for slot, branch in enumerate(order):
                 units[group[slot]] = family.children[group[branch]]
-        relation = self.ordered.relation
+        relation = family.relation
         if self.open_pairs:
             relation = relation.copy()
             relation[list(self.open_pairs)] = self.columns[row, at:]
@@ -180,14 +170,14 @@ class _Choices:
 
 
 def _choices(
-    times: I8, tree: SpanTree, shapes: list[int], ordered: OrderedFamily, settings: RefineSettings
+    times: I8, tree: SpanTree, shapes: list[int], family: Family, settings: RefineSettings
 ) -> _Choices:
-    family, relation = ordered.family, ordered.relation
+    relation = family.relation
     firsts, seconds = pair_rows(len(family.children))
     empty = np.zeros((times.shape[1], 0), dtype=np.int64)
     open_pairs = np.flatnonzero(relation >= SiblingRelation.BY_TRACE).tolist()
     if not family.groups and not open_pairs:
-        return _Choices(ordered, empty, (), ())
+        return _Choices(family, empty, (), ())
     related = set(firsts[relation != 0].tolist()) | set(seconds[relation != 0].tolist())
     columns: list[I8] = []
     permuted = []
@@ -212,53 +202,60 @@ def _choices(
             else:
                 found = relations_by_trace(starts, ends, slack, first, second)
             columns.append(found.astype(np.int64)[:, None])
-    return _Choices(ordered, np.concatenate([empty, *columns], axis=1), tuple(permuted), tuple(open_pairs))
+    return _Choices(family, np.concatenate([empty, *columns], axis=1), tuple(permuted), tuple(open_pairs))
 
 
 def _graph(
-    structure: StoredStructure,
+    structure: Template,
     tree: SpanTree,
     hosts: tuple[str, ...],
     before: list[tuple[int, int]],
     mean_ns: F8,
-) -> tuple[tuple[DraftNode, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Nodes, edges and responses of S6's DAG; `before` holds (earlier unit, later unit) pairs of siblings."""
+) -> DraftGraph:
+    """S6's DAG; `before` holds (earlier unit, later unit) pairs of siblings."""
     successors: dict[int, list[int]] = {}
     for earlier, later in before:
         successors.setdefault(earlier, []).append(later)
     rank = [(mean_ns[tree.start[unit]], unit) for unit in range(tree.n_units)]
     enter, leave = _walk(tree, rank)
-    deferred = _deferred(tree)
+    edges = [
+        edge
+        for unit in range(tree.n_units)
+        if enter[unit] != leave[unit]
+        for edge in _inner_edges(tree, unit, successors, rank, enter, leave)
+    ]
+    first, last, parent = np.array(enter), np.array(leave), np.array(tree.parent)
+    is_span, awaited = first != last, np.array(tree.awaited)
     n_nodes = 1 + max(leave)
-    nodes: list[DraftNode | None] = [None] * n_nodes
-    edges: list[tuple[int, int]] = []
-    for unit in range(tree.n_units):
-        above = tree.parent[unit]
-        # Nothing holds the end of work that nobody waits for.
-        within = (-1, -1) if above < 0 else (enter[above], leave[above] if tree.awaited[unit] else -1)
-        is_point = enter[unit] == leave[unit]
-        sides = ((START, enter[unit], tree.start[unit]), (END, leave[unit], tree.end[unit]))
-        for side, node, column in sides[:1] if is_point else sides:
-            nodes[node] = make_node(
-                structure,
-                column,
-                host=hosts[column],
-                side=POINT if is_point else side,
-                mate=-1 if is_point else enter[unit] + leave[unit] - node,
-                deferred=deferred[unit],
-                within=within,
-            )
-        if enter[unit] != leave[unit]:
-            edges += _inner_edges(tree, unit, successors, rank, enter, leave)
-    responses = (leave[0],)
-    return tuple(node for node in nodes if node is not None), tuple(edges), responses
+    column, side, mate = np.empty(n_nodes, dtype=np.int64), np.full(n_nodes, POINT), np.full(n_nodes, -1)
+    column[first], column[last] = tree.start, tree.end
+    side[first[is_span]], side[last[is_span]] = START, END
+    mate[first[is_span]], mate[last[is_span]] = last[is_span], first[is_span]
+    # Nothing holds the end of work that nobody waits for.
+    bounds = (parent >= 0, first[parent]), ((parent >= 0) & awaited, last[parent])
+    within, deferred = np.empty((n_nodes, 2), dtype=np.int64), np.empty(n_nodes, dtype=np.bool_)
+    within[first] = within[last] = np.stack([np.where(has, node, -1) for has, node in bounds], axis=1)
+    deferred[first] = deferred[last] = tree.deferred
+    return DraftGraph(
+        labels=_labels(structure, column.tolist(), side.tolist(), hosts),
+        column=column,
+        mate=mate,
+        within=within,
+        deferred=deferred,
+        edges=np.array(edges, dtype=np.int64).reshape(-1, 2),
+        responses=last[:1],
+    )
 
 
-def _deferred(tree: SpanTree) -> list[bool]:
-    deferred = [not awaited for awaited in tree.awaited]
-    for unit in range(1, tree.n_units):
-        deferred[unit] = deferred[unit] or deferred[tree.parent[unit]]
-    return deferred
+def _labels(
+    structure: Template, columns: Sequence[int], sides: Sequence[int], hosts: tuple[str, ...]
+) -> tuple[GraphNode, ...]:
+    """What the nodes of some stored columns are called."""
+    component, point, label = structure.component, structure.point, structure.label
+    return tuple(
+        GraphNode(component[at], point[at], label[at], hosts[at], side)
+        for at, side in zip(columns, sides, strict=True)
+    )
 
 
 def _walk(tree: SpanTree, rank: list[tuple[float, int]]) -> tuple[list[int], list[int]]:
@@ -325,37 +322,34 @@ def record_drafts(
     """
     structure = category.structure
     kept, edges = _kept(structure, settings)
-    place = {position: at for at, position in enumerate(kept)}
-    responses = tuple(place[at] for at in structure.responses)
+    place = np.full(structure.n_nodes + 1, -1)  # the last entry is that of no node, -1
+    place[kept] = np.arange(len(kept))
     shortened = len(kept) < structure.n_nodes
+    sides = [structure.side[position] for position in kept]
+    graph = DraftGraph(
+        labels=(),
+        column=np.array(kept),
+        mate=place[np.array(structure.mate)[kept]],
+        within=np.full((len(kept), 2), -1),
+        deferred=np.array(structure.deferred)[kept],
+        edges=place[np.array(edges, dtype=np.int64).reshape(-1, 2)],
+        responses=place[list(structure.responses)],
+    )
     for rows, hosts in split_by_hosts(category, labels):
-        nodes = tuple(
-            make_node(
-                structure,
-                position,
-                host=hosts[position],
-                side=structure.side[position],
-                mate=place.get(structure.mate[position], -1),
-                deferred=structure.deferred[position],
-                within=(-1, -1),
-            )
-            for position in kept
-        )
+        named = _labels(structure, kept, sides, hosts)
         yield Draft(
             category=category,
             rows=rows,
             times=times if len(rows) == category.n_requests else times[:, rows],
-            nodes=nodes,
-            edges=edges,
-            responses=responses,
+            graph=replace(graph, labels=named),
             as_stored=not shortened and not any(hosts),
             # Branches that differed in what was dropped may be interchangeable now.
-            twins_by_row=shortened and len({node.name for node in nodes}) < len(nodes),
+            twins_by_row=shortened and len(set(named)) < len(named),
         )
 
 
-def _kept(structure: StoredStructure, settings: RefineSettings) -> tuple[list[int], _Edges]:
-    """Stored positions that stay, and the edges between them by their new numbers."""
+def _kept(structure: Template, settings: RefineSettings) -> tuple[list[int], Sequence[tuple[int, int]]]:
+    """Stored positions that stay, and edges between them, those implied by others among them."""
     keep = [settings.keep_deferred or not deferred for deferred in structure.deferred]
     keep[0] = True
     for position in structure.responses:
@@ -367,28 +361,10 @@ def _kept(structure: StoredStructure, settings: RefineSettings) -> tuple[list[in
                 boundary |= {src, dst}
         keep = [stays and position in boundary for position, stays in enumerate(keep)]
     kept = [position for position, stays in enumerate(keep) if stays]
-    place = {position: at for at, position in enumerate(kept)}
     if len(kept) == structure.n_nodes:
         return kept, structure.edges
     # The kept nodes nearest before each node, looking through the dropped ones.
     before: list[set[int]] = [set() for _ in range(structure.n_nodes)]
     for src, dst in structure.edges:
         before[dst] |= {src} if keep[src] else before[src]
-    edges = [(place[src], place[dst]) for dst in kept for src in sorted(before[dst])]
-    return kept, _reduced(len(kept), edges)
-
-
-def _reduced(n_nodes: int, edges: list[tuple[int, int]]) -> _Edges:
-    """Transitive reduction; `edges` sorted by destination, which is a topological order. Bit sets."""
-    reach = [0] * n_nodes  # everything before a node
-    incoming: list[list[int]] = [[] for _ in range(n_nodes)]
-    for src, dst in edges:
-        incoming[dst].append(src)
-    reduced = []
-    for dst, sources in enumerate(incoming):
-        for src in sorted(sources, reverse=True):
-            if reach[dst] >> src & 1:
-                continue
-            reach[dst] |= reach[src] | 1 << src
-            reduced.append((src, dst))
-    return tuple(sorted(reduced, key=lambda edge: (edge[1], edge[0])))
+    return kept, [(src, dst) for dst in kept for src in before[dst]]

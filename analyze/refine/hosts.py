@@ -73,7 +73,7 @@ def _auto_components(
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     seen: dict[str, B1] = {}
     for category in flows.categories:
-        if category.structure.has_spans:
+        if category.has_spans:
             continue
         for component, columns in _columns_by_component(category).items():
             marks = seen.setdefault(

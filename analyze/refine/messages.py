@@ -16,11 +16,12 @@ from typing import Final, TypeVar
 import numpy as np
 
 from analyze.population import RecordedFailures
-from analyze.refine.stored import FlowMatrices, StoredCategory, StoredStructure
+from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from schemas.arrays import I4, I8
 from schemas.events import EventKind
 from schemas.messages import WAITING
 from stitch.graph.placed import END, START
+from stitch.graph.template import Template
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices
         n = int(np.count_nonzero(category.sample < n_compared))
         for work, failures in zip(works, _failures_of(works, owner, category.failures), strict=True):
             categories.append(_cut(category, work, failures, statuses, matrices.errors))
-            counts[category.structure.operation(work.consumer).text] += n
+            counts[Operation.of(category.structure, work.consumer).text] += n
     found = replace(matrices, categories=tuple(categories), statuses=tuple(statuses))
     return found, tuple(_notes(counts))
 
@@ -76,7 +77,7 @@ class _Work:
     """Between these."""
 
 
-def _works(structure: StoredStructure) -> tuple[list[_Work], I8]:
+def _works(structure: Template) -> tuple[list[_Work], I8]:
     """By consumer that nobody waits for, ascending; and [nodes] the consumer whose work a node is, or -1.
 
     O(nodes + edges).
@@ -102,7 +103,7 @@ def _works(structure: StoredStructure) -> tuple[list[_Work], I8]:
     return list(works.values()), np.array(owner)
 
 
-def _consumers(structure: StoredStructure) -> list[int]:
+def _consumers(structure: Template) -> list[int]:
     """Positions of the starts of consumers that nobody waits for."""
     if EventKind.SPAN_CONSUMER not in structure.kind:
         return []
@@ -152,7 +153,7 @@ def _cut(
     )
 
 
-def _structure(structure: StoredStructure, work: _Work) -> StoredStructure:
+def _structure(structure: Template, work: _Work) -> Template:
     """The nodes of the work, inside a span that begins where the message is sent and ends with the work."""
     consumer, kept = work.consumer, work.nodes
     place = {at: 1 + number for number, at in enumerate(kept)}
@@ -168,7 +169,7 @@ def _structure(structure: StoredStructure, work: _Work) -> StoredStructure:
     def around(end: T, column: tuple[T, ...]) -> tuple[T, ...]:
         return (end, *(column[at] for at in kept), end)
 
-    return StoredStructure(
+    return Template(
         component=around(structure.component[consumer], structure.component),
         point=around(f"{WAITING} {structure.point[consumer]}", structure.point),
         label=around(structure.label[consumer], structure.label),
@@ -179,7 +180,6 @@ def _structure(structure: StoredStructure, work: _Work) -> StoredStructure:
         deferred=tuple(at not in awaited for at in range(last + 1)),
         edges=tuple(edges),
         responses=(last,),
-        category=structure.category,
     )
 
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import DEFERRED, find_asynchronous
-from analyze.refine.clocks import Clocks, corrected_offsets, estimate_clocks, no_clocks
-from analyze.refine.drafts import OrderedFamily, record_drafts, span_drafts
+from analyze.refine.clocks import corrected_offsets, estimate_clocks
+from analyze.refine.drafts import record_drafts, span_drafts
 from analyze.refine.graphs import Draft, LeftOut, assemble
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.messages import with_messages
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import Family, Interner, decide_order, families, order_evidence
+from analyze.refine.sibling_order import Family, Numbers, decide_order, families, order_evidence, pair_rows
 from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
 from schemas.arrays import I8
@@ -44,13 +45,13 @@ def refine(
     `structures` a row for each of their categories (repetitions are ignored). The same rows give the same
     population, however they are ordered. Raises LakeError if a structure is missing or does not fit.
     """
-    testable, excluded = _without_untestable(flows, len(samples))
+    testable, assessed = _assessed(flows, len(samples))
     matrices = group_flows(testable, structures, len(samples))
     message_notes: tuple[str, ...] = ()
     if settings.messages:
         matrices, message_notes = with_messages(matrices, len(samples[:n_compared]))
     trees = [span_tree(category.structure) for category in matrices.categories]
-    clocks = _clocks(matrices, trees, settings, len(samples[:n_compared]))
+    clocks = estimate_clocks(matrices, trees, settings, len(samples[:n_compared]))
     times = [
         corrected_offsets(category, tree, clocks)
         for category, tree in zip(matrices.categories, trees, strict=True)
@@ -74,7 +75,6 @@ def refine(
         )
     return Population(
         categories=assemble(drafts),
-        excluded=excluded,
         notes=(*message_notes, *clocks.notes, *async_notes, *order_notes, *labels.notes),
         samples=samples,
         statuses=matrices.statuses,
@@ -83,57 +83,28 @@ def refine(
         skew_notes=clocks.notes,
         asynchrony_notes=tuple(note for note in async_notes if note.startswith(DEFERRED)),
         clock_moves=clocks.moves,
-        incomplete=_incomplete(flows, len(samples)),
-        weight_known=_weight_known(flows, len(samples)),
         window_ns=window_ns,
+        **assessed,
     )
 
 
-def _weight_known(flows: pa.Table, n_samples: int) -> tuple[float, ...]:
-    """Share of each sample's flows that state their sampling probability, 0 of none; empty without flows."""
-    if flows.num_rows == 0:
-        return ()
-    sample = flows["sample"].to_numpy()
+def _assessed(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, Any]]:
+    """Flows that tests may use, and what `Population` says of those that came."""
+    quality, sample = flows["quality"].to_numpy(), flows["sample"].to_numpy()
+
+    def counts(flag: int) -> I8:
+        """[samples] flows with one of some flags."""
+        return np.bincount(sample[(quality & np.uint32(flag)) != 0], minlength=n_samples)
+
+    every = np.bincount(sample, minlength=n_samples)
     known = np.bincount(sample, flows["weight_known"].to_numpy(), n_samples)
-    return tuple((known / np.maximum(np.bincount(sample, minlength=n_samples), 1)).tolist())
-
-
-def _incomplete(flows: pa.Table, n_samples: int) -> tuple[tuple[int, int], ...]:
-    """(flows in which something is missing, flows) of each sample, those that tests leave out among them."""
-    sample = flows["sample"].to_numpy()
-    missing = (flows["quality"].to_numpy() & np.uint32(SOMETHING_MISSING)) != 0
-    counts = (np.bincount(sample[rows], minlength=n_samples) for rows in (missing, slice(None)))
-    return tuple((int(few), int(every)) for few, every in zip(*counts, strict=True))
-
-
-def _without_untestable(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, tuple[int, ...]]]:
-    """Flows that tests may use, and for each flag of UNTESTABLE how many were left out of each sample."""
-    quality = flows["quality"].to_numpy()
-    sample = flows["sample"].to_numpy()
+    excluded = {str(Quality(flag).name): tuple(counts(flag).tolist()) for flag in UNTESTABLE}
     bad = (quality & np.uint32(UNTESTABLE)) != 0
-    excluded = {}
-    for flag in UNTESTABLE:
-        counts = np.bincount(sample[(quality & np.uint32(flag)) != 0], minlength=n_samples)
-        if counts.any():
-            excluded[str(Quality(flag).name)] = tuple(counts.tolist())
-    return (flows.filter(pa.array(~bad)) if bad.any() else flows), excluded
-
-
-def _clocks(
-    matrices: FlowMatrices,
-    trees: Sequence[SpanTree | None],
-    settings: RefineSettings,
-    n_compared: int,
-) -> Clocks:
-    if not settings.correct_skew:
-        return no_clocks(np.full(len(matrices.hosts) + 1, -1, dtype=np.int64))
-    return estimate_clocks(
-        matrices,
-        trees,
-        max_hosts=settings.max_skew_hosts,
-        min_calls=settings.min_traces,
-        n_compared=n_compared,
-    )
+    return (flows.filter(pa.array(~bad)) if bad.any() else flows), {
+        "excluded": {flag: by_sample for flag, by_sample in excluded.items() if any(by_sample)},
+        "incomplete": tuple(zip(counts(SOMETHING_MISSING).tolist(), every.tolist(), strict=True)),
+        "weight_known": tuple((known / np.maximum(every, 1)).tolist()) if len(sample) else (),
+    }
 
 
 def _pruned(
@@ -167,16 +138,16 @@ def _ordered(
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
     samples: Sequence[str],
-) -> tuple[list[list[OrderedFamily]], tuple[str, ...]]:
+) -> tuple[list[list[Family]], tuple[str, ...]]:
     """Families of each category with their relations by consensus (S5), and notes."""
     if not settings.order_siblings:
         return [[] for _ in matrices.categories], ()
-    interner = Interner()
+    numbers = Numbers()
     found: list[list[Family]] = []
     evidence = []
     crowded = 0
     for category, matrix, tree in zip(matrices.categories, times, trees, strict=True):
-        here = [] if tree is None else families(tree, interner, settings.max_siblings)
+        here = [] if tree is None else families(tree, numbers, settings.max_siblings)
         found.append(here)
         if tree is None:
             continue
@@ -185,21 +156,15 @@ def _ordered(
         )
         if here:
             evidence.append(
-                order_evidence(category, matrix, tree, here, interner, settings, matrices.n_samples)
+                order_evidence(category, matrix, tree, here, numbers, settings, matrices.n_samples)
             )
-    consensus = decide_order(evidence, interner.children(), settings, samples)
+    consensus = decide_order(evidence, tuple(numbers.children), settings, samples)
     notes = consensus.notes
     if crowded:
         notes = (
             *notes,
             f"{crowded} structures have spans with over {settings.max_siblings} children, left unordered.",
         )
-    ordered: list[list[OrderedFamily]] = []
-    at = 0
-    for here in found:
-        ordered.append([])
-        for family in here:
-            pairs = len(family.children) * (len(family.children) - 1) // 2
-            ordered[-1].append(OrderedFamily(family, consensus.relation[at : at + pairs]))
-            at += pairs
-    return ordered, notes
+    n_pairs = [len(pair_rows(len(family.children))[0]) for kin in found for family in kin]
+    relations = iter(np.split(consensus.relation, np.cumsum(n_pairs)))
+    return [[replace(family, relation=next(relations)) for family in kin] for kin in found], notes

@@ -26,25 +26,25 @@ loads beside each other, then page<.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from analyze.refine.consensus import Votes, all_votes, votes_of
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import Operation, StoredCategory
-from schemas.arrays import B1, F8, I8, U1
+from schemas.arrays import B1, I1, I8
 
-CHUNK_CELLS = 1 << 18
-"""Cells of a block of comparisons: half a dozen arrays of 2 MB each."""
 _MOVED = 0.2
 """Difference of the share between the reference and another sample that is worth a note."""
 _MAX_NOTES = 5
+
+
+K = TypeVar("K")
 
 
 class SiblingRelation(IntEnum):
@@ -71,24 +71,22 @@ class ChildKey(NamedTuple):
         return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
 
 
-class Interner:
-    """Small integers for child keys and families, in order of first sight."""
+class Numbering(dict[K, int]):
+    """Numbers for keys, in order of first sight: who asks for the number of a new key gives it one."""
 
-    def __init__(self) -> None:
-        self._codes: dict[ChildKey, int] = {}
-        self._families: dict[tuple[int, tuple[int, ...]], int] = {}
+    def __missing__(self, key: K) -> int:
+        """Number a key."""
+        number = self[key] = len(self)
+        return number
 
-    def code(self, operation: Operation, occurrence: int = 0) -> int:
-        """Code of a key; the same key always gets the same."""
-        return self._codes.setdefault(ChildKey(operation, occurrence), len(self._codes))
 
-    def family(self, parent: int, keys: tuple[int, ...]) -> int:
-        """Code of a parent operation together with the keys of all its children."""
-        return self._families.setdefault((parent, keys), len(self._families))
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What the columns of `order_evidence` stand for."""
 
-    def children(self) -> tuple[ChildKey, ...]:
-        """Keys by code."""
-        return tuple(self._codes)
+    children: Numbering[ChildKey] = field(default_factory=Numbering)
+    families: Numbering[tuple[int, tuple[int, ...]]] = field(default_factory=Numbering)
+    """Parent operation, together with the keys of all its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +101,11 @@ class Family:
     """[rows] child key, ascending."""
     groups: tuple[tuple[int, ...], ...]
     """Rows of each operation that occurs more than once, ascending."""
+    relation: I1 = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    """`SiblingRelation` of each pair of rows, in the order of `pair_rows`; empty until it is decided."""
 
 
-def families(tree: SpanTree, interner: Interner, max_siblings: int) -> list[Family]:
+def families(tree: SpanTree, numbers: Numbers, max_siblings: int) -> list[Family]:
     """Parents with at least two awaited children, and at most `max_siblings`. O(units log units)."""
     found = []
     for unit in range(tree.n_units):
@@ -116,7 +116,7 @@ def families(tree: SpanTree, interner: Interner, max_siblings: int) -> list[Fami
         for child in children:
             by_operation.setdefault(tree.operation[child], []).append(child)
         keyed = sorted(
-            (interner.code(operation, nth), child)
+            (numbers.children[ChildKey(operation, nth)], child)
             for operation, members in by_operation.items()
             for nth, child in enumerate(members)
         )
@@ -189,7 +189,7 @@ def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
     return np.maximum(ends - half, starts), late_starts
 
 
-def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> npt.NDArray[np.int8]:
+def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> I1:
     """[requests] Relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL.
 
     `slack` is [requests], of their parent.
@@ -197,24 +197,10 @@ def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int)
     middles, late_starts = _order_times(starts, ends, slack)
     after = (middles[second] <= starts[first]) & (ends[second] <= late_starts[first])
     before = (middles[first] <= starts[second]) & (ends[first] <= late_starts[second])
-    relation: npt.NDArray[np.int8] = np.zeros(starts.shape[1], dtype=np.int8)
+    relation: I1 = np.zeros(starts.shape[1], dtype=np.int8)
     relation[after] = SiblingRelation.SECOND_FIRST
     relation[before] = SiblingRelation.FIRST_SECOND  # of two that take no time at one moment, too
     return relation
-
-
-@dataclass(frozen=True, slots=True)
-class OrderEvidence:
-    """Counts for keyed pairs; arrays are [entries], or [samples, entries]. Keys may repeat."""
-
-    key: I8
-    """[entries, 4]: family (parent operation and all its child keys), parent operation, first and second
-    child key."""
-    traces: I8
-    weight: F8
-    first_second: F8
-    """Weight of requests in which the first ends before the second starts."""
-    second_first: F8
 
 
 def order_evidence(
@@ -222,84 +208,52 @@ def order_evidence(
     times: I8,
     tree: SpanTree,
     kin: Sequence[Family],
-    interner: Interner,
+    numbers: Numbers,
     settings: RefineSettings,
     n_samples: int,
-) -> OrderEvidence:
-    """Count how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
+) -> Votes:
+    """Votes on how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
 
-    Entries are family by family, pairs in the order of `pair_rows`.
+    Answers are: the first ends before the second starts, and the other way round. Keys are the family (parent
+    operation and all its child keys), the parent operation, the first and the second child key. Entries are
+    family by family, pairs in the order of `pair_rows`.
     """
     sizes = [len(family.children) for family in kin]
     bases = np.cumsum([0, *sizes[:-1]])
     firsts = np.concatenate([base + pair_rows(n)[0] for base, n in zip(bases, sizes, strict=True)])
     seconds = np.concatenate([base + pair_rows(n)[1] for base, n in zip(bases, sizes, strict=True)])
     family_of_row = np.repeat(np.arange(len(kin)), sizes)
-    before = np.zeros((n_samples, len(firsts)))
-    after = np.zeros((n_samples, len(firsts)))
-    step = max(1, CHUNK_CELLS // len(firsts))
-    for at in range(0, category.n_requests, step):
-        rows = slice(at, at + step)
+
+    def order(rows: slice) -> tuple[B1, B1]:
         part = times[:, rows]
         starts, ends = occurrence_times(part, tree, kin)
         slack = slack_ns(part, tree, [family.parent for family in kin], settings)
         middles, late_starts = _order_times(starts, ends, slack[family_of_row])
         leads = (middles[firsts] <= starts[seconds]) & (ends[firsts] <= late_starts[seconds])
         follows = (middles[seconds] <= starts[firsts]) & (ends[seconds] <= late_starts[firsts])
-        weight, bounds = category.weight[rows], sample_bounds(category.sample[rows], n_samples)
-        before += weigh(leads, weight, bounds)
-        after += weigh(follows & ~leads, weight, bounds)
+        return leads, follows & ~leads
+
     keys = np.array([key for family in kin for key in family.keys], dtype=np.int64)
-    parents = [interner.code(tree.operation[family.parent]) for family in kin]
-    codes = [interner.family(parent, family.keys) for parent, family in zip(parents, kin, strict=True)]
+    parents = [numbers.children[ChildKey(tree.operation[family.parent], 0)] for family in kin]
+    codes = [numbers.families[parent, family.keys] for parent, family in zip(parents, kin, strict=True)]
     family_of_pair = family_of_row[firsts]
-    bounds = sample_bounds(category.sample, n_samples)
-    traces = np.diff(bounds)[:, None]
-    weight_of = np.array([[category.weight[start:end].sum()] for start, end in pairwise(bounds.tolist())])
-    return OrderEvidence(
-        key=np.stack(
-            (
-                np.array(codes)[family_of_pair],
-                np.array(parents)[family_of_pair],
-                keys[firsts],
-                keys[seconds],
-            ),
-            axis=1,
-        ),
-        traces=np.repeat(traces, len(firsts), axis=1),
-        weight=np.repeat(weight_of, len(firsts), axis=1),
-        first_second=before,
-        second_first=after,
+    key = np.stack(
+        (np.array(codes)[family_of_pair], np.array(parents)[family_of_pair], keys[firsts], keys[seconds]),
+        axis=1,
     )
-
-
-def sample_bounds(sample: U1, n_samples: int) -> I8:
-    """[samples + 1] where each sample begins among requests sorted by sample, and the end."""
-    return np.searchsorted(sample, np.arange(n_samples + 1)).astype(np.int64)
-
-
-def weigh(mask: B1, weight: F8, bounds: I8) -> F8:
-    """[samples, rows] sum of weights where the mask [rows, requests] is set; `bounds` of `sample_bounds`."""
-    sums = np.empty((len(bounds) - 1, len(mask)))
-    uniform = bool((weight == weight[0]).all())
-    for row, part in enumerate(slice(start, end) for start, end in pairwise(bounds.tolist())):
-        if uniform:
-            sums[row] = np.add.reduce(mask[:, part], axis=1, dtype=np.int64) * weight[0]
-        else:
-            sums[row] = (mask[:, part] * weight[part]).sum(axis=1)
-    return sums
+    return votes_of(category, key, n_samples, len(firsts), order)
 
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
     """What the evidence says, for each entry in the order it was given."""
 
-    relation: npt.NDArray[np.int8]
+    relation: I1
     notes: tuple[str, ...]
 
 
 def decide_order(
-    evidence: Sequence[OrderEvidence],
+    evidence: Sequence[Votes],
     children: Sequence[ChildKey],
     settings: RefineSettings,
     samples: Sequence[str],
@@ -314,22 +268,18 @@ def decide_order(
     """
     if not evidence:
         return Consensus(np.zeros(0, dtype=np.int8), ())
-    key = np.concatenate([part.key for part in evidence])
-    counts = np.concatenate(
-        [
-            np.concatenate([part.traces, part.weight, part.first_second, part.second_first])
-            for part in evidence
-        ],
-        axis=1,
+    votes = all_votes(evidence)
+    families_, entry = votes.pooled(votes.key)
+    operations, of_family = families_.pooled(families_.key[:, 1:])
+    by_operation = np.where(
+        operations.requests.sum(axis=0) >= settings.min_traces,
+        _by_share(operations, settings),
+        _component_relation(operations, _components(children), settings),
     )
-    families_, entry = _group(key, counts)
-    relation, decided = _decide(families_, settings, unanimous=True)
-    operations, of_family = _group(families_.key[:, 1:], families_.counts)
-    by_operation, operation_decided = _decide(operations, settings, unanimous=False)
-    by_component = _component_relation(operations, _components(children), settings)
-    fallback = np.where(operation_decided, by_operation, by_component)
-    relation = np.where(decided, relation, fallback[of_family])
-    return Consensus(relation[entry], _shift_notes(families_, children, settings, samples))
+    decided = families_.enough(settings)
+    relation = np.where(decided, _by_share(families_, settings), by_operation[of_family])
+    notes = _shift_notes(families_.of_first(len(samples)), children, settings, samples)
+    return Consensus(relation[entry], notes)
 
 
 def _components(children: Sequence[ChildKey]) -> I8:
@@ -339,68 +289,40 @@ def _components(children: Sequence[ChildKey]) -> I8:
     return np.array(codes, dtype=np.int64)
 
 
-def _decide(groups: _Groups, settings: RefineSettings, *, unanimous: bool) -> tuple[npt.NDArray[np.int8], B1]:
-    """(relation, whether the group has requests enough to say it) of each group."""
-    n, weight, before, after = _by_kind(groups.counts).sum(axis=1)
-    relation = np.full(len(n), SiblingRelation.PARALLEL, dtype=np.int8)
-    relation[before >= settings.sequential_share * weight] = SiblingRelation.FIRST_SECOND
-    relation[after >= settings.sequential_share * weight] = SiblingRelation.SECOND_FIRST
-    decided = n >= settings.min_traces
-    if unanimous:
-        decided |= (n >= settings.min_unanimous) & ((before == weight) | (after == weight))
-    return relation, decided
+def _by_share(votes: Votes, settings: RefineSettings) -> I1:
+    """[entries] the order that nearly all requests have; PARALLEL for none."""
+    first_second, second_first = votes.agreed(settings.sequential_share)
+    relation = np.full(len(first_second), SiblingRelation.PARALLEL, dtype=np.int8)
+    relation[first_second] = SiblingRelation.FIRST_SECOND
+    relation[second_first] = SiblingRelation.SECOND_FIRST
+    return relation
 
 
-def _component_relation(
-    operations: _Groups, component_of: I8, settings: RefineSettings
-) -> npt.NDArray[np.int8]:
+def _component_relation(operations: Votes, component_of: I8, settings: RefineSettings) -> I1:
     """Relation by the pair of components, for operations too rare to say themselves."""
-    n, weight, before, after = _by_kind(operations.counts).sum(axis=1)
-    pair = np.sort(component_of[operations.key[:, 1:]], axis=1)
-    pooled, of_operation = _group(pair, np.stack((n, weight, before + after)))
-    pooled_n, pooled_weight, ordered = pooled.counts
+    pooled, of_operation = operations.pooled(np.sort(component_of[operations.key[:, 1:]], axis=1))
+    weight, first_second, second_first = pooled.weight.sum(axis=1)
     relation = np.where(
-        ordered >= settings.sequential_share * pooled_weight,
+        first_second + second_first >= settings.sequential_share * weight,
         np.int8(SiblingRelation.SEQUENTIAL),
         np.int8(SiblingRelation.PARALLEL),
     )
-    relation[pooled_n < settings.min_traces] = SiblingRelation.BY_TRACE
+    relation[pooled.requests.sum(axis=0) < settings.min_traces] = SiblingRelation.BY_TRACE
     return relation[of_operation]
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    key: I8
-    counts: F8
-
-
-def _by_kind(counts: F8) -> F8:
-    """[4, samples, groups]: traces, weight, first before second, second before first."""
-    return counts.reshape(4, -1, counts.shape[1])
-
-
-def _group(key: I8, counts: F8) -> tuple[_Groups, I8]:
-    """Sum `counts` [rows, entries] over equal keys [entries, columns]."""
-    distinct, entry = np.unique(key, axis=0, return_inverse=True)
-    entry = entry.reshape(-1)
-    sums: F8 = np.stack([np.bincount(entry, weights=row, minlength=len(distinct)) for row in counts])
-    return _Groups(distinct, sums), entry
-
-
 def _shift_notes(
-    groups: _Groups, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
+    votes: Votes, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences on pairs whose order moved from the first sample to another (Bonferroni p < 0.05)."""
-    traces, weight, before, after = _by_kind(groups.counts)[:, : len(samples)]
     # Both directions: the smaller key need not be the one that comes first.
-    pairs = np.concatenate((groups.key[:, 2:], groups.key[:, :1:-1]))
-    n, total = np.tile(traces, 2), np.tile(weight, 2)
-    ordered = np.concatenate((before, after), axis=1)
+    pairs = np.concatenate((votes.key[:, 2:], votes.key[:, :1:-1]))
+    n, ordered = np.tile(votes.requests, 2), np.concatenate(votes.shares(), axis=1)
     enough = n >= settings.min_traces
     later, at = np.nonzero(enough[1:] & enough[0])
     later += 1
     n_0, n_1 = n[0, at], n[later, at]
-    old, new = ordered[0, at] / total[0, at], ordered[later, at] / total[later, at]
+    old, new = ordered[0, at], ordered[later, at]
     pooled = (old * n_0 + new * n_1) / (n_0 + n_1)
     spread = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-12) * (1 / n_0 + 1 / n_1))
     from scipy.special import ndtr  # see analyze.stats.noise

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from analyze.refine.graphs import LeftOut
-from analyze.refine.stored import Operation, StoredStructure
+from analyze.refine.stored import Operation
 from schemas.events import EventKind
 from stitch.graph.placed import END, POINT, START
+from stitch.graph.template import Template
 
 _REMOTE = frozenset(
     {EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER}
@@ -43,6 +44,14 @@ class SpanTree:
         """Number of units."""
         return len(self.start)
 
+    @property
+    def deferred(self) -> tuple[bool, ...]:
+        """[units] whether the root waits neither for the unit nor for one around it."""
+        found: list[bool] = []
+        for above, awaited in zip(self.parent, self.awaited, strict=True):
+            found.append(not awaited or (above >= 0 and found[above]))
+        return tuple(found)
+
     def is_remote_call(self, unit: int) -> bool:
         """Whether the parent is the caller's side of the call that `unit` serves, so that it must enclose it.
 
@@ -64,7 +73,7 @@ class SpanTree:
         return [child for child in self.children[unit] if self.awaited[child]]
 
 
-def span_tree(structure: StoredStructure) -> SpanTree | None:
+def span_tree(structure: Template) -> SpanTree | None:
     """The tree of a span structure; None if it is none (records, or points with children). O(nodes)."""
     unit_of: dict[int, int] = {}
     start: list[int] = []
@@ -89,14 +98,14 @@ def span_tree(structure: StoredStructure) -> SpanTree | None:
         end=tuple(end),
         parent=tuple(parent),
         children=_children(parent),
-        operation=tuple(structure.operation(at) for at in start),
+        operation=tuple(Operation.of(structure, at) for at in start),
         component=tuple(structure.component[at] for at in start),
         kind=tuple(structure.kind[at] for at in start),
         awaited=_awaited(structure, end, parent),
     )
 
 
-def _awaited(structure: StoredStructure, end: list[int], parent: list[int]) -> tuple[bool, ...]:
+def _awaited(structure: Template, end: list[int], parent: list[int]) -> tuple[bool, ...]:
     # Siblings are unordered in a stored structure, so an awaited child has its own edge to its parent's end.
     joins = set(structure.edges)
     return tuple(above < 0 or (end[unit], end[above]) in joins for unit, above in enumerate(parent))
@@ -175,14 +184,13 @@ def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
 
     The latter are the children of units that stay, not what lies below those. O(units).
     """
-    needed = list(tree.awaited)
-    left = []
-    for unit in range(1, tree.n_units):
-        above = tree.parent[unit]
-        needed[unit] = needed[unit] and needed[above]
-        if needed[above] and not needed[unit]:
-            left.append(LeftOut(tree.start[above], tree.operation[unit].text))
-    return keep_units(tree, needed.__getitem__), tuple(left)
+    deferred = tree.deferred
+    left = [
+        LeftOut(tree.start[above], tree.operation[unit].text)
+        for unit, above in enumerate(tree.parent)
+        if deferred[unit] and not deferred[above]
+    ]
+    return keep_units(tree, lambda unit: not deferred[unit]), tuple(left)
 
 
 def boundaries(tree: SpanTree) -> SpanTree:

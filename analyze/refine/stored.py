@@ -7,7 +7,7 @@ per request: rows are grouped by one sort, and a category's matrices are slices 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +23,6 @@ from stitch.readings import templates_of
 
 _BLOCK_CELLS = 1 << 16
 """Cells of a block turned at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
-
-_TEMPLATE_FIELDS = tuple(field.name for field in fields(Template))
 
 _COLUMNS = [
     "request_id",
@@ -52,28 +50,19 @@ class Operation(NamedTuple):
         """`component/point[/label]`, for display."""
         return "/".join(part for part in self if part is not None)
 
-
-@dataclass(frozen=True, slots=True)
-class StoredStructure(Template):
-    """One row of the structures table."""
-
-    category: str
-
-    def operation(self, position: int) -> Operation:
+    @classmethod
+    def of(cls, structure: Template, position: int) -> Operation:
         """Operation of a node."""
-        return Operation(self.component[position], self.point[position], self.label[position])
-
-    @property
-    def has_spans(self) -> bool:
-        """Whether the nodes are sides of spans (else they are activity records)."""
-        return any(side in (START, END) for side in self.side)
+        return cls(structure.component[position], structure.point[position], structure.label[position])
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCategory:
     """All flows of one stored structure, sorted by (sample, start, request id)."""
 
-    structure: StoredStructure
+    key: str
+    """Of the structure, in the lake."""
+    structure: Template
     node_ns: I8
     """[nodes, requests] ns since start, C order."""
     host: Codes
@@ -91,6 +80,11 @@ class StoredCategory:
     def n_requests(self) -> int:
         """Number of flows."""
         return len(self.start_ns)
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether the nodes are sides of spans (else they are activity records)."""
+        return any(side in (START, END) for side in self.structure.side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +119,7 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
     if not np.array_equal(order, np.arange(len(order))):
         flows = flows.take(pa.array(order)).combine_chunks()
         codes = codes[order]
-    known = {structure.category: structure for structure in read_structures(structures)}
+    known = read_structures(structures)
     host_list = whole(flows["host"])
     host_codes, hosts = _encode(pa.chunked_array([host_list.flatten()]))
     failures, errors = _failures(flows)
@@ -189,7 +183,7 @@ class _Columns:
 
 
 def _slices(
-    codes: I4, keys: list[str], known: dict[str, StoredStructure], columns: _Columns
+    codes: I4, keys: list[str], known: dict[str, Template], columns: _Columns
 ) -> Iterator[StoredCategory]:
     edges = np.flatnonzero(np.diff(codes)) + 1
     for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(codes)], strict=True):
@@ -203,6 +197,7 @@ def _slices(
             )
         cells = slice(columns.bounds[start], columns.bounds[end])
         yield StoredCategory(
+            key=key,
             structure=known[key],
             node_ns=_turned(columns.values[cells].reshape(end - start, n_nodes)),
             host=columns.hosts[cells].reshape(end - start, n_nodes).T,
@@ -266,16 +261,11 @@ def row_order(group: I8, start_ns: I8, request_id: pa.ChunkedArray | pa.StringAr
     return order
 
 
-def read_structures(structures: pa.Table) -> list[StoredStructure]:
-    """Rows of the structures table, each category once, sorted by key. O(nodes)."""
+def read_structures(structures: pa.Table) -> dict[str, Template]:
+    """Structures by category; of a category that comes again the first row. O(nodes)."""
     if structures.num_rows == 0:
-        return []
-    category = structures["category"].to_pylist()
-    first: dict[str, int] = {}
-    for row, key in enumerate(category):
-        first.setdefault(key, row)
-    wanted = structures.take(pa.array([first[key] for key in sorted(first)])).combine_chunks()
-    return [
-        StoredStructure(category=key, **{name: getattr(template, name) for name in _TEMPLATE_FIELDS})
-        for key, template in zip(sorted(first), templates_of(wanted), strict=True)
-    ]
+        return {}
+    keys = structures["category"].to_pylist()
+    rows = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
+    wanted = structures.take(pa.array([*rows.values()])).combine_chunks()
+    return dict(zip(rows, templates_of(wanted), strict=True))

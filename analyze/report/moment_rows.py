@@ -1,20 +1,31 @@
-"""Numbers out of arrays for a report's model: NaN becomes None, text is cut to the report's bounds."""
+"""Values for a report's model: NaN becomes None, a node's name has fields, text is cut to bounds."""
 
 from __future__ import annotations
 
 import math
+from typing import Final, Literal
 
-from analyze.population import Category
+from analyze.population import Category, GraphNode
 from analyze.report.limits import ReportLimits
 from analyze.stats.histograms import log_histogram
 from analyze.stats.moments import LARGE, SampleMoments
-from schemas.report.parts import Histogram, Moments
+from schemas.report.parts import Histogram, Moments, NodeName
 from schemas.windows import NS_PER_US
+from stitch.graph.placed import END, POINT, START
+
+_SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "start", END: "end"}
 
 
 def number(value: float) -> float | None:
     """A float for the model: None for what is no finite number."""
     return float(value) if math.isfinite(value) else None
+
+
+def node_name(node: GraphNode) -> NodeName:
+    """What a node is called, field by field."""
+    return NodeName(
+        component=node.component, point=node.point, label=node.label, host=node.host, side=_SIDES[node.side]
+    )
 
 
 def moments_row(moments: SampleMoments, sample: int, category: int) -> Moments:

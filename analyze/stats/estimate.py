@@ -17,11 +17,11 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtr
 
 from analyze.stats.noise import (
-    LEAST_FOR_ENVELOPE,
     SHRINKAGE_WEIGHT,
     SPREAD_WEIGHT,
     LogMedians,
     enough_errors,
+    envelope,
     shrunk_tau2,
     window_noise,
 )
@@ -173,11 +173,6 @@ class Estimate:
         sign = np.where(self.change > 0, 1.0, -1.0)[:, None]
         block = np.where(np.isnan(self.blocks), -np.inf, self.blocks * sign).argmax(axis=1)
         return block.astype(np.int64), self.blocks[np.arange(len(block)), block]
-
-    def least(self, level: float = 0.95) -> F8:
-        """Give the least size that the change surely has; 0 where it may be none."""
-        low, high = self.interval(level)
-        return np.maximum(0.0, np.where(self.change > 0, low, -high))
 
     def largest(self, level: float = 0.95) -> F8:
         """Give the largest size that the change may have, in either direction."""
@@ -347,18 +342,6 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     inner = np.full(len(found.p), np.inf) if found.inner_freedom is None else found.inner_freedom
     between, freedom = noise.variance(found.sampling, inner)
     return replace(found, between=between, freedom=freedom, noise=noise)
-
-
-def envelope(seen: F8) -> tuple[F8, F8]:
-    """Give the ([places] least, largest) value of [places, blocks], NaN for none; infinite for fewer than
-    five."""
-    known = ~np.isnan(seen)
-    enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
-    low, high = (
-        np.where(known, seen, np.inf).min(axis=1, initial=np.inf),
-        np.where(known, seen, -np.inf).max(axis=1, initial=-np.inf),
-    )
-    return np.where(enough, low, -np.inf), np.where(enough, high, np.inf)
 
 
 def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:

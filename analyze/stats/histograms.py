@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
-from analyze.stats.rank import rank_tests_of_groups
+from analyze.stats.rank import rank_p_of_groups
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.parts import Histogram
@@ -178,7 +178,7 @@ class Histograms:
         """Test column 1 against column 0 by ranks, two-sided: [places] p."""
         group, first = numbered((self.place, self.bin))
         before, after = (totals(group, self.n * (self.column == side), len(first)) for side in (0, 1))
-        return rank_tests_of_groups(self.place[first], before, after, n_places).p
+        return rank_p_of_groups(self.place[first], before, after, n_places)
 
     def size_p(self, n_places: int, tau: float) -> F8:
         """Test column 1 against column 0 by the size of the change of logarithms (Student's law): [places] p.

@@ -21,6 +21,13 @@ HIGH: Final = 1.0
 _MOST_POINTS: Final = 256
 
 
+def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
+    """Give C² = σ²/μ² from sums of weights, of weighted values and of their squares; NaN without a mean."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: F8 = weight * squares / total**2 - 1.0
+    return np.where(total > 0, np.maximum(found, 0.0), np.nan)
+
+
 @dataclass(frozen=True, slots=True)
 class SampleMoments:
     """[samples, categories] each; NaN where a category is empty."""
@@ -32,6 +39,12 @@ class SampleMoments:
     """Weighted mean response time."""
     variance_us2: F8
     """Weighted population variance; NaN below two requests."""
+
+    @property
+    def c2(self) -> F8:
+        """Squared coefficient of variation; NaN where the mean is 0 or unknown."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.variance_us2 / self.mean_us**2
 
     @property
     def total_us(self) -> F8:

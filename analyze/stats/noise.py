@@ -7,7 +7,6 @@ envelope, which an ordinary window does not leave. NaN: no median in that window
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +77,7 @@ def window_noise(
     sampling = _row_median(np.sort(np.where(np.isnan(value), np.nan, medians.variance), axis=1), windows)
     known = windows >= LEAST_FOR_VARIANCE
     raw = np.where(known, np.maximum(0.0, (_MAD * mad) ** 2 - sampling), np.nan)
-    low, high = _ends(ordered, windows)
+    low, high = envelope(value)
     tau2 = shrunk_tau2(raw, windows, floor=floor, prior_tau2=prior_tau2)
     return WindowNoise(tau2, raw, centre, low, high, windows.astype(np.int64))
 
@@ -95,15 +94,16 @@ def shrunk_tau2(raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = N
     return tau2
 
 
-def _ends(ordered: F8, windows: I8) -> tuple[F8, F8]:
-    """Give the lowest and highest of sorted rows with NaN last; infinite for too few."""
-    if ordered.shape[1] == 0:
-        return np.full(len(ordered), -math.inf), np.full(len(ordered), math.inf)
-    enough, last = windows >= LEAST_FOR_ENVELOPE, np.maximum(windows - 1, 0)
-    return (
-        np.where(enough, ordered[:, 0], -math.inf),
-        np.where(enough, ordered[np.arange(len(ordered)), last], math.inf),
+def envelope(seen: F8) -> tuple[F8, F8]:
+    """Give the ([places] least, largest) value of [places, blocks], NaN for none; infinite for fewer than
+    five."""
+    known = ~np.isnan(seen)
+    enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
+    low, high = (
+        np.where(known, seen, np.inf).min(axis=1, initial=np.inf),
+        np.where(known, seen, -np.inf).max(axis=1, initial=-np.inf),
     )
+    return np.where(enough, low, -np.inf), np.where(enough, high, np.inf)
 
 
 def _row_median(ordered: F8, n: I8) -> F8:

@@ -11,12 +11,12 @@ A weighted request that was kept out of four stands for four, and shows as much 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 
 
@@ -34,9 +34,8 @@ def as_requests(weight: F8, group: npt.NDArray[np.integer], n_groups: int) -> F8
 
     weight, group: [n]; group in 0..n_groups-1.
     """
-    total = np.bincount(group, weight, n_groups).astype(np.float64)
-    squares = np.bincount(group, weight**2, n_groups).astype(np.float64)
-    scaled: F8 = weight * in_requests(total, squares)[group]
+    worth = in_requests(totals(group, weight, n_groups), totals(group, weight**2, n_groups))
+    scaled: F8 = weight * worth[group]
     return scaled
 
 
@@ -49,25 +48,6 @@ EXACT_WORK = 1e9
 the smallest approximate p come first: the others decide nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankTests:
-    """One row a test; [tests]. Tests without values on one side have p = 1 and auc = 0.5."""
-
-    n0: I8
-    n1: I8
-    auc: F8
-    """P(problem > reference) + P(equal)/2."""
-    p_higher: F8
-    """One-sided: problem is not stochastically larger."""
-    p_lower: F8
-    exact: B1
-
-    @property
-    def p(self) -> F8:
-        """Two-sided: twice the smaller tail, at most 1."""
-        return np.minimum(1.0, 2.0 * np.minimum(self.p_higher, self.p_lower))
-
-
 def midranks(values: npt.NDArray[np.number]) -> F8:
     """[n] rank of each value from 1 on; equal ones share the mean of theirs. O(n log n)."""
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
@@ -75,33 +55,42 @@ def midranks(values: npt.NDArray[np.number]) -> F8:
     return ranks
 
 
-def rank_tests_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> RankTests:
-    """From groups of equal values, in ascending order of (test, value): c0 of the reference, c1 of the
-    problem; [groups]. O(groups) and the exact tests."""
-    n0, n1, ties = (_sums(test, part, n_tests) for part in (c0, c1, (c0 + c1) ** 3 - (c0 + c1)))
+def rank_scores(values: npt.NDArray[np.number]) -> F8:
+    """Rank rows [rows, n], each about its mean and of length 1: products of such rows are Spearman's ρ.
+
+    A constant row is 0. O(rows · n log n).
+    """
+    found = np.stack([midranks(row) for row in values])
+    found -= found.mean(axis=1, keepdims=True)
+    length = np.sqrt((found * found).sum(axis=1, keepdims=True))
+    scores: F8 = np.divide(found, length, out=np.zeros_like(found), where=length > 0)
+    return scores
+
+
+def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
+    """[tests] two-sided p, twice the smaller tail; 1 for tests without values on one side.
+
+    test, c0, c1: groups of equal values in ascending order of (test, value), and how often the reference
+    (c0) and the problem (c1) have the value. O(groups) and the exact tests.
+    """
+    n0, n1, ties = (totals(test, part, n_tests) for part in (c0, c1, (c0 + c1) ** 3 - (c0 + c1)))
     begin = np.searchsorted(test, np.arange(n_tests + 1))
     below = np.cumsum(c0) - c0
     before = below - np.append(below, 0.0)[begin[:-1]][test]  # reference values below, within the test
-    twice_u = _sums(test, c1 * (2 * before + c0), n_tests)
-    pairs = n0 * n1
-    total = n0 + n1
-    empty = pairs == 0
+    twice_u = totals(test, c1 * (2 * before + c0), n_tests)
+    pairs, total = n0 * n1, n0 + n1
     with np.errstate(invalid="ignore", divide="ignore"):
-        auc = np.where(empty, 0.5, twice_u / (2.0 * pairs))
         variance = pairs / 12.0 * (total + 1 - ties / (total * (total - 1.0)))
-        sd = np.sqrt(np.where(empty | ~(variance > 0), 1.0, variance))
-    off = (twice_u - pairs) / 2.0
-    flat = empty | ~(variance > 0)
+    flat = (pairs == 0) | ~(variance > 0)
     from scipy.special import ndtr  # see analyze.stats.noise
 
-    higher = np.where(flat, 1.0, ndtr(-(off - 0.5) / sd))
-    lower = np.where(flat, 1.0, ndtr((off + 0.5) / sd))
-    exact = _exact_ones(n0, n1, np.minimum(higher, lower)) & _whole(test, c0, c1, n_tests)
+    off = np.abs(twice_u - pairs) / 2.0
+    p = np.where(flat, 1.0, np.minimum(1.0, 2 * ndtr((0.5 - off) / np.sqrt(np.where(flat, 1.0, variance)))))
+    exact = _exact_ones(n0, n1, p) & _whole(test, c0, c1, n_tests)
     for i in np.flatnonzero(exact & ~flat).tolist():
         rows = slice(int(begin[i]), int(begin[i + 1]))
-        higher[i], lower[i] = _exact(*(np.rint(c[rows]).astype(np.int64) for c in (c0, c1)))
-    sizes = [np.rint(n).astype(np.int64) for n in (n0, n1)]
-    return RankTests(sizes[0], sizes[1], auc, np.minimum(higher, 1.0), np.minimum(lower, 1.0), exact)
+        p[i] = _exact(*(np.rint(c[rows]).astype(np.int64) for c in (c0, c1)))
+    return p
 
 
 def _exact_ones(n0: F8, n1: F8, p: F8) -> B1:
@@ -122,24 +111,15 @@ def _whole(test: I8, c0: F8, c1: F8, n_tests: int) -> B1:
     return whole
 
 
-def _sums(test: I8, part: F8, n_tests: int) -> F8:
-    """Sums within each test."""
-    sums: F8 = np.bincount(test, part, n_tests).astype(np.float64)
-    return sums
-
-
-def _exact(c0: I8, c1: I8) -> tuple[float, float]:
-    """(P(rank sum of the problem >= seen), P(<= seen))."""
+def _exact(c0: I8, c1: I8) -> float:
+    """Twice the smaller tail of the rank sum that was seen."""
     size = c0 + c1
-    swap = c1.sum() > c0.sum()
-    small = c0 if swap else c1
+    small = c0 if c1.sum() > c0.sum() else c1
     # Twice the midrank, less 1: 0 for the lowest value, so that rank sums stay small integers.
     score = 2 * (np.cumsum(size) - size) + size - 1
     seen = int((small * score).sum())
     law = _law(tuple(size.tolist()), int(small.sum()))
-    at_least, at_most = law[seen:].sum(), law[: seen + 1].sum()
-    up, down = min(1.0, float(at_least)), min(1.0, float(at_most))
-    return (down, up) if swap else (up, down)
+    return min(1.0, 2 * float(min(law[seen:].sum(), law[: seen + 1].sum())))
 
 
 @lru_cache(maxsize=512)

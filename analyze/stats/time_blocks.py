@@ -7,12 +7,14 @@ fewer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtr
 
-from analyze.stats.estimate import Estimate, envelope
+from analyze.stats.estimate import Estimate
+from analyze.stats.noise import envelope
 from schemas.arrays import F8, I8
 
 
@@ -142,6 +144,12 @@ def equal_count_blocks(when: I8, blocks: int) -> I8:
     counts = np.diff(equal_count_bounds(len(when), blocks))
     block[np.argsort(when, kind="stable")] = np.repeat(np.arange(blocks), counts)
     return block
+
+
+def dealt_blocks(lists: Sequence[I8], blocks: int) -> list[I8]:
+    """Deal several lists of requests to the same blocks of one count, in order of time: block of each."""
+    block = equal_count_blocks(np.concatenate([np.zeros(0, np.int64), *lists]), blocks)
+    return np.split(block, np.cumsum([len(when) for when in lists]))[: len(lists)]
 
 
 def block_of(when: I8, bounds: I8) -> I8:

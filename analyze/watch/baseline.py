@@ -355,13 +355,13 @@ def _slow_cuts(ring: Ring, history: I8, is_slow: B1) -> F8:
     if not ring.slow or not len(history):
         return cuts
     first, past = ring.at[history[0]], ring.at[history[-1]] + 1
-    parts = [part for part in ring.slow if part[1].max() >= first and part[1].min() < past]
+    parts = [one for one in ring.slow if one["tick"].max() >= first and one["tick"].min() < past]
     if not parts:
         return cuts
-    series, tick, bins, n = (np.concatenate(column) for column in zip(*parts, strict=True))
-    used = np.isin(tick, ring.at[history])
-    width = int(bins.max(initial=0)) + 1
-    table = np.bincount(series[used] * width + bins[used], n[used], len(ring.names) * width)
+    slow = np.concatenate(parts)
+    width = int(slow["bin"].max(initial=0)) + 1
+    slow = slow[np.isin(slow["tick"], ring.at[history])]
+    table = np.bincount(slow["series"] * width + slow["bin"], slow["num"], len(ring.names) * width)
     grown = np.cumsum(table.reshape(-1, width), axis=1)
     total = grown[:, -1]
     cut = (grown < SLOW_QUANTILE * total[:, None]).sum(axis=1) + 1.0
@@ -372,14 +372,15 @@ def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
     """Count slow calls of the ring's windows from the `first` one on, by what is slow."""
     if not ring.slow[first:]:
         return
-    series, tick, bins, n = (np.concatenate(column) for column in zip(*ring.slow[first:], strict=True))
+    calls = np.concatenate(ring.slow[first:])
+    series, tick = calls["series"], calls["tick"]
     column = np.minimum(np.searchsorted(ring.at, tick), len(ring.at) - 1)
     there = ring.at[column] == tick
     rows = np.unique(series)
     ring.ticks.cells[1, rows[:, None], np.unique(column[there])] = 0
     known = np.where(series < len(cuts), cuts[np.minimum(series, len(cuts) - 1)], np.nan)
-    slow = there & (bins >= known)
-    np.add.at(ring.ticks.cells[1], (series[slow], column[slow]), n[slow])
+    slow = there & (calls["bin"] >= known)
+    np.add.at(ring.ticks.cells[1], (series[slow], column[slow]), calls["num"][slow])
 
 
 def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, F8]:

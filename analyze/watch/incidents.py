@@ -5,7 +5,7 @@ Identity is place and kind, never a number: where a call is named its callee, el
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -158,20 +158,21 @@ class Book:
             None,
         )
         if place is None:
-            began = began_ns or (onset * self._tick_ns - self._tick_ns, onset * self._tick_ns + self._tick_ns)
+            began = began_ns or ((onset - 1) * self._tick_ns, (onset + 1) * self._tick_ns)
             id_ = incident_id(self._lake_id, FAMILY.get(first.kind, "path"), "worse", there)
-            incident = _incident(
-                f"{id_}-{began[1] // NS_PER_SECOND}", decision, first, worse[1:], lane, report, version
-            )
-            end = self._end_ns(at)
-            incident = incident.model_copy(
-                update={
-                    "began_from_ns": began[0],
-                    "began_to_ns": began[1],
-                    "opened_ns": end,
-                    "changed_ns": end,
-                }
-            )
+            known: dict[str, object] = {
+                "id": f"{id_}-{began[1] // NS_PER_SECOND}",
+                "direction": direction_of(first.kind),
+                "lane": lane,
+                "state": "open",
+                "began_from_ns": began[0],
+                "began_to_ns": began[1],
+                "opened_ns": self._end_ns(at),
+                "changed_ns": self._end_ns(at),
+                "also": tuple(finding.title for finding in worse[1 : _EVIDENCE_KEPT + 1]),
+                "version": version,
+            }
+            incident = Incident.model_validate({**known, **_facts(decision, first, report)})
             took = at + 1 - onset if lane == "fast" else 1
             self.tracked.append(
                 Tracked(incident=incident, series=tuple(sorted(mine)), onset=onset, took=took, places=places)
@@ -195,27 +196,19 @@ class Book:
     ) -> None:
         old = self.tracked[place]
         again = not old.goes_on
-        update: dict[str, object] = {
-            "calm": 0,
-            "calm_from": None,
-            "series": tuple(sorted({*old.series, *mine})),
-            "resolved": None,
-        }
-        if again:
-            update |= {"onset": onset, "loud": (*old.loud, (old.onset, old.resolved or at))}
         grew = abs(first.contribution_us) > abs(old.incident.contribution_us) * (1 + self._settings.worse_by)
         named = tuple(dict.fromkeys((*old.places, *places)))
         spread = len(named) > len(old.places)
-        changed = _facts(decision, first, report or old.incident.report)
-        if not (again or grew):  # as it was reported, at its largest
-            changed = {}
+        # As it was reported, at its largest.
+        changed = _facts(decision, first, report or old.incident.report) if again or grew else {}
         named_version = version if not old.incident.version else ""
         if named_version:
-            changed |= {"version": named_version}
-        incident = old.incident.model_copy(
-            update={**changed, "looks": old.incident.looks + 1, "series": _texts((*old.series, *mine))}
-        )
-        self.tracked[place] = old.model_copy(update={**update, "incident": incident})
+            changed["version"] = named_version
+        changed |= {"looks": old.incident.looks + 1, "series": _texts((*old.series, *mine))}
+        series = tuple(sorted({*old.series, *mine}))
+        self._change(place, changed, calm=0, calm_from=None, series=series, resolved=None)
+        if again:
+            self._change(place, onset=onset, loud=(*old.loud, (old.onset, old.resolved or at)))
         state: IncidentState = "worse" if grew else "spread" if spread else "open"
         if again:
             self._say("opened", place, "open", at)
@@ -240,7 +233,7 @@ class Book:
                 continue
             calm = one.calm + 1 if float(np.mean(np.abs(z) < CALM_Z)) >= CALM_SHARE else 0
             since = None if not calm else at if one.calm_from is None else one.calm_from
-            self.tracked[place] = one.model_copy(update={"calm": calm, "calm_from": since})
+            self._change(place, calm=calm, calm_from=since)
             if since is None or at + 1 - since < one.took:
                 continue
             if calm >= self._settings.recovery_ticks:
@@ -258,8 +251,7 @@ class Book:
         """End an incident at a tick, or as of an earlier one; None where none of this id goes on."""
         for place, one in enumerate(self.tracked):
             if one.incident.id == id_ and one.goes_on:
-                incident = one.incident.model_copy(update={"note": note})
-                self.tracked[place] = one.model_copy(update={"incident": incident})
+                self._change(place, {"note": note})
                 return self._end(place, at + 1 if calm_from is None else calm_from, at, state)
         return None
 
@@ -271,12 +263,15 @@ class Book:
         ]
 
     def _end(self, place: int, resolved: int, at: int, state: IncidentState) -> Tracked:
-        one = self.tracked[place]
-        incident = one.incident.model_copy(update={"resolved_ns": resolved * self._tick_ns})
-        update: dict[str, object] = {"incident": incident, "resolved": resolved, "calm_from": None}
-        self.tracked[place] = one.model_copy(update=update)
+        self._change(place, {"resolved_ns": resolved * self._tick_ns}, resolved=resolved, calm_from=None)
         self._say("resolved", place, state, at)
         return self.tracked[place]
+
+    def _change(self, place: int, incident: Mapping[str, object] | None = None, **tracked: object) -> None:
+        """Give an incident, and what follows it, other values."""
+        old = self.tracked[place]
+        changed = old.incident.model_copy(update=incident or {})
+        self.tracked[place] = old.model_copy(update={**tracked, "incident": changed})
 
     def _say(self, kind: EventKind, place: int, state: IncidentState, at: int) -> None:
         end = self._end_ns(at)
@@ -284,9 +279,8 @@ class Book:
         update: dict[str, object] = {"state": state, "changed_ns": end, "recent": recent}
         if kind != "resolved":
             update["resolved_ns"] = None
-        incident = self.tracked[place].incident.model_copy(update=update)
-        self.tracked[place] = self.tracked[place].model_copy(update={"incident": incident})
-        self.events.append(event_of(kind, incident, end))
+        self._change(place, update)
+        self.events.append(event_of(kind, self.tracked[place].incident, end))
 
     def _end_ns(self, at: int) -> int:
         return (at + 1) * self._tick_ns
@@ -306,31 +300,6 @@ class Book:
             and onset - (one.resolved or 0) < reach
             for one in self.tracked
         )
-
-
-def _incident(
-    id_: str,
-    decision: Decision,
-    first: Finding,
-    rest: Sequence[Finding],
-    lane: LaneName,
-    report: str,
-    version: str,
-) -> Incident:
-    """Without its times."""
-    known: dict[str, object] = {
-        "id": id_,
-        "direction": direction_of(first.kind),
-        "lane": lane,
-        "state": "open",
-        "began_from_ns": 0,
-        "began_to_ns": 0,
-        "opened_ns": 0,
-        "changed_ns": 0,
-        "also": tuple(finding.title for finding in rest[:_EVIDENCE_KEPT]),
-        "version": version,
-    }
-    return Incident.model_validate({**known, **_facts(decision, first, report)})
 
 
 def _facts(decision: Decision, first: Finding, report: str) -> dict[str, object]:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.lib.recfunctions import repack_fields
 
 from analyze.load import load_population
 from analyze.profile.build import profile_of
@@ -36,7 +37,7 @@ from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, Window
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store
 
-SERIES_VERSION: Final = 1
+SERIES_VERSION: Final = 2
 TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES = (
     "time",
     "slow",
@@ -86,24 +87,35 @@ class Name(NamedTuple):
         return f"{self.kind} {self.of}"
 
 
+Rows = npt.NDArray[np.void]
+"""[rows] of ROW."""
+ROW: Final = np.dtype(
+    [("series", np.int64), ("tick", np.int64), ("bin", np.int64)]
+    + [(name, np.float64) for name in ("den", "num", "sq")]
+)
+"""A series and a tick in which it has something. With a `bin`: how many requests (`num`) had an own time in
+that coarse bin; without one, -1, the sums."""
+
+
+def rows_of(
+    series: I8, tick: I8, den: F8 | float, num: F8, sq: F8 | float = 0.0, bin_: I8 | int = -1
+) -> Rows:
+    """Put columns together."""
+    rows = np.empty(len(series), dtype=ROW)
+    rows["series"], rows["tick"], rows["bin"] = series, tick, bin_
+    rows["den"], rows["num"], rows["sq"] = den, num, sq
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class WindowTicks:
-    """The series of one window; arrays are [rows], a row a series and tick in which it has something."""
+    """The series of one window."""
 
     start_ns: int
     tick_ns: int
     n_ticks: int
     names: tuple[Name, ...]
-    series: I8
-    tick: I8
-    den: F8
-    num: F8
-    sq: F8
-    slow_series: I8
-    """Rows of the distribution of own times: series, tick, coarse bin and requests."""
-    slow_tick: I8
-    slow_bin: I8
-    slow_n: F8
+    rows: Rows
     requests: F8
     """[ticks]"""
 
@@ -191,14 +203,16 @@ class _Rows:
 
     def __init__(self) -> None:
         self.names: dict[Name, int] = {}
-        self.parts: list[tuple[I8, I8, F8, F8, F8]] = []
+        self.parts: list[Rows] = []
 
     def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
         """series [rows]: index into `names`."""
-        codes = np.array([self.names.setdefault(name, len(self.names)) for name in names], dtype=np.int64)
-        there = den > 0
-        squares = np.zeros(len(den)) if sq is None else sq
-        self.parts.append((codes[series[there]], tick[there], den[there], num[there], squares[there]))
+        rows = rows_of(self.codes(names)[series], tick, den, num, 0.0 if sq is None else sq)
+        self.parts.append(rows[den > 0])
+
+    def codes(self, names: list[Name]) -> I8:
+        """Numbers of some names, new ones for those not seen yet."""
+        return np.array([self.names.setdefault(name, len(self.names)) for name in names], dtype=np.int64)
 
     def add_totals(self, names: list[Name], series: I8, tick: I8, den: F8, n_ticks: int) -> None:
         """The same of rows that may come more than once, without sums."""
@@ -234,30 +248,13 @@ def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> Win
     den, num, sq = (totals(place, n * power, n_sites * n_slots) for power in (1.0, value, value * value))
     at = np.flatnonzero(den)
     rows.add(_named(TIME, component, operation, label), at // n_slots, at % n_slots, den[at], num[at], sq[at])
-    slow_names = _named(SLOW, component, operation, label)
-    slow = np.array([rows.names.setdefault(name, len(rows.names)) for name in slow_names], dtype=np.int64)
+    slow = rows.codes(_named(SLOW, component, operation, label))
     cells, code = np.unique(place << 16 | bins // COARSE, return_inverse=True)
-    slow_n = totals(code, n, len(cells))
-    slow_place = cells >> 16
+    site, slot = np.divmod(cells >> 16, n_slots)
+    rows.parts.append(rows_of(slow[site], slot, 0.0, totals(code, n, len(cells)), bin_=cells & 0xFFFF))
     _patterns(profile, rows, label, component, operation)
     requests = _roots(profile, rows, n_slots)
-    series, tick, dens, nums, sqs = (np.concatenate(part) for part in zip(*rows.parts, strict=True))
-    return WindowTicks(
-        start_ns,
-        tick_ns,
-        n_ticks,
-        tuple(rows.names),
-        series.astype(np.int64),
-        tick.astype(np.int64),
-        dens,
-        nums,
-        sqs,
-        slow[slow_place // n_slots] if len(slow_place) else slow_place,
-        slow_place % n_slots,
-        cells & 0xFFFF,
-        slow_n,
-        requests,
-    )
+    return WindowTicks(start_ns, tick_ns, n_ticks, tuple(rows.names), np.concatenate(rows.parts), requests)
 
 
 def _sites(names: Names) -> tuple[list[str], list[str], list[str]]:
@@ -315,19 +312,13 @@ def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
     return totals(found["slot"], found["n"], n_slots)
 
 
+_COLUMNS: Final = ("series", "tick", "bin", "den", "num", "sq")
+_STORED: Final = {"series": pa.int32(), "tick": pa.int16(), "bin": pa.int16()}
+
+
 def _encode(ticks: WindowTicks) -> bytes:
-    """Parquet: rows of series, then those of the distributions (`bin` not null)."""
-    n, m = len(ticks.series), len(ticks.slow_series)
-    table = pa.table(
-        {
-            "series": pa.array(np.concatenate([ticks.series, ticks.slow_series]), pa.int32()),
-            "tick": pa.array(np.concatenate([ticks.tick, ticks.slow_tick]), pa.int16()),
-            "den": pa.array(np.concatenate([ticks.den, np.zeros(m)]), pa.float64()),
-            "num": pa.array(np.concatenate([ticks.num, ticks.slow_n]), pa.float64()),
-            "sq": pa.array(np.concatenate([ticks.sq, np.zeros(m)]), pa.float64()),
-            "bin": pa.array(np.concatenate([np.full(n, -1), ticks.slow_bin]), pa.int16()),
-        }
-    )
+    """Parquet: the rows, and the rest as metadata."""
+    columns = {name: pa.array(ticks.rows[name], _STORED.get(name, pa.float64())) for name in _COLUMNS}
     head = {
         "start_ns": ticks.start_ns,
         "tick_ns": ticks.tick_ns,
@@ -336,7 +327,7 @@ def _encode(ticks: WindowTicks) -> bytes:
         "requests": ticks.requests.tolist(),
     }
     sink = pa.BufferOutputStream()
-    table = table.replace_schema_metadata({_HEAD: json.dumps(head).encode()})
+    table = pa.table(columns).replace_schema_metadata({_HEAD: json.dumps(head).encode()})
     pq.write_table(table, sink, compression="zstd", write_statistics=False, write_page_checksum=True)
     return bytes(sink.getvalue())
 
@@ -346,23 +337,15 @@ def _decode(data: pa.Buffer) -> WindowTicks | None:
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
         head = json.loads((table.schema.metadata or {})[_HEAD])
-        cols = {name: table[name].to_numpy() for name in table.column_names}
-        slow = cols["bin"] >= 0
-        rest = ~slow
+        rows = np.empty(table.num_rows, dtype=ROW)
+        for name in _COLUMNS:
+            rows[name] = table[name].to_numpy()
         return WindowTicks(
             int(head["start_ns"]),
             int(head["tick_ns"]),
             int(head["n_ticks"]),
             tuple(Name(*name) for name in head["names"]),
-            cols["series"][rest].astype(np.int64),
-            cols["tick"][rest].astype(np.int64),
-            cols["den"][rest],
-            cols["num"][rest],
-            cols["sq"][rest],
-            cols["series"][slow].astype(np.int64),
-            cols["tick"][slow].astype(np.int64),
-            cols["bin"][slow].astype(np.int64),
-            cols["num"][slow],
+            rows,
             np.array(head["requests"], dtype=np.float64),
         )
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
@@ -398,60 +381,49 @@ class Ring:
     hour: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Numbers since the epoch, ascending."""
     hours: Sums = field(default_factory=lambda: Sums())
-    slow: list[tuple[I8, I8, I8, F8]] = field(default_factory=list)
-    """A window: series, tick number since the epoch, coarse bin, requests."""
+    slow: list[Rows] = field(default_factory=list)
+    """A window: of its rows with a bin series, tick (a number since the epoch), bin and `num`."""
 
     def add_ticks(self, window: WindowTicks) -> None:
         """Take in the ticks of a window that have a request, and not its hours."""
-        codes = np.array([self._code(name) for name in window.names], dtype=np.int64)
+        rows = self._coded(window)
         there = np.flatnonzero(window.requests > 0)
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
         column = np.full(window.n_ticks, -1)
         column[there] = n_old + np.arange(len(there))
         self.at = np.concatenate([self.at, first + there])
         self.requests = np.concatenate([self.requests, window.requests[there]])
-        sums = window.den, window.num, window.sq
-        self.ticks.add(len(self.names), len(self.at), codes[window.series], column[window.tick], sums)
-        if len(window.slow_series):
-            self.slow.append(
-                (codes[window.slow_series], first + window.slow_tick, window.slow_bin, window.slow_n)
-            )
+        is_slow = rows["bin"] >= 0
+        self.ticks.add(len(self.names), len(self.at), rows[~is_slow], column[rows["tick"][~is_slow]])
+        if is_slow.any():
+            slow = repack_fields(rows[["series", "tick", "bin", "num"]][is_slow])
+            slow["tick"] += first
+            self.slow.append(slow)
 
     def add_hours(self, window: WindowTicks) -> None:
         """Take in the hours of a window, or of a day (`by_hour`), and nothing else of it."""
-        codes = np.array([self._code(name) for name in window.names], dtype=np.int64)
-        hour = (window.start_ns + window.tick * window.tick_ns) // HOUR_NS
+        rows = self._coded(window)
+        rows = rows[rows["bin"] < 0]
+        hour = (window.start_ns + rows["tick"] * window.tick_ns) // HOUR_NS
         for number in np.unique(hour):
             if not len(self.hour) or number > self.hour[-1]:
                 self.hour = np.append(self.hour, number)
-        place = np.searchsorted(self.hour, hour)
-        sums = window.den, window.num, window.sq
-        self.hours.add(len(self.names), len(self.hour), codes[window.series], place, sums)
+        self.hours.add(len(self.names), len(self.hour), rows, np.searchsorted(self.hour, hour))
+
+    def _coded(self, window: WindowTicks) -> Rows:
+        """The rows of a window by the ring's numbers of series."""
+        rows = window.rows.copy()
+        rows["series"] = np.array([self._code(name) for name in window.names], dtype=np.int64)[rows["series"]]
+        return rows
 
     def by_hour(self, day_ns: int) -> WindowTicks:
         """Give the hours of a day as ticks, to the bit what `add_hours` makes the same sums of."""
         cells = self.hours.cells[:, : len(self.names), : len(self.hour)]
         series, place = np.nonzero(cells.any(axis=0))
         den, num, sq = cells[:, series, place].astype(np.float64)
-        hour = self.hour[place] - day_ns // HOUR_NS
-        none = np.zeros(0, dtype=np.int64)
-        names, no_sums, n_hours = tuple(self.names), np.zeros(0), NS_PER_DAY // HOUR_NS
-        return WindowTicks(
-            day_ns,
-            HOUR_NS,
-            n_hours,
-            names,
-            series,
-            hour,
-            den,
-            num,
-            sq,
-            none,
-            none,
-            none,
-            no_sums,
-            np.zeros(n_hours),
-        )
+        rows = rows_of(series, self.hour[place] - day_ns // HOUR_NS, den, num, sq)
+        n_hours = NS_PER_DAY // HOUR_NS
+        return WindowTicks(day_ns, HOUR_NS, n_hours, tuple(self.names), rows, np.zeros(n_hours))
 
     def sums(self, rows: I8, columns: slice | I8) -> F8:
         """[3, rows, columns] den, num, sq of ticks."""
@@ -488,12 +460,8 @@ class Ring:
         if needed.sum() * 4 <= len(needed) * 3:
             self.at, self.requests = self.at[needed], self.requests[needed]
             self.ticks.keep(needed)
-            there = ((part, np.isin(part[1], self.at)) for part in self.slow)
-            self.slow = [
-                (series[kept], tick[kept], bins[kept], n[kept])
-                for (series, tick, bins, n), kept in there
-                if kept.any()
-            ]
+            there = (part[np.isin(part["tick"], self.at)] for part in self.slow)
+            self.slow = [part for part in there if len(part)]
         if later.sum() * 4 <= len(later) * 3:
             self.hour = self.hour[later]
             self.hours.keep(later)
@@ -505,7 +473,7 @@ class Sums:
 
     cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))
 
-    def add(self, n_series: int, n_columns: int, series: I8, column: I8, sums: tuple[F8, F8, F8]) -> None:
+    def add(self, n_series: int, n_columns: int, rows: Rows, column: I8) -> None:
         """Add rows up where their column is not negative."""
         room = self.cells.shape
         if n_series > room[1] or n_columns > room[2]:
@@ -516,10 +484,10 @@ class Sums:
             cells = np.zeros((3, *grown), dtype=np.float32)
             cells[:, : room[1], : room[2]] = self.cells
             self.cells = cells
-        there = column >= 0
-        flat = series[there] * self.cells.shape[2] + column[there]
-        for cell, values in zip(self.cells, sums, strict=True):
-            np.add.at(cell.reshape(-1), flat, values[there].astype(np.float32))
+        rows, column = rows[column >= 0], column[column >= 0]
+        flat = rows["series"] * self.cells.shape[2] + column
+        for cell, name in zip(self.cells, ("den", "num", "sq"), strict=True):
+            np.add.at(cell.reshape(-1), flat, rows[name].astype(np.float32))
 
     def keep(self, needed: B1) -> None:
         """Let go of the other columns; [columns in use] needed."""

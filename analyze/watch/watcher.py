@@ -148,24 +148,16 @@ class Watcher:
 
     def learn(self, window: WindowTicks) -> None:
         """Take in a window that is decided already, or lies before the watch began."""
-        self._add(window)
+        self.add_ticks(window)
         self.ring.add_hours(window)
         self._forget(window)
-
-    def learn_ticks(self, window: WindowTicks) -> None:
-        """Take in a window without its hours (`learn_hours`)."""
-        self._add(window)
-
-    def learn_hours(self, day: WindowTicks) -> None:
-        """Take in the hours of a day."""
-        self.ring.add_hours(day)
 
     def decide(self, window: WindowTicks) -> Decided:
         """Decide a window that follows those before, and move the state on."""
         began = time.perf_counter()
         if not self._restored:
             self._restore()
-        columns = self._add(window)
+        columns = self.add_ticks(window)
         self.ring.add_hours(window)
         self._window_ns = window.n_ticks * window.tick_ns
         first = window.start_ns // self.tick_ns
@@ -225,8 +217,8 @@ class Watcher:
 
     # What is usual
 
-    def _add(self, window: WindowTicks) -> I8:
-        """The columns of its ticks, edges of a recording left out."""
+    def add_ticks(self, window: WindowTicks) -> I8:
+        """Take in a window without its hours; the columns of its ticks, edges of a recording left out."""
         old, parts = len(self.ring.at), len(self.ring.slow)
         self.ring.add_ticks(replace(window, requests=self._without_edges(window)))
         if self._base is not None and len(self.ring.slow) > parts:

@@ -221,14 +221,14 @@ class LakeWatch:
         if not windows:
             return
         day = self._lakes.listed(Period(None, start_ns, start_ns + DAY), windows)
-        watcher.learn_hours(day_hours(day, whole_windows(day), self.refine, watcher.tick_ns))
+        watcher.ring.add_hours(day_hours(day, whole_windows(day), self.refine, watcher.tick_ns))
         for window in windows:
             # With some before them, which say how many requests are usual.
             at = np.arange(window.start_ns, window.end_ns + USUAL_TICKS * watcher.tick_ns, watcher.tick_ns)
             if sample.takes(at // watcher.tick_ns).any():
                 ticks = self._ticks(watcher, window.start_ns)
                 if ticks is not None:
-                    watcher.learn_ticks(ticks)
+                    watcher.add_ticks(ticks)
 
     def _ticks(self, watcher: Watcher, start_ns: int) -> WindowTicks | None:
         """A window's ticks; None where it holds no request."""

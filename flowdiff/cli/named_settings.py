@@ -57,13 +57,16 @@ def settings_of_texts(
     models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
     """Make each model with what `NAME=VALUE` texts set; a repeated list goes on. Raises ConfigError."""
+    file = config or os.environ.get("FLOWDIFF_CONFIG")
+    if not texts and not file:
+        return {section: model() for section, model in models.items()}
     from flowdiff.cli.settings_options import joined
     from flowdiff.settings.given import Given, document_of, in_document, validated
     from flowdiff.settings.keys import KeyKind
 
     keys = _keys(models)
     given: dict[str, Given] = {}
-    if file := config or os.environ.get("FLOWDIFF_CONFIG"):
+    if file:
         document = document_of(Path(file))
         tables = {section: document[section] for section in models if section in document}
         found = in_document(tables, keys, str(file), "--help-all")

@@ -57,7 +57,7 @@ def test_networks_beside_a_library_tree_a_variable() -> None:
     values = np.cumsum(rng.lognormal(0, 1, (k, n)), axis=0)
     codes = coded(values)
     start = time.process_time()
-    split_sizes(codes, values, np.arange(k), np.ones(n), TreeRules(n // 3, 40, 0.01, 0.2))
+    split_sizes(values, np.ones(n), TreeRules(n // 3, 40, 0.01, 0.2))
     ours = time.process_time() - start
     start = time.process_time()
     for target in range(few):

@@ -16,7 +16,7 @@ import numpy as np
 from oracles.watched_series import EVENT_SD, MONDAY, names_of
 
 from analyze.watch.decide import UNCHANGED, Decision
-from analyze.watch.series import Name, WindowTicks
+from analyze.watch.series import Name, WindowTicks, rows_of
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
 from schemas.windows import NS_PER_SECOND
@@ -32,7 +32,6 @@ def window(rng: np.random.Generator, names: tuple[Name, ...], number: int) -> Wi
     series = np.tile(np.arange(len(names)), TICKS)
     tick = np.repeat(np.arange(TICKS), len(names))
     mean = 9 + rng.normal(0, 0.05, len(series))
-    none = np.zeros(0, dtype=np.int64)
     n = np.full(len(series), EVENTS)
     start = MONDAY + number * TICKS * TICK_NS
     squares = EVENTS * (mean**2 + EVENT_SD**2)
@@ -42,15 +41,7 @@ def window(rng: np.random.Generator, names: tuple[Name, ...], number: int) -> Wi
         TICK_NS,
         TICKS,
         names,
-        series,
-        tick,
-        n,
-        n * mean,
-        squares,
-        none,
-        none,
-        none,
-        none * 1.0,
+        rows_of(series, tick, n, n * mean, squares),
         requests,
     )
 

@@ -23,9 +23,9 @@ from evaluation.runs import Simulated, forget_runs, period_of
 from evaluation.variance_truths import population_of
 
 from analyze.load import load_population
+from analyze.methods.clusters.cluster_overlays import HeldAgainst
 from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
 from analyze.methods.clusters.settings import ClustersSettings
-from analyze.methods.clusters.tree_overlay import HeldAgainst
 from analyze.refine.settings import RefineSettings
 from flowdiff.samples import find_samples
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.signal import lfilter
 
-from analyze.watch.series import TIME, Name, WindowTicks
+from analyze.watch.series import TIME, Name, WindowTicks, rows_of
 from schemas.windows import NS_PER_MINUTE
 
 WINDOW_NS = 5 * NS_PER_MINUTE
@@ -62,7 +62,7 @@ def windows(logs: np.ndarray, *, ticks: int = 1, first: int = 0) -> Iterator[Win
     """Windows of so many ticks, from a number on."""
     names, n = names_of(len(logs)), len(logs)
     series, tick = np.divmod(np.arange(n * ticks), ticks)
-    none, events = np.zeros(0, dtype=np.int64), np.full(n * ticks, EVENTS / ticks)
+    events = np.full(n * ticks, EVENTS / ticks)
     for number in range(first, logs.shape[1] // ticks):
         mean = logs[:, number * ticks : (number + 1) * ticks].reshape(-1)
         yield WindowTicks(
@@ -70,14 +70,6 @@ def windows(logs: np.ndarray, *, ticks: int = 1, first: int = 0) -> Iterator[Win
             WINDOW_NS // ticks,
             ticks,
             names,
-            series,
-            tick,
-            events,
-            events * mean,
-            events * (mean**2 + EVENT_SD**2),
-            none,
-            none,
-            none,
-            np.zeros(0),
+            rows_of(series, tick, events, events * mean, events * (mean**2 + EVENT_SD**2)),
             np.full(ticks, 1000.0 / ticks),
         )

@@ -22,8 +22,8 @@ from oracles.site_populations import record_populations, span_populations
 from oracles.sites import words_of
 
 from analyze.methods.browse.places import host_times
-from analyze.methods.browse.ranges import (
-    Ranges,
+from analyze.methods.browse.ranges import Ranges
+from analyze.methods.browse.response_bins import (
     bin_edges,
     kinds_in,
     mode_ranges,

@@ -21,12 +21,13 @@ from analyze.methods.clusters.kmeans import (
     simplified_silhouette,
 )
 from analyze.methods.clusters.settings import ClustersSettings
-from analyze.methods.clusters.tree_overlay import Gates, NodeKind, overlaid, shown_nodes
+from analyze.methods.clusters.shown_overlay import shown_nodes
+from analyze.methods.clusters.tree_overlay import NodeKind, overlaid
 from analyze.population import Population
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-GATES = Gates(0.003, 3.0, 0.1, 0.05, 0.01)
+DEFAULTS = ClustersSettings()
 
 
 @FEW
@@ -143,7 +144,7 @@ def test_trees_hold_the_ways_that_requests_took(population: Population, n: int, 
         assert np.isclose(passed, told[key].through)
         assert np.isclose(visited, told[key].visits)
         assert np.isclose(spent, told[key].time_us, atol=1e-6)
-    both = overlaid(tree, [0], [n - 1], GATES)
+    both = overlaid(tree, [0], [n - 1], DEFAULTS)
     taken = {names for names, g in told if g in (0, n - 1)}
     assert {_plain(way_of(tree, int(node))) for node in both.node} == taken
     for place, kind in enumerate(both.kind):

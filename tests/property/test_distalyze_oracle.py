@@ -80,9 +80,8 @@ def test_networks_are_those_of_refits(seed: int) -> None:
     values = mixing @ rng.normal(0, 1, (k, n)) + rng.normal(0, 0.3, (k, n))
     leaf, gain = int(rng.integers(1, 6)), float(rng.choice([0.0, 0.01, 0.05]))
     codes = coded(values)
-    own = np.arange(k)
     smallest = max(2, n // 3)
-    nested = split_sizes(codes, values, own, np.ones(n), TreeRules(smallest, leaf, gain))
+    nested = split_sizes(values, np.ones(n), TreeRules(smallest, leaf, gain))
     for m in (smallest, n // 2, (3 * n) // 4, n):
         for target in range(k):
             others = [j for j in range(k) if j != target]
@@ -98,10 +97,9 @@ def test_a_larger_m_cuts_the_tree_with_all_rules_on() -> None:
         values = np.cumsum(rng.exponential(1, (k, n)), axis=0)
         values[rng.random((k, n)) < 0.1] = np.nan
         weight = rng.choice([1.0, 3.0], n)
-        codes, own = coded(values), np.arange(k)
-        whole = split_sizes(codes, values, own, weight, TreeRules(30, 5, 0.01, 0.05))
+        whole = split_sizes(values, weight, TreeRules(30, 5, 0.01, 0.05))
         for m in (60, 100, 180):
-            cut = split_sizes(codes, values, own, weight, TreeRules(m, 5, 0.01, 0.05))
+            cut = split_sizes(values, weight, TreeRules(m, 5, 0.01, 0.05))
             assert np.array_equal(cut, np.where(whole >= m, whole, 0))
 
 
@@ -110,12 +108,7 @@ def test_noise_has_no_dependencies() -> None:
     lines = 0
     for _ in range(20):
         values = rng.lognormal(0, 1, (30, 300))
-        lines += int(
-            (
-                split_sizes(coded(values), values, np.arange(30), np.ones(300), TreeRules(100, 5, 0.01, 0.05))
-                > 0
-            ).sum()
-        )
+        lines += int((split_sizes(values, np.ones(300), TreeRules(100, 5, 0.01, 0.05)) > 0).sum())
     # 600 trees at the level 0.05 each.
     assert lines <= 45
 

@@ -16,7 +16,7 @@ from analyze.paths.critical_path import attribute, critical_path, edge_latency_n
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import Interner, decide_order, families, order_evidence, pair_rows
+from analyze.refine.sibling_order import Numbers, decide_order, families, order_evidence, pair_rows
 from analyze.refine.span_tree import span_tree
 from analyze.refine.stored import group_flows
 from stitch.graph.template import Template
@@ -54,22 +54,22 @@ def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int,
 
 def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key], Key, Key], str]:
     """What the refinement decides, in the oracle's words."""
-    interner = Interner()
+    numbers = Numbers()
     entries, evidence = [], []
     for category in group_flows(flows, structures, 2).categories:
         tree = span_tree(category.structure)
         assert tree is not None
-        kin = families(tree, interner, 99)
-        evidence.append(order_evidence(category, category.node_ns, tree, kin, interner, SMALL, 2))
+        kin = families(tree, numbers, 99)
+        evidence.append(order_evidence(category, category.node_ns, tree, kin, numbers, SMALL, 2))
         for family in kin:
             entries += [
                 (family.keys, family.keys[first], family.keys[second])
                 for first, second in zip(*pair_rows(len(family.keys)), strict=True)
             ]
-    names = [
-        (f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in interner.children()
-    ]
-    decided = decide_order(evidence, interner.children(), SMALL, ["reference", "problem"]).relation.tolist()
+    names = [(f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in numbers.children]
+    decided = decide_order(
+        evidence, tuple(numbers.children), SMALL, ["reference", "problem"]
+    ).relation.tolist()
     found = {}
     for (keys, first, second), relation in zip(entries, decided, strict=True):
         a, b = names[first], names[second]

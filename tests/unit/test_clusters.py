@@ -11,11 +11,13 @@ from oracles.populations import constant_chain, population
 from oracles.striped_reads import reads
 from oracles.two_changes import two_changes
 
+from analyze.methods.clusters.cluster_overlays import NONE, nearest_of_root
 from analyze.methods.clusters.cluster_shares import share_tests
 from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
 from analyze.methods.clusters.method import analyse
 from analyze.methods.clusters.settings import ClustersSettings
-from analyze.methods.clusters.tree_overlay import NONE, NodeKind, nearest_of_root, shade
+from analyze.methods.clusters.shown_overlay import shade
+from analyze.methods.clusters.tree_overlay import NodeKind
 from analyze.methods.port import Result
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits

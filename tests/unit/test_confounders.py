@@ -17,7 +17,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile
-from analyze.refine.clocks import CorrectionBounds, fit_clock
+from analyze.refine.clocks import bounds_of, fit_clock
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
@@ -193,7 +193,7 @@ def test_a_clock_that_was_set_is_told_from_a_slow_network() -> None:
     zeros = np.zeros(200, dtype=np.int64)
     sample = (np.arange(200) >= 100).astype(np.uint8)
     step = np.where(sample, 5_000, 0)
-    stepped = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
-    slower = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1]), 20)
+    stepped = fit_clock(bounds_of(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
+    slower = fit_clock(bounds_of(zeros, sample, start, -legs[0] - step, legs[1]), 20)
     assert len(stepped.add_ns) == 2
     assert slower.add_ns == (0,)

@@ -15,8 +15,8 @@ from analyze.methods.robust.sections.paths import PATHS, move_title, one_line, p
 from analyze.paths.alignment import SignatureKind, aligned_steps, difference_lines, signature
 from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
-from analyze.report.drawing.graph import node_name
 from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import node_name
 from analyze.report.page import blocks_html
 from analyze.report.terminal import print_blocks
 from schemas.report.parts import NodeName

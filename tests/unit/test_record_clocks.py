@@ -64,7 +64,7 @@ def test_bounds_are_those_of_every_edge_between_two_hosts(seed: int) -> None:
     made = [
         row
         for part in record_bounds(category, codes, n_hosts)
-        for row in zip(part.pair.tolist(), part.lower.tolist(), part.upper.tolist(), strict=True)
+        for row in part[["pair", "lower", "upper"]].tolist()
     ]
     assert sorted(made) == sorted(expected)
 

@@ -29,7 +29,6 @@ from analyze.profile.times import path_times
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.stats.moments import HIGH, LARGE, SampleMoments, c2_curve, category_moments
-from schemas.arrays import F8
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
@@ -46,8 +45,7 @@ _MOST_ROOTS: Final = 40
 
 def c2_section(population: Population, moments: SampleMoments) -> BrowseVarianceSection:
     """The section."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        c2: F8 = moments.variance_us2 / moments.mean_us**2
+    c2 = moments.c2
     large = moments.count > LARGE
     last = len(population.samples) - 1
     roots: dict[str, list[int]] = {}

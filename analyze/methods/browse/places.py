@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from analyze.methods.browse.ranges import Ranges, failed_requests, site_c2, site_words
+from analyze.methods.browse.ranges import Ranges, site_words
+from analyze.methods.browse.response_bins import failed_requests
 from analyze.methods.browse.timeline import entries_of, time_edges
 from analyze.population import Category, Population
 from analyze.profile.call_sites import GraphSites
@@ -54,7 +56,7 @@ def places_section(population: Population, places: SitesAndHosts) -> BrowsePlace
 
 def _sites(population: Population, times: AllPathTimes, ranges: Ranges) -> list[SiteRow]:
     bins = ranges.bins
-    us, weight = bins.site_us.sum(axis=1), bins.site_weight.sum(axis=1)
+    us, weight = bins.sites.us.sum(axis=1), bins.sites.weight.sum(axis=1)
     total = float(bins.us.sum())
     failed = np.zeros(len(us), dtype=np.int64)
     for category, mine in zip(population.categories, times.categories, strict=True):
@@ -65,16 +67,16 @@ def _sites(population: Population, times: AllPathTimes, ranges: Ranges) -> list[
             failed += np.bincount(both[0], minlength=len(us))
     rows = []
     for site in np.lexsort((np.arange(len(us)), -us)).tolist():
-        if not bins.site_n[site]:
+        if not bins.sites.n[site]:
             continue
         label, caller = site_words(times, site)
         rows.append(
             SiteRow(
                 label=label,
                 caller=caller,
-                requests=int(bins.site_n[site]),
+                requests=int(bins.sites.n[site]),
                 mean_us=float(us[site] / weight[site]),
-                c2=site_c2(bins, site),
+                c2=bins.sites.c2(site),
                 share_of_time=float(us[site]) / total if total > 0 else 0.0,
                 failed=int(failed[site]),
             )
@@ -174,32 +176,32 @@ def _error_rows(
 
     edges_ns: [times + 1] of the counts by time. O(failures log failures).
     """
-    site, error, request, host = (np.zeros(0, np.int64) for _ in range(4))
-    start, ok, weights = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0)
+    none = np.zeros(0, np.int64)
+    parts: list[tuple[npt.NDArray[Any], ...]] = [(none, none, none, none, np.zeros(0), none > 0, none)]
     total, inside, before = 0.0, 0.0, 0
     for category, mine in zip(population.categories, times.categories, strict=True):
         rows = category.rows(sample)
         weight = category.weight[rows]
-        total += float(weight.sum())
         failures = category.failures.of_rows(rows)
-        if not len(failures.row):
-            before += len(weight)
-            continue
         row = failures.row.astype(np.int64)
+        if len(row):
+            parts.append(
+                (
+                    mine.graph.site_at(failures.position),
+                    failures.error.astype(np.int64),
+                    row + before,
+                    category.start_ns[rows][row],
+                    weight[row],
+                    ~failed_requests(population, category, rows)[row],
+                    _host_codes(category, rows, -1)[failures.position, row],
+                )
+            )
+        total += float(weight.sum())
         inside += float(weight[np.unique(row)].sum())
-        site = np.append(site, mine.graph.site_at(failures.position))
-        error = np.append(error, failures.error.astype(np.int64))
-        request = np.append(request, row + before)
-        start = np.append(start, category.start_ns[rows][row])
-        ok = np.append(ok, ~failed_requests(population, category, rows)[row])
-        weights = np.append(weights, weight[row])
-        hosts = (
-            np.full(len(row), -1)
-            if category.host is None
-            else category.host[:, rows][failures.position, row].astype(np.int64)
-        )
-        host = np.append(host, hosts)
         before += len(weight)
+    site, error, request, start, weights, ok, host = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
+    )
     key = site * max(len(population.errors), 1) + error
     found = [
         _row(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.browse.ranges import Ranges, leading_category
+from analyze.methods.browse.ranges import Ranges
+from analyze.methods.browse.response_bins import leading_category
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Population
@@ -119,19 +120,13 @@ def medoid(category: Category, rows: slice) -> Medoid:
         raise ValueError("a category without a request has no typical one")
     latency = edge_latency_ns(category)[rows]
     weight = category.weight[rows]
-    equal = bool((weight == weight[0]).all())
     far = np.zeros(len(weight))
     for edge in range(latency.shape[1]):
         x = np.log1p(latency[:, edge] / NS_PER_US)
-        far += np.abs(x - (_lower_median(x) if equal else weighted_quantile(x, weight, 0.5)))
+        far += np.abs(x - weighted_quantile(x, weight, 0.5))
     row = int(np.argmin(far))
     edges = latency.shape[1]
     return Medoid(rows.start + row, float(far[row]) / edges if edges else 0.0)
-
-
-def _lower_median(x: F8) -> float:
-    middle = (len(x) - 1) // 2
-    return float(np.partition(x, middle)[middle])
 
 
 def mean_times(category: Category, rows: slice) -> F8:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyze.methods.browse.ranges import failed_requests
+from analyze.methods.browse.response_bins import failed_requests
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
 from analyze.stats.ks import block_ks

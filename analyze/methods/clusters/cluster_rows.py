@@ -10,12 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.clusters.calling_tree import ROOT
+from analyze.methods.clusters.cluster_overlays import NONE, HeldAgainst
 from analyze.methods.clusters.clusters_run import ClustersRun
-from analyze.methods.clusters.tree_overlay import (
-    NONE,
-    HeldAgainst,
-    shown_nodes,
-)
+from analyze.methods.clusters.shown_overlay import shown_nodes
 from analyze.population import Population
 from schemas.arrays import F8, I8
 from schemas.report.clusters import ClusterCategory, ClusterRow, TreeOverlayRow

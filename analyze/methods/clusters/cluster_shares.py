@@ -17,7 +17,7 @@ from analyze.population import Population
 from analyze.stats.estimate import share_change
 from analyze.stats.multiple import q_values
 from analyze.stats.rank import in_requests
-from analyze.stats.time_blocks import equal_count_blocks
+from analyze.stats.time_blocks import dealt_blocks
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 
@@ -122,11 +122,8 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
         when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
-        dealt = equal_count_blocks(np.concatenate([np.zeros(0, np.int64), *when]), n_blocks)
-        begin = 0
-        for block, part, starts in zip(found, rows, when, strict=True):
-            block[part] = dealt[begin : begin + len(starts)]
-            begin += len(starts)
+        for block, part, dealt in zip(found, rows, dealt_blocks(when, n_blocks), strict=True):
+            block[part] = dealt
     return found
 
 

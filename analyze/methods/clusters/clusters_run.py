@@ -7,6 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyze.methods.clusters.calling_tree import CallingTree, calling_tree
+from analyze.methods.clusters.cluster_overlays import (
+    NONE,
+    HeldAgainst,
+    held_against,
+    nearest_of_root,
+    origins,
+)
 from analyze.methods.clusters.cluster_shares import (
     ClusteredRequests,
     ClusterShareTests,
@@ -33,13 +40,6 @@ from analyze.methods.clusters.kmeans import (
     stability,
 )
 from analyze.methods.clusters.settings import ClustersSettings
-from analyze.methods.clusters.tree_overlay import (
-    NONE,
-    HeldAgainst,
-    held_against,
-    nearest_of_root,
-    origins,
-)
 from analyze.population import Population
 from schemas.arrays import F8, I8
 from schemas.report.clusters import CurvePoint

@@ -145,7 +145,8 @@ def _point_name(graph: Graph, position: int) -> str:
 
 
 def _pairs(graph: Graph) -> _Pairs:
-    labels = [f"{graph.labels[src]} -> {graph.labels[dst]}" for src, dst in graph.edges.tolist()]
+    node = graph.labels
+    labels = [f"{node[src]} -> {node[dst]}" for src, dst in graph.edges.tolist()]
     names = tuple(sorted(set(labels)))
     place = {name: i for i, name in enumerate(names)}
     code = np.array([place[label] for label in labels], dtype=np.int64)

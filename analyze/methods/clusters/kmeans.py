@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from scipy.special import entr
 
 from analyze.methods.clusters.cluster_shares import ClusteredRequests
 from analyze.methods.clusters.features import Points, halves
@@ -160,9 +161,7 @@ def purity(table: F8) -> Purity:
 
 
 def _entropy(count: F8) -> float:
-    total = count.sum()
-    share = count[count > 0] / total if total > 0 else np.zeros(0)
-    return float(-(share * np.log(share)).sum())
+    return float(entr(count / max(count.sum(), 1e-300)).sum())
 
 
 def best_jaccard(table: F8) -> F8:

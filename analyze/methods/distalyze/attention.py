@@ -15,7 +15,6 @@ from analyze.methods.distalyze.dependency_network import (
     Network,
     happens_before,
     network_of,
-    rules_for,
     trivial,
 )
 from analyze.methods.distalyze.divergence import MOSTLY, Divergence
@@ -217,7 +216,7 @@ def components(
         divergence[:-1] = np.minimum(finite[tested, kept] / largest, 1.0)
         divergence[:-1][says_p] = 0.0
         networks = [
-            _network(values[:, mine], instances.performance_us[mine], weighed, ~says_p, settings)
+            network_of(values[:, mine], instances.performance_us[mine], ~says_p, weighed, settings)
             for mine, weighed in (
                 (rows[0], weight[rows[0]]),
                 (rows[1], weight[rows[1]]),
@@ -255,17 +254,6 @@ def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
     parts = [_spread(mine, most) for mine in rows]
     weights = [weight[part] / weight[part].sum() * len(parts[0]) for part in parts]
     return np.concatenate(parts), np.concatenate(weights)
-
-
-def _network(values: F8, performance: F8, weight: F8, wanted: B1, settings: DistalyzeSettings) -> Network:
-    there = ~np.isnan(values)
-    filled = np.where(there, values, np.nan)
-    with np.errstate(all="ignore"):
-        low = np.where(there, filled, np.inf).min(axis=1, initial=np.inf)
-        high = np.where(there, filled, -np.inf).max(axis=1, initial=-np.inf)
-    usable = wanted & (there.mean(axis=1) >= MOSTLY) & (high > low)
-    rules = rules_for(len(performance), settings.node_share, settings.least_gain, settings.chance)
-    return network_of(values, performance, usable, weight, rules)
 
 
 def _spread(rows: I8, most: int) -> I8:

@@ -18,9 +18,9 @@ from analyze.methods.distalyze.instance_logs import (
     LogType,
     request_instances,
     request_log,
-    window_instances,
 )
 from analyze.methods.distalyze.settings import DistalyzeSettings
+from analyze.methods.distalyze.window_logs import window_instances
 from analyze.population import Graph, Population
 from analyze.stats.density import weighted_quantile
 from schemas.arrays import B1, F8
@@ -87,26 +87,19 @@ def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
             + (", or a host." if settings.instances == "host" else "."),
             remedy="Give --reference and --problem, or --host with --instances host.",
         )
-    found = window_instances(population, settings)
-    instances = found.instances
-    study = Study("", instances, found.log, 0.0, instances.performance_us, instances.weight)
-    few = _few(study.instances, settings.least_instances)
-    return (
-        Studies((), _names(population, settings), False, ("all",))
-        if few
-        else Studies((study,), _names(population, settings), False)
-    )
+    windows, instances = window_instances(population, settings)
+    late = int(instances.problem.sum())
+    names = _names(population, settings)
+    if min(late, len(instances) - late) < settings.least_instances:
+        return Studies((), names, False, ("all",))
+    study = Study("", instances, windows.log, 0.0, instances.performance_us, instances.weight)
+    return Studies((study,), names, False)
 
 
 def _names(population: Population, settings: DistalyzeSettings) -> tuple[str, str]:
     if settings.host:
         return "the rest", settings.host
     return population.samples[0].name, population.samples[-1].name
-
-
-def _few(instances: Instances, least: int) -> bool:
-    late = int(instances.problem.sum())
-    return min(late, len(instances) - late) < least
 
 
 def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Studies:

@@ -13,16 +13,22 @@ a target by a library takes 100 times as long on 200 variables of 4,000 instance
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from analyze.methods.distalyze.divergence import MOSTLY, varies
+from analyze.methods.distalyze.settings import DistalyzeSettings
+from analyze.stats.rank import midranks, rank_scores
 from schemas.arrays import B1, F8, I4, I8
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 _BINS: Final = 64
 """Predictors of more distinct values are cut at their quantiles."""
 _COLUMNS: Final = 48
-"""Nodes worked on at once: 48 nodes of 200 predictors in 64 bins are 5 MB a sum."""
+"""Nodes that cuts are looked for at once: 48 nodes of 200 predictors in 64 bins are 5 MB a sum."""
 _CUTS: Final = 8.0
 """Independent tests that the best cut of one predictor is worth (maximally selected statistic)."""
 _TRIVIAL_RHO: Final = 0.995
@@ -48,15 +54,6 @@ class TreeRules:
     """Level at which a split must beat the best of all cuts by chance; 0: not asked for."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """Nodes that may be split, of all targets; arrays [nodes] but for `inside`."""
-
-    target: I8
-    inside: B1
-    """[nodes, instances]"""
-
-
 def coded(values: F8) -> I4:
     """[variables, instances] bins of predictors, from 1 upwards; NaN is MISSING."""
     codes = np.zeros(values.shape, np.int32)
@@ -72,99 +69,99 @@ def coded(values: F8) -> I4:
     return codes
 
 
-def split_sizes(codes: I4, targets: F8, own: I8, weight: F8, rules: TreeRules) -> I8:
-    """[predictors, targets] instances of the largest node of a tree that a predictor splits; 0: none.
+def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
+    """[predictors, targets] instances of the largest node of a target's tree that a predictor splits; or 0.
 
-    codes: [predictors, instances] of `coded`; targets: [targets, instances], NaN left out of that target's
-    tree; own: [targets] the predictor that is the target itself and is not used for it, -1 for none; weight:
-    [instances]. Ties go to the first predictor, then to the lowest cut.
+    values: [variables, instances], each the target of a tree over all others, which is of the instances that
+    have it; NaN missing. weight: [instances]. Ties go to the first predictor, then to the lowest cut.
     """
-    n_predictors, n = codes.shape
-    largest = np.zeros((n_predictors, len(targets)), np.int64)
-    if n_predictors == 0 or n == 0:
+    n_variables, n = values.shape
+    largest = np.zeros((n_variables, n_variables), np.int64)
+    if n_variables == 0 or n == 0:
         return largest
-    indicator, width = _indicator(codes)
-    there = ~np.isnan(targets)
-    y = np.where(there, targets, 0.0)
-    mass = np.maximum(there @ weight, 1e-300)
-    y = np.where(there, y - ((y @ weight) / mass)[:, None], 0.0)
-    scale = np.sqrt(np.maximum((y**2 @ weight) / mass, 1e-300))
-    y /= scale[:, None]
-    whole = (y**2) @ weight
-    least_surprise = _by_chance(rules.chance, n_predictors) if rules.chance > 0 else 0.0
-    open_ = _Open(np.arange(len(targets), dtype=np.int64), there)
-    while len(open_.target):
-        fine = open_.inside.sum(axis=1) >= max(rules.least_node, 2 * rules.least_leaf)
-        open_ = _Open(open_.target[fine], open_.inside[fine])
-        children: list[_Open] = []
-        for first in range(0, len(open_.target), _COLUMNS):
-            batch = _Open(open_.target[first : first + _COLUMNS], open_.inside[first : first + _COLUMNS])
-            split, predictor, cut = _best(batch, y, own, weight, indicator, width, n_predictors, rules, whole)
-            for node in np.flatnonzero(split).tolist():
-                target, inside = int(batch.target[node]), batch.inside[node]
-                j = int(predictor[node])
-                left = inside & (codes[j] <= cut[node])
-                if least_surprise > 0 and _surprise(y[target, inside], left[inside]) < least_surprise:
+    codes = coded(values)
+    search = _CutSearch.of(codes, values, weight, rules)
+    least_surprise = _by_chance(rules.chance, n_variables) if rules.chance > 0 else 0.0
+    target, inside = np.arange(n_variables), ~np.isnan(values)
+    while len(target):
+        fine = inside.sum(axis=1) >= max(rules.least_node, 2 * rules.least_leaf)
+        target, inside = target[fine], inside[fine]
+        children: list[tuple[int, B1]] = []
+        for first in range(0, len(target), _COLUMNS):
+            batch = slice(first, first + _COLUMNS)
+            predictor, cut = search.best(target[batch], inside[batch])
+            for node in np.flatnonzero(predictor >= 0).tolist():
+                j, i, mine = int(predictor[node]), int(target[first + node]), inside[first + node]
+                left = mine & (codes[j] <= cut[node])
+                if least_surprise > 0 and _surprise(search.y[i, mine], left[mine]) < least_surprise:
                     continue
-                largest[j, target] = max(largest[j, target], int(inside.sum()))
-                children.append(_Open(np.array([target, target]), np.stack([left, inside & ~left])))
-        open_ = _Open(
-            np.concatenate([part.target for part in children]) if children else np.zeros(0, np.int64),
-            np.concatenate([part.inside for part in children]) if children else np.zeros((0, n), np.bool_),
-        )
+                largest[j, i] = max(largest[j, i], int(mine.sum()))
+                children += [(i, left), (i, mine & ~left)]
+        target = np.array([i for i, _ in children], np.int64)
+        inside = np.array([mine for _, mine in children], np.bool_).reshape(len(children), n)
     return largest
 
 
-def _indicator(codes: I4) -> tuple[Any, int]:
-    """[predictors · width, instances] sparse ones, and the number of bins a predictor."""
-    from scipy.sparse import csr_matrix
+@dataclass(frozen=True, slots=True)
+class _CutSearch:
+    """Looks for the best cuts of nodes of all targets at once."""
 
-    n_predictors, n = codes.shape
-    width = int(codes.max(initial=0)) + 1
-    rows = (np.arange(n_predictors, dtype=np.int64)[:, None] * width + codes).reshape(-1)
-    columns = np.tile(np.arange(n, dtype=np.int64), n_predictors)
-    ones = np.ones(len(rows))
-    return csr_matrix((ones, (rows, columns)), shape=(n_predictors * width, n)), width
+    indicator: csr_matrix
+    """[predictors · width, instances] whether an instance is in a bin of a predictor."""
+    width: int
+    """Bins a predictor."""
+    y: F8
+    """[targets, instances] of mean 0 and variance 1; 0 where it is missing."""
+    whole: F8
+    """[targets] sum of squares."""
+    weight: F8
+    rules: TreeRules
 
+    @classmethod
+    def of(cls, codes: I4, values: F8, weight: F8, rules: TreeRules) -> _CutSearch:
+        """Lay out the bins of the predictors and the values of the targets."""
+        from scipy.sparse import csr_matrix
 
-def _best(
-    batch: _Open,
-    y: F8,
-    own: I8,
-    weight: F8,
-    indicator: Any,
-    width: int,
-    n_predictors: int,
-    rules: TreeRules,
-    whole: F8,
-) -> tuple[B1, I8, I8]:
-    """[nodes] whether to split, at which predictor, and the last bin of the left side."""
-    inside = batch.inside.astype(np.float64)
-    k = len(batch.target)
-    shape = (n_predictors, width, k)
-    counted = np.cumsum((indicator @ inside.T).reshape(shape), axis=1)
-    plain = bool((weight == weight[0]).all())
-    masses = (
-        counted * weight[0] if plain else np.cumsum((indicator @ (inside * weight).T).reshape(shape), axis=1)
-    )
-    inside_y = y[batch.target] * inside
-    sums = np.cumsum((indicator @ (inside_y * weight).T).reshape(shape), axis=1)
-    n, mass, total = counted[0, -1], masses[0, -1], sums[0, -1]
-    allowed = (counted >= rules.least_leaf) & (n - counted >= rules.least_leaf)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        gain = sums**2 / masses + (total - sums) ** 2 / (mass - masses)
-    gain = np.where(allowed, gain - total**2 / np.maximum(mass, 1e-300), -1.0)
-    mine = own[batch.target]
-    of_self = np.flatnonzero(mine >= 0)
-    gain[mine[of_self], :, of_self] = -1.0
-    flat = gain.reshape(n_predictors * width, k)
-    # Equal splits differ in their last digits: the first within rounding is taken.
-    top = flat.max(axis=0)
-    place = np.argmax(flat >= top - 1e-9 * np.maximum(np.abs(top), 1e-300), axis=0)
-    split = (top > 1e-12 * np.maximum(whole[batch.target], 1e-300)) & (
-        top >= rules.least_gain * whole[batch.target]
-    )
-    return np.asarray(split), (place // width).astype(np.int64), (place % width).astype(np.int64)
+        n_predictors, n = codes.shape
+        width = int(codes.max(initial=0)) + 1
+        rows = (np.arange(n_predictors, dtype=np.int64)[:, None] * width + codes).reshape(-1)
+        columns = np.tile(np.arange(n, dtype=np.int64), n_predictors)
+        indicator = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(n_predictors * width, n))
+        there = ~np.isnan(values)
+        y = np.where(there, values, 0.0)
+        mass = np.maximum(there @ weight, 1e-300)
+        y = np.where(there, y - ((y @ weight) / mass)[:, None], 0.0)
+        y /= np.sqrt(np.maximum((y**2 @ weight) / mass, 1e-300))[:, None]
+        return cls(indicator, width, y, (y**2) @ weight, weight, rules)
+
+    def best(self, target: I8, inside: B1) -> tuple[I8, I8]:
+        """[nodes] predictor to split at, -1 for none, and the last bin of the left side.
+
+        target: [nodes]; inside: [nodes, instances].
+        """
+        held = inside.astype(np.float64)
+        counted = self._up_to(held)
+        plain = bool((self.weight == self.weight[0]).all())
+        masses = counted * self.weight[0] if plain else self._up_to(held * self.weight)
+        sums = self._up_to(self.y[target] * held * self.weight)
+        n, mass, total = counted[0, -1], masses[0, -1], sums[0, -1]
+        allowed = (counted >= self.rules.least_leaf) & (n - counted >= self.rules.least_leaf)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gain = sums**2 / masses + (total - sums) ** 2 / (mass - masses)
+        gain = np.where(allowed, gain - total**2 / np.maximum(mass, 1e-300), -1.0)
+        gain[target, :, np.arange(len(target))] = -1.0
+        flat = gain.reshape(-1, len(target))
+        # Equal splits differ in their last digits: the first within rounding is taken.
+        top = flat.max(axis=0)
+        place = np.argmax(flat >= top - 1e-9 * np.maximum(np.abs(top), 1e-300), axis=0)
+        whole = self.whole[target]
+        split = (top > 1e-12 * np.maximum(whole, 1e-300)) & (top >= self.rules.least_gain * whole)
+        return np.where(split, place // self.width, -1), place % self.width
+
+    def _up_to(self, values: F8) -> F8:
+        """[predictors, bins, nodes] sums of values [nodes, instances] of the instances up to each bin."""
+        sums = np.asarray(self.indicator @ values.T).reshape(-1, self.width, len(values))
+        return np.cumsum(sums, axis=1)
 
 
 def _surprise(values: F8, left: B1) -> float:
@@ -173,10 +170,9 @@ def _surprise(values: F8, left: B1) -> float:
     Scores and not values: with values, one outlier in a small leaf beats every bound.
     """
     from scipy.special import ndtri
-    from scipy.stats import rankdata
 
     n, n_left = len(values), int(left.sum())
-    scores = ndtri((rankdata(values) - 0.5) / n)
+    scores = ndtri((midranks(values) - 0.5) / n)
     spread = float(scores.var())
     if spread <= 0:
         return 0.0
@@ -205,29 +201,26 @@ class Network:
         return len(self.weight) - 1
 
 
-def network_of(values: F8, performance: F8, usable: B1, weight: F8, rules: TreeRules) -> Network:
-    """The network of a class.
+def network_of(values: F8, performance: F8, wanted: B1, weight: F8, settings: DistalyzeSettings) -> Network:
+    """Learn the network of a class.
 
-    values: [variables, instances], NaN missing; performance: [instances]; usable: [variables], the others
-    get no edge. O(variables² · instances) a level of the trees.
+    values: [variables, instances], NaN missing; performance, weight: [instances]; wanted: [variables], the
+    others get no edge, nor do those that vary in none or are missing in most. O(variables² · instances) a
+    level of the trees.
     """
     n_variables, n = values.shape
-    kept = np.flatnonzero(usable)
-    nodes = np.concatenate([values[kept], performance[None, :]])
-    own = np.arange(len(nodes), dtype=np.int64)
-    sizes = split_sizes(coded(nodes), nodes, own, weight, rules)
-    strength = np.maximum(sizes, sizes.T) / max(n, 1)
+    kept = np.flatnonzero(wanted & ((~np.isnan(values)).mean(axis=1) >= MOSTLY) & varies(values))
+    rules = TreeRules(
+        max(2, int(np.ceil(settings.node_share * n))),
+        max(_LEAST_LEAF, int(_LEAF_SHARE * n)),
+        settings.least_gain,
+        settings.chance,
+    )
+    sizes = split_sizes(np.concatenate([values[kept], performance[None, :]]), weight, rules)
     full = np.zeros((n_variables + 1, n_variables + 1))
     places = np.append(kept, n_variables)
-    full[np.ix_(places, places)] = strength
+    full[np.ix_(places, places)] = np.maximum(sizes, sizes.T) / max(n, 1)
     return Network(full, n)
-
-
-def rules_for(n: int, share: float, least_gain: float, chance: float) -> TreeRules:
-    """Rules of a class of n instances."""
-    return TreeRules(
-        max(2, int(np.ceil(share * n))), max(_LEAST_LEAF, int(_LEAF_SHARE * n)), least_gain, chance
-    )
 
 
 def trivial(values: F8, performance: F8, problem: B1) -> B1:
@@ -241,27 +234,15 @@ def trivial(values: F8, performance: F8, problem: B1) -> B1:
 
 def _spearman(values: F8, performance: F8) -> F8:
     """[variables] rank correlation with P over the instances that have the variable; 0 for constants."""
-    from scipy.stats import rankdata
-
     rho = np.zeros(len(values))
-    if values.shape[1] < 3:
-        return rho
     there = ~np.isnan(values)
     full = there.all(axis=1)
     if full.any():
-        rho[full] = _correlation(rankdata(values[full], axis=1), rankdata(performance)[None, :])
+        rho[full] = rank_scores(values[full]) @ rank_scores(performance[None])[0]
     for row in np.flatnonzero(~full & (there.sum(axis=1) >= 3)).tolist():
-        mine = there[row]
-        ranks = rankdata(values[row, mine])[None, :]
-        rho[row] = _correlation(ranks, rankdata(performance[mine])[None, :])[0]
+        of_variable, of_p = rank_scores(np.stack([values[row], performance])[:, there[row]])
+        rho[row] = of_variable @ of_p
     return rho
-
-
-def _correlation(a: F8, b: F8) -> F8:
-    a = a - a.mean(axis=1, keepdims=True)
-    b = b - b.mean(axis=1, keepdims=True)
-    both = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
-    return np.asarray(np.where(both > 0, (a * b).sum(axis=1) / np.where(both > 0, both, 1.0), 0.0))
 
 
 def happens_before(a: F8, b: F8) -> bool:

@@ -80,9 +80,9 @@ def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
         same = maker.same_as(type_)
         if same not in done:
             values = maker.matrix(same)
-            done[same] = welch_tests(values, maker.instances.problem, weight), _varies(values)
-        tests, varies = done[same]
-        wanted = varies & (seldom if type_ is FeatureType.PRESENCE else ~seldom)
+            done[same] = welch_tests(values, maker.instances.problem, weight), varies(values)
+        tests, varied = done[same]
+        wanted = varied & (seldom if type_ is FeatureType.PRESENCE else ~seldom)
         rows.append(
             (
                 np.where(wanted, tests.t, np.nan),
@@ -96,7 +96,7 @@ def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
     return t, p, again, mean0, mean1, maker.when_us()
 
 
-def _varies(values: F8) -> B1:
+def varies(values: F8) -> B1:
     """[variables] whether not all values are the same: what is cannot differ, and is no test."""
     low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
     return np.asarray(high > low)

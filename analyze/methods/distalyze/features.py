@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.distalyze.instance_logs import Instances, LogSeries, LogType, Quantity
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 
 
@@ -40,77 +41,50 @@ class FeatureType(StrEnum):
     """Whether it occurs at all: of variables that a class mostly lacks, instead of all the others."""
 
 
-_EVENT_TYPES: Final = (
-    FeatureType.LAST,
-    FeatureType.FIRST,
-    FeatureType.MEDIAN,
-    FeatureType.FIRST_RELATIVE,
-    FeatureType.MEDIAN_RELATIVE,
-    FeatureType.LAST_RELATIVE,
-    FeatureType.COUNT,
-)
-
-
-_STATE_TYPES: Final = (
-    FeatureType.MEAN,
-    FeatureType.MINIMUM,
-    FeatureType.MAXIMUM,
-    FeatureType.FINAL,
-    FeatureType.QUARTER,
-    FeatureType.HALF,
-    FeatureType.THREE_QUARTERS,
-    FeatureType.QUARTER_RELATIVE,
-    FeatureType.HALF_RELATIVE,
-    FeatureType.THREE_QUARTERS_RELATIVE,
-)
-
-
-TYPES: Final = {LogType.EVENT: _EVENT_TYPES, LogType.STATE: _STATE_TYPES}
-
-
-RELATIVE_TIMES: Final = frozenset(
-    (FeatureType.FIRST_RELATIVE, FeatureType.MEDIAN_RELATIVE, FeatureType.LAST_RELATIVE)
-)
-
-
-EVENT_TIMES: Final = frozenset(_EVENT_TYPES) - {FeatureType.COUNT}
-
-
-_PART: Final = {
-    FeatureType.QUARTER: 0.25,
-    FeatureType.HALF: 0.5,
-    FeatureType.THREE_QUARTERS: 0.75,
-    FeatureType.QUARTER_RELATIVE: 0.25,
-    FeatureType.HALF_RELATIVE: 0.5,
-    FeatureType.THREE_QUARTERS_RELATIVE: 0.75,
-}
-
-
-_ONCE: Final = {
-    FeatureType.FIRST: FeatureType.LAST,
-    FeatureType.MEDIAN: FeatureType.LAST,
-    FeatureType.MEDIAN_RELATIVE: FeatureType.FIRST_RELATIVE,
-    FeatureType.LAST_RELATIVE: FeatureType.FIRST_RELATIVE,
-    FeatureType.PRESENCE: FeatureType.COUNT,
-    **dict.fromkeys(
-        (
-            FeatureType.MINIMUM,
-            FeatureType.MAXIMUM,
-            FeatureType.FINAL,
-            FeatureType.QUARTER_RELATIVE,
-            FeatureType.HALF_RELATIVE,
-            FeatureType.THREE_QUARTERS_RELATIVE,
-        ),
-        FeatureType.MEAN,
+_T = FeatureType
+TYPES: Final = {
+    LogType.EVENT: (
+        _T.LAST,
+        _T.FIRST,
+        _T.MEDIAN,
+        _T.FIRST_RELATIVE,
+        _T.MEDIAN_RELATIVE,
+        _T.LAST_RELATIVE,
+        _T.COUNT,
+    ),
+    LogType.STATE: (
+        _T.MEAN,
+        _T.MINIMUM,
+        _T.MAXIMUM,
+        _T.FINAL,
+        _T.QUARTER,
+        _T.HALF,
+        _T.THREE_QUARTERS,
+        _T.QUARTER_RELATIVE,
+        _T.HALF_RELATIVE,
+        _T.THREE_QUARTERS_RELATIVE,
     ),
 }
-
-
-REPEATS: Final = frozenset(_ONCE) - {FeatureType.PRESENCE}
-"""Types whose values are another type's where a variable occurs once at most."""
-
-
-_BY_TIME: Final = frozenset((FeatureType.QUARTER, FeatureType.HALF, FeatureType.THREE_QUARTERS))
+RELATIVE_TIMES: Final = frozenset((_T.FIRST_RELATIVE, _T.MEDIAN_RELATIVE, _T.LAST_RELATIVE))
+EVENT_TIMES: Final = frozenset(TYPES[LogType.EVENT]) - {_T.COUNT}
+_AT_TIME: Final = {_T.QUARTER: 0.25, _T.HALF: 0.5, _T.THREE_QUARTERS: 0.75}
+"""Part of the instance's time until which values are read."""
+_AT_PLACE: Final = {
+    _T.QUARTER_RELATIVE: 0.25,
+    _T.HALF_RELATIVE: 0.5,
+    _T.THREE_QUARTERS_RELATIVE: 0.75,
+}
+"""Part of the values that are read before."""
+_ONCE: Final = {
+    _T.FIRST: _T.LAST,
+    _T.MEDIAN: _T.LAST,
+    _T.MEDIAN_RELATIVE: _T.FIRST_RELATIVE,
+    _T.LAST_RELATIVE: _T.FIRST_RELATIVE,
+    _T.PRESENCE: _T.COUNT,
+    **dict.fromkeys((_T.MINIMUM, _T.MAXIMUM, _T.FINAL, *_AT_PLACE), _T.MEAN),
+}
+"""Another type that has the same values where a variable occurs once at most."""
+REPEATS: Final = frozenset(_ONCE) - {_T.PRESENCE}
 
 
 def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
@@ -174,35 +148,37 @@ class FeatureMaker:
         return found
 
     def _values(self, type_: FeatureType) -> F8:
-        last = self.begin + self.size - 1
-        values = self.series.value
+        begin, size, values = self.begin, self.size, self.series.value
         if values is None:
-            times = self.series.time_us
-            if type_ in (FeatureType.FIRST, FeatureType.FIRST_RELATIVE):
-                found = times[self.begin]
-            elif type_ in (FeatureType.LAST, FeatureType.LAST_RELATIVE):
-                found = times[last]
-            else:
-                found = (times[self.begin + (self.size - 1) // 2] + times[self.begin + self.size // 2]) / 2
-            if type_ in RELATIVE_TIMES:
-                duration = self.instances.duration_us[self.instance]
-                found = np.where(duration > 0, found / np.where(duration > 0, duration, 1.0), np.nan)
-            return found
-        if len(values) == 0:
-            return np.zeros(0)
-        if type_ is FeatureType.MINIMUM:
-            return np.asarray(np.minimum.reduceat(values, self.begin))
-        if type_ is FeatureType.MAXIMUM:
-            return np.asarray(np.maximum.reduceat(values, self.begin))
-        if type_ is FeatureType.MEAN:
-            return np.asarray(np.add.reduceat(values, self.begin) / self.size)
+            return self._times(type_)
         if type_ is FeatureType.FINAL:
-            return np.asarray(values[last])
-        if type_ in _BY_TIME:
-            return self._at_time(values, _PART[type_])
-        return np.asarray(
-            values[self.begin + np.minimum((_PART[type_] * self.size).astype(np.int64), self.size - 1)]
-        )
+            return np.asarray(values[begin + size - 1])
+        if type_ in _AT_TIME:
+            return self._at_time(values, _AT_TIME[type_])
+        if type_ in _AT_PLACE:
+            return np.asarray(
+                values[begin + np.minimum((_AT_PLACE[type_] * size).astype(np.int64), size - 1)]
+            )
+        if not len(values):
+            return np.zeros(0)
+        if type_ is FeatureType.MEAN:
+            return np.asarray(np.add.reduceat(values, begin) / size)
+        least_or_most = np.minimum if type_ is FeatureType.MINIMUM else np.maximum
+        return np.asarray(least_or_most.reduceat(values, begin))
+
+    def _times(self, type_: FeatureType) -> F8:
+        """Times of the first, the median or the last occurrence, or what part of the instance they are."""
+        times, begin, size = self.series.time_us, self.begin, self.size
+        if type_ in (FeatureType.FIRST, FeatureType.FIRST_RELATIVE):
+            found = times[begin]
+        elif type_ in (FeatureType.LAST, FeatureType.LAST_RELATIVE):
+            found = times[begin + size - 1]
+        else:
+            found = (times[begin + (size - 1) // 2] + times[begin + size // 2]) / 2
+        if type_ not in RELATIVE_TIMES:
+            return found
+        duration = self.instances.duration_us[self.instance]
+        return np.asarray(np.divide(found, duration, out=np.full(len(found), np.nan), where=duration > 0))
 
     def _at_time(self, values: F8, part: float) -> F8:
         """The last value read until this part of the instance's time; NaN before the first."""
@@ -212,24 +188,22 @@ class FeatureMaker:
 
     def present(self) -> tuple[F8, F8]:
         """[variables] share of the instances of C0, of C1, in which the variable occurs."""
-        late = self.instances.problem[self.instance]
-        n = self.shape[0]
-        both = []
-        for mask, size in (
-            (~late, int((~self.instances.problem).sum())),
-            (late, int(self.instances.problem.sum())),
-        ):
-            both.append(np.bincount(self.variable[mask], minlength=n) / max(size, 1))
-        return both[0], both[1]
+        late, problem = self.instances.problem[self.instance], self.instances.problem
+        of_c0, of_c1 = (
+            np.bincount(self.variable[late == side], minlength=self.shape[0])
+            / max(int((problem == side).sum()), 1)
+            for side in (False, True)
+        )
+        return of_c0, of_c1
 
     def when_us(self) -> F8:
         """[variables] mean time of the first occurrence, in C1 where it occurs there; NaN: never."""
         time = self.series.time_us[self.begin]
         late = self.instances.problem[self.instance]
-        n = self.shape[0]
         with np.errstate(invalid="ignore", divide="ignore"):
-            of_late = np.bincount(self.variable[late], time[late], n) / np.bincount(
-                self.variable[late], minlength=n
+            of_late, of_all = (
+                totals(self.variable[mine], time[mine], self.shape[0])
+                / np.bincount(self.variable[mine], minlength=self.shape[0])
+                for mine in (late, np.ones_like(late))
             )
-            of_all = np.bincount(self.variable, time, n) / np.bincount(self.variable, minlength=n)
         return np.where(np.isnan(of_late), of_all, of_late)

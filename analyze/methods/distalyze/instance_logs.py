@@ -1,35 +1,30 @@
-"""Read requests, hosts or windows as instances with logs, columnar.
+"""Read requests as instances with logs, columnar.
 
 Events say what happened when, states what a value was when. Of a request trace points are the events, own
-times and parameters the states; of a host in a window, or of a window, what its requests did.
+times and parameters the states. Instances that are stretches of time are in `window_logs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.parameters import parameter_readings
-from analyze.methods.distalyze.settings import DistalyzeSettings
-from analyze.population import Category, Graph, GraphNode, Population
+from analyze.population import Graph, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from analyze.profile.times import own_time_ns
 from schemas.arrays import B1, F8, I4, I8
-from schemas.windows import NS_PER_SECOND, NS_PER_US
+from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
 _MEASURE = {START: "starts", END: "ends"}
-_SLICES: Final = 12
-"""Readings of rates and shares in one window."""
-_MOST_CATEGORIES: Final = 200
-"""Categories that are event variables of windows, those of most requests."""
-_OK: Final = "ok"
 
 
 class LogType(StrEnum):
@@ -131,7 +126,7 @@ class LogBook:
 
     states: bool
     names: dict[VariableName, int] = field(default_factory=dict)
-    _parts: dict[int, list[tuple[I4, F8, F8 | None]]] = field(default_factory=dict)
+    _parts: dict[int, list[tuple[npt.NDArray[Any], ...]]] = field(default_factory=dict)
 
     def number(self, name: VariableName) -> int:
         """Number of a variable."""
@@ -139,7 +134,8 @@ class LogBook:
 
     def add(self, variable: int, instance: I4, time_us: F8, value: F8 | None = None) -> None:
         """Entries of one variable, [entries] each; of states with values, of which only finite ones count."""
-        self._parts.setdefault(variable, []).append((instance, time_us, value))
+        entries = (instance, time_us) if value is None else (instance, time_us, value)
+        self._parts.setdefault(variable, []).append(entries)
 
     def add_matrix(
         self, variables: Sequence[int], instance: I8, time_us: F8, value: F8 | None = None
@@ -152,38 +148,29 @@ class LogBook:
     def series(self) -> LogSeries:
         """What was collected, variables by name; gone from here afterwards. O(entries log entries)."""
         listed = sorted(self.names)
-        sizes = [sum(len(part[0]) for part in self._parts.get(self.names[name], ())) for name in listed]
-        n = sum(sizes)
-        instance, time_us = np.empty(n, np.int32), np.empty(n)
-        value = np.empty(n) if self.states else None
-        first = np.zeros(len(listed) + 1, np.int64)
-        end = 0
-        for place, name in enumerate(listed):
-            for one, when, read in self._sorted(self._parts.pop(self.names[name], [])):
-                rows = slice(end, end + len(one))
-                instance[rows], time_us[rows] = one, when
-                if value is not None and read is not None:
-                    value[rows] = read
-                end = rows.stop
-            first[place + 1] = end
-        return LogSeries(
-            tuple(listed), first, instance[:end], time_us[:end], None if value is None else value[:end]
-        )
+        n = sum(len(part[0]) for parts in self._parts.values() for part in parts)
+        log: list[npt.NDArray[Any]] = [np.empty(n, np.int32), np.empty(n)]
+        log += [np.empty(n)] if self.states else []
+        first = [0]
+        for name in listed:
+            entries = self._sorted(self._parts.pop(self.names[name], []))
+            first.append(first[-1] + len(entries[0]))
+            for column, values in zip(log, entries, strict=True):
+                column[first[-2] : first[-1]] = values
+        instance, time_us, *value = (column[: first[-1]] for column in log)
+        return LogSeries(tuple(listed), np.array(first), instance, time_us, value[0] if self.states else None)
 
-    def _sorted(self, parts: Sequence[tuple[I4, F8, F8 | None]]) -> Iterator[tuple[I4, F8, F8 | None]]:
-        """The entries of one variable by (instance, time)."""
+    def _sorted(self, parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> list[npt.NDArray[Any]]:
+        """Entries of one variable by (instance, time): instances, times, and values of states."""
         if not parts:
-            return
-        instance = np.concatenate([part[0] for part in parts])
-        time_us = np.concatenate([part[1] for part in parts])
-        value = np.concatenate([part[2] for part in parts if part[2] is not None]) if self.states else None
-        if value is not None and not (fine := np.isfinite(value)).all():
-            instance, time_us, value = instance[fine], time_us[fine], value[fine]
-        if not (instance[1:] > instance[:-1]).all():
-            order = np.lexsort((time_us, instance))
-            instance, time_us = instance[order], time_us[order]
-            value = None if value is None else value[order]
-        yield instance, time_us, value
+            return [np.zeros(0)] * (2 + self.states)
+        entries = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        if self.states and not (fine := np.isfinite(entries[2])).all():
+            entries = [column[fine] for column in entries]
+        if not (entries[0][1:] > entries[0][:-1]).all():
+            order = np.lexsort((entries[1], entries[0]))
+            entries = [column[order] for column in entries]
+        return entries
 
 
 def request_instances(population: Population, chosen: ChosenRequests) -> Instances:
@@ -201,34 +188,20 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
     names = NameBook()
     for index in np.unique(chosen.category).tolist():
         mine = np.flatnonzero(chosen.category == index)
-        category = _rows_of(population.categories[index], chosen.row[mine])
+        category = population.categories[index]
+        node_ns = np.ascontiguousarray(category.node_ns[:, chosen.row[mine]])
         if log_type is LogType.EVENT:
-            variables = [book.number(name) for name in _events_of(category.graph, names)]
-            book.add_matrix(variables, mine, category.node_ns / NS_PER_US)
+            variables = [book.number(name) for name in events_of(category.graph, names)]
+            book.add_matrix(variables, mine, node_ns / NS_PER_US)
         else:
-            _log_own_times(category, mine, book, names)
+            variables, end, own = own_times(category.graph, node_ns, book, names)
+            book.add_matrix(variables, mine, node_ns[end] / NS_PER_US, own)
     if log_type is LogType.STATE:
         _parameters(population, chosen, book)
     return book.series()
 
 
-def _rows_of(category: Category, rows: I8) -> Category:
-    """What times are made of, of some requests."""
-    return replace(
-        category,
-        node_ns=np.ascontiguousarray(category.node_ns[:, rows]),
-        response_ns=category.response_ns[rows],
-        start_ns=category.start_ns[rows],
-        weight=category.weight[rows],
-        sample=category.sample[rows],
-        status=category.status[rows],
-        request_id=category.request_id,
-        host=None if category.host is None else category.host[:, rows],
-        origin=None if category.origin is None else category.origin[rows],
-    )
-
-
-def _events_of(graph: Graph, names: NameBook) -> list[VariableName]:
+def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
     """[nodes] the events that the nodes of a graph are.
 
     The caller's side of a remote call is named with whom it calls, as its own time is: client spans are
@@ -256,9 +229,12 @@ def _with_callee(name: OperationName) -> str:
     return name.point + (f" -> {name.callee}" if name.callee else "")
 
 
-def _own_times(category: Category, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
-    """Variables of the units' own times [units], when units end and their own times [units, requests], µs."""
-    sites = graph_sites(category.graph, (), names)
+def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
+    """Variables of the units' own times [units], the nodes at which units end, and own times, µs.
+
+    node_ns: [nodes, requests]; own times: [units, requests].
+    """
+    sites = graph_sites(graph, (), names)
     operations, known = tuple(names.operations), tuple(names.sites)
     variables = []
     for site in sites.site.tolist():
@@ -267,14 +243,8 @@ def _own_times(category: Category, book: LogBook, names: NameBook) -> tuple[list
         step = kind == SiteKind.STEP and caller != NO_CALLER
         measure = f"after {operations[caller].text}" if step else "own time"
         variables.append(book.number(VariableName(name.component, _with_callee(name), measure)))
-    own = own_time_ns(category.node_ns, sites, np.arange(sites.n_units, dtype=np.int64))
+    own = own_time_ns(node_ns, sites, np.arange(sites.n_units, dtype=np.int64))
     return variables, sites.end, own / NS_PER_US
-
-
-def _log_own_times(category: Category, mine: I8, book: LogBook, names: NameBook) -> None:
-    variables, end, own = _own_times(category, book, names)
-    if variables:
-        book.add_matrix(variables, mine, category.node_ns[end] / NS_PER_US, own)
 
 
 def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -> None:
@@ -290,235 +260,3 @@ def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -
         component, _, point = where.partition("/")
         number = book.number(VariableName(component, point, f"parameter {key}", Quantity.VALUE))
         book.add(number, read.request[rows].astype(np.int32), time_us[rows], read.number[rows])
-
-
-class _Touch(NamedTuple):
-    """One request in one instance; arrays are [touches]."""
-
-    instance: I8
-    slice: I8
-    response_us: F8
-    weight: F8
-    root: I8
-    failed: B1
-
-
-@dataclass(frozen=True, slots=True)
-class WindowInstances:
-    """Instances that are stretches of time, of a host or of all."""
-
-    population: Population
-    instances: Instances
-    length_ns: int
-    first: int
-    """Number of the first window."""
-    instance_of: I8
-    """[samples, windows, hosts] instance, -1 for none; one host where hosts are not looked at."""
-    by_host: bool
-
-    def log(self, log_type: LogType) -> LogSeries:
-        """One log of all instances. O(requests · nodes)."""
-        book = LogBook(states=log_type is LogType.STATE)
-        if log_type is LogType.EVENT:
-            (self._host_events if self.by_host else self._window_events)(book)
-        else:
-            self._rates(book)
-            if self.by_host:
-                self._host_states(book)
-        return book.series()
-
-    def _since(self, category: Category, time_ns: I8) -> F8:
-        """[…, requests] times since the beginning of the window that the request arrived in, µs."""
-        inside: I8 = category.start_ns % self.length_ns
-        return np.asarray((inside + time_ns) / NS_PER_US)
-
-    def _at(self, category: Category) -> tuple[I8, I8]:
-        """[requests] (sample, window) as indices."""
-        return category.sample.astype(np.int64), category.start_ns // self.length_ns - self.first
-
-    def _host_events(self, book: LogBook) -> None:
-        names = NameBook()
-        for category, host in _hosted(self.population):
-            events = _events_of(category.graph, names)
-            sample, window = self._at(category)
-            since = self._since(category, category.node_ns)
-            for node, codes in enumerate(host):
-                self._add(
-                    book,
-                    book.number(events[node]),
-                    sample,
-                    window,
-                    codes,
-                    since[node],
-                )
-
-    def _host_states(self, book: LogBook) -> None:
-        names = NameBook()
-        for category, host in _hosted(self.population):
-            sample, window = self._at(category)
-            variables, end, own = _own_times(category, book, names)
-            since = self._since(category, category.node_ns[end])
-            for unit, variable in enumerate(variables):
-                self._add(book, variable, sample, window, host[end[unit]], since[unit], own[unit])
-
-    def _add(
-        self,
-        book: LogBook,
-        variable: int,
-        sample: I8,
-        window: I8,
-        codes: I8,
-        since: F8,
-        value: F8 | None = None,
-    ) -> None:
-        there = np.flatnonzero(codes >= 0)
-        instance = self.instance_of[sample[there], window[there], codes[there]]
-        book.add(
-            variable,
-            instance.astype(np.int32),
-            since[there],
-            None if value is None else value[there],
-        )
-
-    def _window_events(self, book: LogBook) -> None:
-        population = self.population
-        by_size = sorted(population.categories, key=lambda c: (-c.n_requests, c.graph.key))
-        logged = {category.graph.key for category in by_size[:_MOST_CATEGORIES]}
-        for category in population.categories:
-            sample, window = self._at(category)
-            since = self._since(category, np.zeros(category.n_requests, np.int64))
-            zero = np.zeros(category.n_requests, np.int64)
-            component, _, point = category.graph.root.partition("/")
-            self._add(
-                book, book.number(VariableName(component, point, "arrives")), sample, window, zero, since
-            )
-            if category.graph.key in logged:
-                name = VariableName(component, point, f"path {category.graph.key[:10]} taken")
-                self._add(book, book.number(name), sample, window, zero, since)
-            for status in np.unique(category.status).tolist():
-                word = population.statuses[status] if population.statuses else _OK
-                if word != _OK:
-                    rows = np.flatnonzero(category.status == status)
-                    name = VariableName(component, point, f"ends {word}")
-                    number = book.number(name)
-                    self._add(book, number, sample[rows], window[rows], zero[rows], since[rows])
-
-    def _rates(self, book: LogBook) -> None:
-        """Arrival rate, requests in flight, C², failures; of windows also those of each root type."""
-        touch = _touches(self)
-        n = len(self.instances)
-        cells = n * _SLICES
-        length_s = self.length_ns / _SLICES / NS_PER_SECOND
-        key = touch.instance * _SLICES + touch.slice
-        count: F8 = np.bincount(key, touch.weight, cells).astype(np.float64)
-        total = np.bincount(key, touch.weight * touch.response_us, cells)
-        squares = np.bincount(key, touch.weight * touch.response_us**2, cells)
-        seen = np.bincount(key, minlength=cells)
-        failed = np.bincount(key, touch.weight * touch.failed, cells).astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = total / count
-            c2 = np.where(seen > 1, squares / count / mean**2 - 1, np.nan)
-        self._read(book, VariableName("", "arrival rate", "a second", Quantity.VALUE), count / length_s)
-        # Little's law: the time that arriving requests bring, over the time they arrive in.
-        self._read(book, VariableName("", "requests in flight", "", Quantity.VALUE), total / 1e6 / length_s)
-        self._read(book, VariableName("", "response time", "C²", Quantity.VALUE), c2)
-        if failed.any():
-            self._read(
-                book,
-                VariableName("", "failed requests", "", Quantity.SHARE),
-                failed / np.maximum(count, 1e-300),
-            )
-        if self.by_host:
-            return
-        for number, root in enumerate(self.population.root_types()[0]):
-            mine = touch.root == number
-            component, _, point = root.partition("/")
-            here = np.bincount(key[mine], touch.weight[mine], cells).astype(np.float64)
-            spent = np.bincount(key[mine], (touch.weight * touch.response_us)[mine], cells)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                self._read(book, VariableName(component, point, "requests", Quantity.COUNT), here)
-                self._read(book, VariableName(component, point, "share", Quantity.SHARE), here / count)
-                self._read(book, VariableName(component, point, "response time"), spent / here)
-
-    def _read(self, book: LogBook, name: VariableName, of_cell: F8) -> None:
-        """Readings of every slice of every instance; NaN where there is nothing to read."""
-        n = len(self.instances)
-        time_us = (np.tile(np.arange(1, _SLICES + 1), n)) * (self.length_ns / NS_PER_US / _SLICES)
-        instance = np.repeat(np.arange(n, dtype=np.int32), _SLICES)
-        book.add(book.number(name), instance, time_us.astype(np.float64), of_cell)
-
-
-def _hosted(population: Population) -> Iterator[tuple[Category, I8]]:
-    """Categories with the hosts of their nodes, [nodes, requests]."""
-    for category in population.categories:
-        if category.host is not None:
-            yield category, category.host.astype(np.int64)
-
-
-def _touches(found: WindowInstances) -> _Touch:
-    """Every request in every instance that it touches, once."""
-    population = found.population
-    roots = population.root_types()[1].tolist()
-    ok = population.statuses.index(_OK) if _OK in population.statuses else -1
-    parts: list[_Touch] = []
-    for category, root in zip(population.categories, roots, strict=True):
-        sample, window = found._at(category)
-        hosts = [0]
-        if found.by_host:
-            hosts = [] if category.host is None else [h for h in np.unique(category.host).tolist() if h >= 0]
-        for host in hosts:
-            rows = np.arange(category.n_requests)
-            if found.by_host and category.host is not None:
-                rows = np.flatnonzero((category.host == host).any(axis=0))
-            inside = category.start_ns[rows] % found.length_ns
-            parts.append(
-                _Touch(
-                    found.instance_of[sample[rows], window[rows], host],
-                    inside * _SLICES // found.length_ns,
-                    category.response_ns[rows] / NS_PER_US,
-                    category.weight[rows],
-                    np.full(len(rows), root, np.int64),
-                    (category.status[rows] != ok) & (ok >= 0),
-                )
-            )
-    return _Touch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def window_instances(population: Population, settings: DistalyzeSettings) -> WindowInstances:
-    """Instances: every window with a request, or every host in every window in which a request touched it."""
-    by_host = settings.instances == "host"
-    length = population.window_ns
-    starts = np.concatenate([category.start_ns for category in population.categories])
-    first = int(starts.min()) // length
-    shape = (
-        len(population.samples),
-        int(starts.max()) // length - first + 1,
-        len(population.hosts) if by_host else 1,
-    )
-    seen = np.zeros(shape, np.bool_)
-    for category in population.categories:
-        sample, window = category.sample.astype(np.int64), category.start_ns // length - first
-        if not by_host:
-            seen[sample, window, 0] = True
-        elif category.host is not None:
-            for codes in category.host:
-                there = np.flatnonzero(codes >= 0)
-                seen[sample[there], window[there], codes[there]] = True
-    instance_of = np.full(shape, -1, np.int64)
-    instance_of[seen] = np.arange(int(seen.sum()))
-    sample, _, host = np.nonzero(seen)
-    problem = host == population.hosts.index(settings.host) if settings.host else sample == 1
-    n = len(sample)
-    blank = Instances(problem, np.zeros(n), np.full(n, length / NS_PER_US), np.ones(n))
-    found = WindowInstances(population, blank, length, first, instance_of, by_host)
-    touch = _touches(found)
-    instances = Instances(problem, _mean(touch, n), blank.duration_us, blank.weight)
-    return WindowInstances(population, instances, length, first, instance_of, by_host)
-
-
-def _mean(touch: _Touch, n: int) -> F8:
-    """[instances] mean response time of the requests that touch it."""
-    return np.asarray(
-        np.bincount(touch.instance, touch.weight * touch.response_us, n)
-        / np.maximum(np.bincount(touch.instance, touch.weight, n), 1e-300)
-    )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from analyze.methods.paper.mutations import EdgeEvidence, MutationCandidates, PaperResult, Ranked
 from analyze.methods.paper.timing import KsTests
-from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverable_us
-from analyze.population import Category, Population
+from analyze.paths.critical_path import edge_latency_ns, recoverable_us
+from analyze.population import Category, Graph, Population
 from analyze.report import wording
 from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.drawing.graph import difference, graph_view
@@ -18,8 +20,9 @@ from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histograms import log_histogram
 from analyze.stats.moments import SampleMoments, pooled
-from schemas.arrays import F8
+from schemas.report.columns import arrow_columns, rows_of
 from schemas.report.mutations import (
+    EDGES,
     CategoryRow,
     Direction,
     EdgeRow,
@@ -222,7 +225,7 @@ def _edges(
     order = _edge_order(evidence)
     if not detailed:
         order = order[: min(limits.brief_edges, int(evidence.tests.changed.sum()))]
-    return tuple(_edge_row(category, evidence, int(e)) for e in order[: limits.edges])
+    return tuple(rows_of(EdgeRow, edge_table(category, evidence, 0).take(order[: limits.edges])))
 
 
 def _ks_row(tests: KsTests, index: int) -> KsResult:
@@ -241,35 +244,41 @@ def _edge_order(evidence: EdgeEvidence) -> npt.NDArray[np.intp]:
     return np.lexsort((np.arange(len(size)), -size, ~evidence.tests.changed))
 
 
-def critical_means(a: Attribution) -> tuple[F8, F8]:
-    """[edges] mean latency where critical, of each period; NaN where the edge never was."""
-    return (
-        np.where(a.criticality_0 > 0, a.critical_mean_0_us, np.nan),
-        np.where(a.criticality_1 > 0, a.critical_mean_1_us, np.nan),
+def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Table:
+    """Make the table of all edges of one mutation, by position."""
+    a = evidence.attribution
+    return arrow_columns(
+        EDGES,
+        **tested_edges(category.graph, evidence.tests),
+        rank=np.full(len(category.graph.edges), rank),
+        # NaN where the edge never was critical: null.
+        mean0_us=np.where(a.criticality_0 > 0, a.critical_mean_0_us, np.nan),
+        mean1_us=np.where(a.criticality_1 > 0, a.critical_mean_1_us, np.nan),
+        criticality0=a.criticality_0,
+        criticality1=a.criticality_1,
+        attribution_us=a.contribution_us,
+        latency_us=a.latency_part_us,
+        criticality_us=a.criticality_part_us,
+        skewed=category.skewed_edges,
     )
 
 
-def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
-    """One edge of a response-time mutation."""
-    graph, a = category.graph, evidence.attribution
-    src, dst = (int(x) for x in graph.edges[edge])
-    mean0, mean1 = critical_means(a)
-    return EdgeRow(
-        src=src,
-        dst=dst,
-        src_label=graph.labels[src],
-        dst_label=graph.labels[dst],
-        mean0_us=number(mean0[edge]),
-        mean1_us=number(mean1[edge]),
-        criticality0=float(a.criticality_0[edge]),
-        criticality1=float(a.criticality_1[edge]),
-        ks=_ks_row(evidence.tests, edge),
-        changed=bool(evidence.tests.changed[edge]),
-        attribution_us=float(a.contribution_us[edge]),
-        latency_us=float(a.latency_part_us[edge]),
-        criticality_us=float(a.criticality_part_us[edge]),
-        skewed=bool(category.skewed_edges[edge]),
-    )
+def tested_edges(graph: Graph, tests: KsTests) -> dict[str, Any]:
+    """Give the columns of every edge of a category that say which it is, and its test."""
+    src, dst = graph.edges.reshape(-1, 2).T
+    labels = np.array(graph.labels, dtype=object)
+    return {
+        "category": [graph.key] * len(src),
+        "src": src,
+        "dst": dst,
+        "src_label": labels[src],
+        "dst_label": labels[dst],
+        "ks_n0": tests.n0,
+        "ks_n1": tests.n1,
+        "ks_d": tests.d,
+        "ks_p": tests.p,
+        "changed": tests.changed,
+    }
 
 
 def _precursor_row(
@@ -312,7 +321,8 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
         problem = category.sample == 1
         for e in red:
             src, dst = category.graph.edges[e]
-            title = f"{category.graph.labels[src]} → {category.graph.labels[dst]} ({src}→{dst})"
+            before, after = category.graph.nodes[src].text, category.graph.nodes[dst].text
+            title = f"{before} → {after} ({src}→{dst})"
             drawn.append(log_histogram(title, latency[~problem, e], latency[problem, e], limits.bins))
     return tuple(drawn)
 

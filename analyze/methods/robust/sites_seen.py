@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.measures import MEASURES, Measure, Observed
+from analyze.methods.robust.measures.registry import MEASURES, Measure, Observed
 from analyze.methods.robust.places import Places, joined_places, places_of
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings

@@ -21,7 +21,7 @@ from analyze.population import Graph, Population
 from analyze.profile.names import PartName, edge_name, site_name
 from analyze.profile.times import AllPathTimes, at_sites
 from analyze.stats.multiple import q_values
-from analyze.stats.rank import midranks
+from analyze.stats.rank import rank_scores
 from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
@@ -83,7 +83,7 @@ def group_parts(
     category = np.concatenate([np.full(len(part), c) for c, part in zip(members, rows, strict=True)])
     row = np.concatenate(rows)
     start = np.concatenate([population.categories[c].start_ns[groups.rows[c]] for c in members])
-    weight = np.concatenate([groups.weight[c] for c in members])
+    weight = np.concatenate([groups.weight[groups.part(c)] for c in members])
     order = np.argsort(start, kind="stable")
     return GroupParts(
         names, np.ascontiguousarray(us[:, order]), marked, weight[order], category[order], row[order]
@@ -208,10 +208,7 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
     step = -(-us.shape[1] // _MOST_REQUESTS)
     thin = us[np.ix_(kept, np.arange(0, us.shape[1], step))]
     # Of ranks, so that one slow request does not rule the autocorrelation.
-    z = np.stack([midranks(row) for row in thin])
-    z -= z.mean(axis=1, keepdims=True)
-    scale = np.sqrt((z * z).sum(axis=1, keepdims=True))
-    z = np.divide(z, scale, out=np.zeros_like(z), where=scale > 0)
+    z = rank_scores(thin)
     first, second = np.triu_indices(len(kept), 1)
     rho = (z @ z.T)[first, second]
     se = np.maximum(_shuffled_se(z)[first, second], 1 / np.sqrt(z.shape[1] - 1))

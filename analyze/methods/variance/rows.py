@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.bimodality import Advice, explained, merged_parts
+from analyze.methods.variance.bimodality import explained, merged_parts
 from analyze.methods.variance.covariance import (
     CorrelatedPair,
     CovarianceShares,
@@ -48,7 +48,6 @@ from schemas.report.columns import arrow_columns, columns_of, rows_of, stored
 from schemas.report.findings import Interval
 from schemas.report.variance import (
     C2Curve,
-    EdgeAdvice,
     EdgePair,
     MarkerKind,
     MarkerSuggestion,
@@ -353,6 +352,7 @@ def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsS
             for look in looked
             for one in merged_parts(
                 look.group,
+                run.key_of(look.group),
                 look.parts,
                 look.shares.share,
                 float(impact[look.group]),
@@ -364,7 +364,7 @@ def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsS
     )
     section = VarianceDetailsSection(
         details=tuple(_detail(run, look, float(impact[look.group])) for look in looked),
-        advice=tuple(_advice(run, one) for one in advice),
+        advice=tuple(advice),
         suggestions=tuple(_suggestions(run, sites)),
     )
     return section, looked
@@ -459,21 +459,6 @@ def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
             )
         )
     return rows
-
-
-def _advice(run: VarianceRun, one: Advice) -> EdgeAdvice:
-    return EdgeAdvice(
-        category=run.key_of(one.group),
-        categories=one.groups,
-        label=one.name.text,
-        worth=one.worth,
-        delta_bic=one.found.delta_bic,
-        low_us=one.found.low_us,
-        high_us=one.found.high_us,
-        high_share=one.found.high_share,
-        cut_us=one.found.cut_us,
-        explanation=one.explanation,
-    )
 
 
 def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:

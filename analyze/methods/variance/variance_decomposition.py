@@ -17,17 +17,17 @@ Groups are categories, the rare ones of a root type together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.sparse import coo_array
 
 from analyze.methods.variance.markers import LabelRules
 from analyze.population import Population
 from analyze.profile.times import AllPathTimes, at_sites
 from analyze.stats.jackknife import Jackknifed, jackknife
-from analyze.stats.moments import LARGE
+from analyze.stats.moments import LARGE, squared_variation
 from analyze.stats.sums import totals
 from analyze.stats.time_blocks import BLOCKS, equal_count_blocks
 from schemas.arrays import B1, F8, I8
@@ -37,20 +37,23 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class RequestGroups:
-    """One sample's requests, category by category and in groups.
+    """One sample's requests, category by category, and the groups that they are in.
 
     A category of more than LARGE requests is a group; smaller ones, in which a variance cannot be estimated,
     are one group a root type, so that none of the variance is lost.
     """
 
     sample: int
-    n_blocks: int
     rows: tuple[slice, ...]
-    """[categories] where the sample's requests lie."""
-    weight: tuple[F8, ...]
-    """[categories] of [requests]."""
-    block: tuple[I8, ...]
-    """[categories] of [requests]: block of time, ascending; blocks hold equally many requests."""
+    """[categories] where the sample's requests lie in the category."""
+    first: I8
+    """[categories + 1] where they begin here."""
+    weight: F8
+    block: I8
+    """[requests] block of time; blocks hold equally many requests, and ascend within a category."""
+    of: I8
+    """[requests] group."""
+    n_blocks: int
     group: I8
     """[categories] group; NOWHERE without a request."""
     root: I8
@@ -69,9 +72,13 @@ class RequestGroups:
         found: list[int] = np.flatnonzero(self.group == group).tolist()
         return found
 
+    def part(self, category: int) -> slice:
+        """Where the requests of a category are."""
+        return slice(int(self.first[category]), int(self.first[category + 1]))
+
 
 def request_groups(population: Population, sample: int) -> RequestGroups:
-    """The groups of a sample. O(requests log requests)."""
+    """Group the requests of a sample. O(requests log requests)."""
     categories = population.categories
     rows = tuple(category.rows(sample) for category in categories)
     sizes = np.array([part.stop - part.start for part in rows], dtype=np.int64)
@@ -82,15 +89,18 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
     rare = (sizes > 0) & ~large
     rare_roots, place = np.unique(root_of[rare], return_inverse=True)
     group[rare] = int(large.sum()) + place
-    blocks, n_blocks = _blocks(
-        [category.start_ns[part] for category, part in zip(categories, rows, strict=True)]
-    )
+    parts = list(zip(categories, rows, strict=True))
+    when = np.concatenate([np.zeros(0, np.int64), *(category.start_ns[part] for category, part in parts)])
+    n_blocks = max(1, min(BLOCKS, len(when)))
     return RequestGroups(
         sample=sample,
-        n_blocks=n_blocks,
         rows=rows,
-        weight=tuple(category.weight[part] for category, part in zip(categories, rows, strict=True)),
-        block=blocks,
+        first=np.concatenate(([0], np.cumsum(sizes))),
+        weight=np.concatenate([np.zeros(0), *(category.weight[part] for category, part in parts)]),
+        # Equal starts are dealt in the order of categories: within one, blocks ascend.
+        block=equal_count_blocks(when, n_blocks),
+        of=np.repeat(group, sizes),
+        n_blocks=n_blocks,
         group=group,
         root=np.concatenate([root_of[large], rare_roots]).astype(np.int64),
         category=np.concatenate([np.flatnonzero(large), np.full(len(rare_roots), NOWHERE)]).astype(np.int64),
@@ -98,22 +108,12 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
     )
 
 
-def _blocks(starts: Sequence[I8]) -> tuple[tuple[I8, ...], int]:
-    """Block of every request of every category, and how many blocks there are."""
-    ends = np.cumsum([len(part) for part in starts]).tolist() if starts else []
-    when = np.concatenate([np.zeros(0, np.int64), *starts])
-    n_blocks = max(1, min(BLOCKS, len(when)))
-    block = equal_count_blocks(when, n_blocks)
-    # Equal starts are dealt in the order of categories: within one, blocks still ascend.
-    return tuple(block[end - len(part) : end] for part, end in zip(starts, ends, strict=True)), n_blocks
-
-
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Weights and weighted means of a value at every level of a sample; the value of one is [requests]."""
+    """Weights and weighted means of a value at every level of a sample."""
 
-    value: tuple[F8, ...]
-    """[categories] of [requests]."""
+    value: F8
+    """[requests]"""
     weight: float
     mean: float
     group_weight: F8
@@ -124,20 +124,16 @@ class Levels:
     """[roots]; 0 without a request."""
 
 
-def levels(groups: RequestGroups, value: tuple[F8, ...]) -> Levels:
-    """Means of a value of each request of a sample. Raises ValueError without a request of weight."""
-    weights = np.array([part.sum() for part in groups.weight])
-    sums = np.array([w @ part for w, part in zip(groups.weight, value, strict=True)])
-    used = groups.group != NOWHERE
-    group_weight = totals(groups.group[used], weights[used], groups.n_groups)
-    group_sum = totals(groups.group[used], sums[used], groups.n_groups)
-    root_weight = totals(groups.root, group_weight, len(groups.roots))
-    root_sum = totals(groups.root, group_sum, len(groups.roots))
+def levels(groups: RequestGroups, value: F8) -> Levels:
+    """Average a value [requests] of a sample. Raises ValueError without a request of weight."""
+    group_weight = totals(groups.of, groups.weight, groups.n_groups)
+    group_sum = totals(groups.of, groups.weight * value, groups.n_groups)
+    root_weight, root_sum = (
+        totals(groups.root, part, len(groups.roots)) for part in (group_weight, group_sum)
+    )
     weight = float(group_weight.sum())
     if not weight > 0:
         raise ValueError("a sample without a request has no variance")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        root_mean = np.nan_to_num(root_sum / root_weight)
     return Levels(
         value,
         weight,
@@ -145,7 +141,7 @@ def levels(groups: RequestGroups, value: tuple[F8, ...]) -> Levels:
         group_weight,
         group_sum / group_weight,
         root_weight,
-        root_mean,
+        np.divide(root_sum, root_weight, out=np.zeros(len(root_sum)), where=root_weight > 0),
     )
 
 
@@ -171,22 +167,16 @@ class VarianceSplit:
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
-    """The split. Raises ValueError where it does not add up. O(requests)."""
-    squares = np.zeros(groups.n_blocks)
-    within = np.zeros(groups.n_groups)
-    for number, value in enumerate(at.value):
-        group = int(groups.group[number])
-        if group == NOWHERE:
-            continue
-        w = groups.weight[number]
-        squares += totals(groups.block[number], w * (value - at.mean) ** 2, groups.n_blocks)
-        within[group] += float(w @ (value - at.group_mean[group]) ** 2)
+    """Split the variance. Raises ValueError where the parts do not add up. O(requests)."""
+    around_mean = groups.weight * (at.value - at.mean) ** 2
+    around_group = groups.weight * (at.value - at.group_mean[groups.of]) ** 2
+    block_total = totals(groups.block, around_mean, groups.n_blocks) / at.weight
     split = VarianceSplit(
-        total=float(squares.sum()) / at.weight,
+        total=float(block_total.sum()),
         roots=at.root_weight * (at.root_mean - at.mean) ** 2 / at.weight,
         paths=at.group_weight * (at.group_mean - at.root_mean[groups.root]) ** 2 / at.weight,
-        within=within / at.weight,
-        block_total=squares / at.weight,
+        within=totals(groups.of, around_group, groups.n_groups) / at.weight,
+        block_total=block_total,
     )
     _refuse_rest(split.total, float(split.roots.sum() + split.paths.sum() + split.within.sum()), at.mean)
     return split
@@ -238,47 +228,37 @@ def _site_variances(
     n = np.zeros(n_sites, dtype=np.int64)
     touched = np.zeros((n_sites, n_blocks, 3))
     within = np.zeros((n_sites, n_blocks))
-    paths, roots = np.zeros(n_sites), np.zeros(n_sites)
-    around = np.zeros((groups.n_groups, n_blocks))  # Σ w (T − μ_g)
-    pair_key: list[I8] = []
-    pair_sum: list[F8] = []
+    off = groups.weight * (at.value - at.group_mean[groups.of])
+    cells: list[tuple[I8, I8, F8]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     for number, category in enumerate(times.categories):
-        group = int(groups.group[number])
-        if group == NOWHERE:
+        if groups.group[number] == NOWHERE:
             continue
-        w, block = groups.weight[number], groups.block[number]
-        off = w * (at.value[number] - at.group_mean[group])
-        around[group] += totals(block, off, n_blocks)
         here = at_sites(category, groups.rows[number], None if unmarked is None else unmarked[number])
         if not len(here.codes):
             continue
-        starts = np.flatnonzero(np.concatenate(([True], block[1:] != block[:-1])))
+        mine = groups.part(number)
+        w, block = groups.weight[mine], groups.block[mine]
+        starts = np.flatnonzero(np.diff(block, prepend=-1))
         cell = np.ix_(here.codes, block[starts])
-        within[cell] += np.add.reduceat(here.us * off, starts, axis=1)
         weighted = here.us * w
-        sums = weighted.sum(axis=1)
-        for column, part in enumerate((here.on_path * w, weighted, weighted * here.us)):
-            touched[..., column][cell] += np.add.reduceat(part, starts, axis=1)
+        parts = here.us * off[mine], here.on_path * w, weighted, weighted * here.us
+        for to, part in zip((within, *np.moveaxis(touched, 2, 0)), parts, strict=True):
+            to[cell] += np.add.reduceat(part, starts, axis=1)
         n[here.codes] += here.on_path.sum(axis=1)
-        root = int(groups.root[group])
-        paths[here.codes] += sums * (at.group_mean[group] - at.root_mean[root])
-        roots[here.codes] += sums * (at.root_mean[root] - at.mean)
-        pair_key.append(here.codes * groups.n_groups + group)
-        pair_sum.append(sums)
+        cells.append((here.codes, np.full(len(here.codes), groups.group[number]), weighted.sum(axis=1)))
+    codes, group, sums = (np.concatenate(column) for column in zip(*cells, strict=True))
+    # [sites, groups] Σ w·y
+    waited = coo_array((sums, (codes, group)), shape=(n_sites, groups.n_groups)).tocsr()
+    root_mean = at.root_mean[groups.root]
     # Σ w (y − ȳ_g)(T − μ_g): the same in sum, and each block's own part of a covariance.
-    key, place = np.unique(np.concatenate([np.zeros(0, np.int64), *pair_key]), return_inverse=True)
-    mean = totals(place, np.concatenate([np.zeros(0), *pair_sum]), len(key))
-    of_group = key % max(groups.n_groups, 1)
-    np.add.at(
-        within,
-        key // max(groups.n_groups, 1),
-        -(mean / at.group_weight[of_group])[:, None] * around[of_group],
-    )
+    of_group = groups.of * n_blocks + groups.block
+    around = totals(of_group, off, groups.n_groups * n_blocks).reshape(groups.n_groups, n_blocks)
+    within -= waited @ (around / at.group_weight[:, None])
     found = SiteVariances(
         n,
         touched,
-        roots / at.weight,
-        paths / at.weight,
+        waited @ (root_mean - at.mean) / at.weight,
+        waited @ (at.group_mean - root_mean) / at.weight,
         within.sum(axis=1) / at.weight,
         within / at.weight,
     )
@@ -288,10 +268,8 @@ def _site_variances(
 
 
 def coefficient(sums: F8) -> F8:
-    """C² = σ²/μ² of sums [..., 3] of weight, weight·y, weight·y²; NaN where the mean is 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: F8 = sums[..., 0] * sums[..., 2] / sums[..., 1] ** 2 - 1.0
-    return np.where(sums[..., 1] > 0, np.maximum(found, 0.0), np.nan)
+    """C² of sums [..., 3] of weight, weight·y, weight·y²; NaN where the mean is 0."""
+    return squared_variation(sums[..., 0], sums[..., 1], sums[..., 2])
 
 
 def deviation(sums: F8) -> F8:
@@ -317,18 +295,11 @@ class GroupVariances:
 
 
 def _group_variances(groups: RequestGroups, at: Levels) -> GroupVariances:
-    """Sums by group and block. O(requests)."""
-    sums = np.zeros((groups.n_groups, groups.n_blocks, 3))
-    n = np.zeros(groups.n_groups, dtype=np.int64)
-    for number, value in enumerate(at.value):
-        group = int(groups.group[number])
-        if group == NOWHERE:
-            continue
-        w, block = groups.weight[number], groups.block[number]
-        n[group] += len(value)
-        for column, part in enumerate((w, w * value, w * value * value)):
-            sums[group, :, column] += totals(block, part, groups.n_blocks)
-    return GroupVariances(n, sums)
+    """Sum up by group and block. O(requests)."""
+    shape = groups.n_groups, groups.n_blocks
+    cell = groups.of * groups.n_blocks + groups.block
+    sums = [totals(cell, groups.weight * at.value**k, shape[0] * shape[1]).reshape(shape) for k in (0, 1, 2)]
+    return GroupVariances(np.bincount(groups.of, minlength=shape[0]), np.stack(sums, axis=2))
 
 
 def log_coefficient(sums: F8) -> Jackknifed:
@@ -398,7 +369,8 @@ def sample_variance(
 
 def _measured(times: AllPathTimes, groups: RequestGroups, unmarked: tuple[B1, ...] | None) -> Measured:
     responses = times.responses(unmarked)
-    at = levels(groups, tuple(value[rows] for value, rows in zip(responses, groups.rows, strict=True)))
+    of_sample = (value[rows] for value, rows in zip(responses, groups.rows, strict=True))
+    at = levels(groups, np.concatenate([np.zeros(0), *of_sample]))
     split = _variance_split(groups, at)
     return Measured(
         at, split, _site_variances(times, groups, at, split, unmarked), _group_variances(groups, at)

@@ -9,28 +9,18 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal
 
 import numpy as np
 from markupsafe import Markup
 from rapidfuzz.distance import LCSseq
 
-from analyze.population import Category, GraphNode
+from analyze.population import Category
 from analyze.report import wording
 from analyze.report.drawing.layout import Box, Layout, lay_out
 from analyze.report.drawing.svg import element, px
+from analyze.report.moment_rows import node_name
 from schemas.report.parts import GraphDifference, GraphEdge, GraphView, NodeName
 from schemas.windows import NS_PER_US
-from stitch.graph.placed import END, POINT, START
-
-_SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "start", END: "end"}
-
-
-def node_name(node: GraphNode) -> NodeName:
-    """What a node is called, field by field."""
-    return NodeName(
-        component=node.component, point=node.point, label=node.label, host=node.host, side=_SIDES[node.side]
-    )
 
 
 def graph_view(category: Category, limit: int) -> GraphView:

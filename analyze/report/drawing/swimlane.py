@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from analyze.paths.critical_path import critical_positions
 from stitch.graph.placed import END, START
 
 
@@ -163,24 +164,6 @@ def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int])
                 until = offsets[child]
         own[span] = waited + max(until - offsets[span], 0)
     return own
-
-
-def critical_positions(
-    offsets: Sequence[int], edges: Sequence[tuple[int, int]], responses: Sequence[int]
-) -> list[int]:
-    """Positions on the critical path of one request, from the root to the response.
-
-    At a join the last arrival wins, ties go to the lower position. O(nodes + edges).
-    """
-    predecessors: dict[int, list[int]] = {}
-    for src, dst in edges:
-        predecessors.setdefault(dst, []).append(src)
-    at = max(responses, key=lambda position: (offsets[position], -position))
-    path = [at]
-    while at in predecessors:
-        at = max(predecessors[at], key=lambda position: (offsets[position], -position))
-        path.append(at)
-    return path[::-1]
 
 
 def _record_bars(

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
+from analyze.paths.critical_path import critical_positions
 from analyze.population import Category, Graph, Population
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import Names
@@ -23,7 +24,6 @@ from analyze.report import wording
 from analyze.report.bars import Axis
 from analyze.report.blocks import Bar, Blocks, Column, Details, Drawing, Grid, Styled, dim
 from analyze.report.drawing.svg import element
-from analyze.report.drawing.swimlane import critical_positions
 from analyze.report.drawing.wide_charts import draw_train
 from schemas.arrays import F8
 from schemas.report.parts import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule

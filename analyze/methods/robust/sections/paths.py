@@ -14,9 +14,8 @@ from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.drawing.graph import node_name
 from analyze.report.limits import ReportLimits
-from analyze.report.moment_rows import number
+from analyze.report.moment_rows import node_name, number
 from analyze.report.section_view import SectionView
 from analyze.report.wording import (
     change,
@@ -94,7 +93,7 @@ def paths_section(
         moves_not_compared=found.rest_moves,
         not_compared_us=found.rest_us,
         paths_tested=int(found.tests.tested.sum()),
-        paths_total=int((found.table.moments.count.sum(axis=0) > 0).sum()),
+        paths_total=int((found.table.count.sum(axis=0) > 0).sum()),
         windows=sum(found.table.blocks),
         no_baseline=found.table.noise_assumed,
     )
@@ -151,15 +150,15 @@ def _root(found: PathChanges, move: PathMove) -> str:
 def _end_row(found: PathChanges, index: int) -> PathEnd | None:
     if index == OTHER:
         return None
-    moments, q = found.table.moments, float(found.tests.q[index])
+    table, q = found.table, float(found.tests.q[index])
     return PathEnd(
-        category=found.table.graphs[index].key,
-        requests0=int(moments.count[0, index]),
-        requests1=int(moments.count[1, index]),
+        category=table.graphs[index].key,
+        requests0=int(table.count[0, index]),
+        requests1=int(table.count[1, index]),
         share0=float(found.shares.of_root[0, index]),
         share1=float(found.shares.of_root[1, index]),
-        mean0_us=number(moments.mean_us[0, index]),
-        mean1_us=number(moments.mean_us[1, index]),
+        mean0_us=number(table.mean_us[0, index]),
+        mean1_us=number(table.mean_us[1, index]),
         p=float(found.tests.estimate.p[index]),
         q=number(q),
     )
@@ -181,7 +180,7 @@ def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> Differ
 
 def _time_rows(found: PathChanges) -> list[PathTimeRow]:
     """List paths whose times changed by test, by |contribution|."""
-    part, moments, times = found.account.timing_us, found.table.moments, found.times
+    part, table, times = found.account.timing_us, found.table, found.times
     changed = np.flatnonzero(times.changed)
     order = changed[np.lexsort((changed, -np.abs(part[changed])))]
     return [
@@ -189,10 +188,10 @@ def _time_rows(found: PathChanges) -> list[PathTimeRow]:
             category=found.table.graphs[i].key,
             root=found.table.graphs[i].root,
             n_nodes=found.table.graphs[i].n_nodes,
-            requests0=int(moments.count[0, i]),
-            requests1=int(moments.count[1, i]),
-            mean0_us=float(moments.mean_us[0, i]),
-            mean1_us=float(moments.mean_us[1, i]),
+            requests0=int(table.count[0, i]),
+            requests1=int(table.count[1, i]),
+            mean0_us=float(table.mean_us[0, i]),
+            mean1_us=float(table.mean_us[1, i]),
             contribution_us=float(part[i]),
             p=float(times.estimate.p[i]),
             q=float(times.q[i]),

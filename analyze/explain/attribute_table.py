@@ -1,0 +1,135 @@
+"""Say of every attribute by itself how unlike it is in the two classes: what a user reads first (D.5)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtrc, xlogy
+
+from analyze.explain.columns import MISSING, AttributeColumn
+from analyze.explain.tree import CodedColumns
+from analyze.stats.ks import p_two_sided
+from analyze.stats.multiple import q_values
+from schemas.arrays import B1, F8
+from schemas.report.explanations import AttributeRow, LevelShare
+
+_LEVELS_SHOWN = 3
+
+
+class _Unlike(NamedTuple):
+    distance: float
+    p: float
+    levels: tuple[LevelShare, ...]
+    medians: tuple[float | None, float | None]
+
+
+def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
+    """Make a row for every column, the most unlike first; q over all of them (Benjamini-Hochberg).
+
+    Words: Jensen-Shannon distance (base 2, so 1 is the most) of the levels, p of the G-test. Numbers:
+    Kolmogorov-Smirnov, p asymptotic; where a number is missing more often in one class than numbers differ,
+    the difference of that share.
+    """
+    found = [
+        _numbers(column, affected) if column.numeric else _words(coded, number, affected)
+        for number, column in enumerate(coded.columns)
+    ]
+    if not found:
+        return ()
+    q = q_values(np.clip([one.p for one in found], 0.0, 1.0))
+    rows = [
+        AttributeRow(
+            where=column.where,
+            key=column.name,
+            numeric=column.numeric,
+            distance=one.distance,
+            p=one.p,
+            q=float(q[number]),
+            levels=one.levels,
+            median_affected=one.medians[0],
+            median_others=one.medians[1],
+        )
+        for number, (column, one) in enumerate(zip(coded.columns, found, strict=True))
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.distance, row.p, row.where, row.key)))
+
+
+def _words(coded: CodedColumns, number: int, affected: B1) -> _Unlike:
+    codes = coded.codes[number]
+    counts = np.array(
+        [np.bincount(codes[side], minlength=coded.width) for side in (affected, ~affected)], dtype=np.float64
+    )
+    distance, p = _js_distance(counts), _g_test(counts)
+    return _Unlike(distance, p, _levels(coded, number, counts), (None, None))
+
+
+def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
+    """The levels whose shares differ most."""
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    there = np.flatnonzero(counts.sum(axis=0))
+    order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]
+    return tuple(
+        LevelShare(
+            value=coded.word(number, int(code)),
+            share_affected=float(share[0, code]),
+            share_others=float(share[1, code]),
+        )
+        for code in order[:_LEVELS_SHOWN]
+    )
+
+
+def _numbers(column: AttributeColumn, affected: B1) -> _Unlike:
+    known = ~np.isnan(column.values)
+    sides = [column.values[known & side] for side in (affected, ~affected)]
+    medians = [_median(side) for side in sides]
+    d, p = _ks(sides[0], sides[1])
+    missing = np.array([[(~known & side).sum(), (known & side).sum()] for side in (affected, ~affected)])
+    levels: tuple[LevelShare, ...] = ()
+    if missing[:, 0].any():
+        share = missing[:, 0] / np.maximum(missing.sum(axis=1), 1)
+        gap = float(abs(share[0] - share[1]))
+        if gap > d:
+            d, p = gap, _g_test(missing.astype(np.float64))
+            levels = (
+                LevelShare(value=MISSING, share_affected=float(share[0]), share_others=float(share[1])),
+            )
+    return _Unlike(d, p, levels, (medians[0], medians[1]))
+
+
+def _median(values: F8) -> float | None:
+    """The lower median: always one of the values, and finite."""
+    middle = (len(values) - 1) // 2
+    return float(np.partition(values, middle)[middle]) if len(values) else None
+
+
+def _js_distance(counts: F8) -> float:
+    """Square root of the Jensen-Shannon divergence (bits) of two rows of counts; 0 where one is empty."""
+    total = counts.sum(axis=1, keepdims=True)
+    if (total == 0).any():
+        return 0.0
+    share = counts / total
+    mean = share.mean(axis=0)
+    divergence = (xlogy(share, share).sum(axis=1) - xlogy(share, mean).sum(axis=1)).mean() / np.log(2)
+    return float(np.sqrt(np.clip(divergence, 0.0, 1.0)))
+
+
+def _g_test(counts: F8) -> float:
+    """P of the G-test that two rows of counts have the same shares; 1 where nothing is known."""
+    counts = counts[:, counts.sum(axis=0) > 0]
+    rows = counts.sum(axis=1, keepdims=True)
+    if counts.shape[1] < 2 or (rows == 0).any():
+        return 1.0
+    expected = rows * counts.sum(axis=0) / counts.sum()
+    g = 2 * (xlogy(counts, counts) - xlogy(counts, expected)).sum()
+    return float(chdtrc(counts.shape[1] - 1, max(g, 0.0)))
+
+
+def _ks(one: F8, other: F8) -> tuple[float, float]:
+    """Kolmogorov-Smirnov statistic of two samples and its asymptotic p; (0, 1) where one is empty."""
+    if len(one) == 0 or len(other) == 0:
+        return 0.0, 1.0
+    both = np.sort(np.concatenate([one, other]))
+    gaps = [np.searchsorted(np.sort(side), both, side="right") / len(side) for side in (one, other)]
+    d = float(np.abs(gaps[0] - gaps[1]).max())
+    return d, float(p_two_sided(np.array(d), np.array(len(one)), np.array(len(other))))

@@ -1,0 +1,120 @@
+"""Choose whose trees are laid on each other.
+
+A cluster's two samples are, or a cluster and its nearest of the same root type, which it is best told apart
+from. Where a cluster grew, the nearest of those that shrank is its suspected origin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from analyze.methods.clusters.calling_tree import CallingTree
+from analyze.methods.clusters.cluster_shares import ClusteredRequests, ClusterShareTests
+from analyze.methods.clusters.settings import ClustersSettings
+from analyze.methods.clusters.tree_overlay import TreeOverlay, overlaid
+from schemas.arrays import B1, F8, I8
+
+NONE: Final = -1
+_LEAST_REQUESTS: Final = 10
+"""Requests of either side for an overlay."""
+_Kind = Literal["samples", "origin", "nearest", "alone"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAgainst:
+    """One overlay."""
+
+    kind: _Kind
+    cluster: int
+    """Whose tree B is."""
+    other: int
+    """Whose tree A is; the same cluster where the two samples are compared with each other."""
+    overlay: TreeOverlay
+    weight: float
+    """Share of all requests of the second sample (or the only one) that it is about."""
+
+    @property
+    def score_us(self) -> float:
+        """What the most coloured node adds to the mean response time of all requests."""
+        colour = self.overlay.colour_us
+        return self.weight * float(colour.max(initial=0.0))
+
+
+def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
+    """Find the [clusters] nearest other cluster of the same dominant root type, of those wanted, or NONE."""
+    distance = np.where(dominant[:, None] == dominant[None, :], apart, np.inf)
+    np.fill_diagonal(distance, np.inf)
+    if wanted is not None:
+        distance[:, ~wanted] = np.inf
+    nearest = distance.argmin(axis=1)
+    found = np.isfinite(distance[np.arange(len(apart)), nearest])
+    return np.where(found, nearest, NONE).astype(np.int64)
+
+
+def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
+    """Find the origin of [clusters] that grew: the nearest of the same root type that shrank; or NONE."""
+    shrank = tests.after < tests.before
+    origin = nearest_of_root(apart, dominant, shrank)
+    return np.where(tests.changed & (tests.after > tests.before), origin, NONE).astype(np.int64)
+
+
+def held_against(
+    tree: CallingTree,
+    clustered: ClusteredRequests,
+    nearest: I8,
+    origin: I8,
+    settings: ClustersSettings,
+    *,
+    noise_assumed: bool,
+) -> list[HeldAgainst]:
+    """Make all overlays, by what their most coloured node adds; then by requests.
+
+    noise_assumed: the first sample is too short to tell how far ordinary times differ.
+    """
+    samples = clustered.n_samples
+    last = clustered.weight[:, :, -1].sum(axis=0)
+    share = last / max(last.sum(), 1e-300)
+    enough = clustered.count.sum(axis=0) >= _LEAST_REQUESTS
+    asked, phi = settings, 1.0
+    if samples == 2:
+        tau = settings.assumed_tau if noise_assumed else settings.min_tau
+        moved = max(settings.time_floor, math.expm1(settings.min_z * tau))
+        asked = settings.model_copy(update={"time_floor": moved})
+        phi = settings.assumed_phi if noise_assumed else 1.0
+
+    def groups(cluster: int, sample: int) -> range:
+        first = (cluster * samples + sample) * settings.blocks
+        return range(first, first + settings.blocks)
+
+    def pairs(cluster: int) -> Iterator[tuple[_Kind, int, int]]:
+        """What a cluster is compared with: kind, cluster A, sample A. B is its last sample."""
+        if samples == 2:
+            if enough[cluster].all():
+                yield "samples", cluster, 0
+            if (other := int(origin[cluster])) != NONE and enough[other, 0] and enough[cluster, 1]:
+                yield "origin", other, 0
+        elif (other := int(nearest[cluster])) != NONE and enough[other, 0] and enough[cluster, 0]:
+            yield "nearest", other, 0
+
+    found = []
+    for cluster in range(clustered.n_clusters):
+        weight = float(share[cluster])
+        mine = groups(cluster, samples - 1)
+        overlays = [
+            HeldAgainst(
+                kind, cluster, other, overlaid(tree, groups(other, sample), mine, asked, phi=phi), weight
+            )
+            for kind, other, sample in pairs(cluster)
+        ]
+        if not overlays:
+            every = [group for sample in range(samples) for group in groups(cluster, sample)]
+            itself = overlaid(tree, every, every, settings)
+            overlays = [HeldAgainst("alone", cluster, cluster, itself, weight)]
+        found += overlays
+    found.sort(key=lambda one: (-one.score_us, -one.weight, one.cluster, one.kind))
+    return found

@@ -1,0 +1,104 @@
+"""Pool what requests say about the calls in them, and decide by consensus over all samples (S5, S7).
+
+A question is asked of every request, for example whether one call is over before another one starts. Its
+answers are weighed, and added up where the same is asked of many categories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from analyze.refine.settings import RefineSettings
+from analyze.refine.stored import StoredCategory
+from schemas.arrays import B1, F8, I8
+
+_CHUNK_CELLS = 1 << 18
+"""Cells of a block of comparisons: half a dozen arrays of 2 MB each."""
+
+Ask = Callable[[slice], Sequence[B1]]
+"""Some requests -> [entries, requests] whether each answer holds, one array an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """Votes on some questions, one an entry."""
+
+    key: I8
+    """[entries, columns] what is asked about; equal ones are one question once they are pooled."""
+    requests: F8
+    """[samples, entries]"""
+    weight: F8
+    """[1 + answers, samples, entries] of all votes, then of those for each answer."""
+
+    def pooled(self, key: I8) -> tuple[Votes, I8]:
+        """Votes of equal keys ([entries, columns], perhaps coarser ones) added up, and [entries] which."""
+        distinct, entry = np.unique(key, axis=0, return_inverse=True)
+        entry = entry.reshape(-1)
+        counts = np.concatenate([self.requests[None], self.weight])
+        sums = np.zeros((*counts.shape[:2], len(distinct)))
+        for place in np.ndindex(counts.shape[:2]):
+            sums[place] = np.bincount(entry, weights=counts[place], minlength=len(distinct))
+        return Votes(distinct, sums[0], sums[1:]), entry
+
+    def of_first(self, n_samples: int) -> Votes:
+        """The votes of the first samples only."""
+        return Votes(self.key, self.requests[:n_samples], self.weight[:, :n_samples])
+
+    def shares(self) -> F8:
+        """[answers, samples, entries] share of the votes for each answer; NaN where there is none."""
+        every = np.where(self.weight[0] > 0, self.weight[0], np.nan)
+        shares: F8 = self.weight[1:] / every
+        return shares
+
+    def agreed(self, share: float) -> B1:
+        """[answers, entries] whether at least `share` of the votes of all samples are for an answer."""
+        every, *answers = self.weight.sum(axis=1)
+        agreed: B1 = np.array(answers) >= share * every
+        return agreed
+
+    def enough(self, settings: RefineSettings) -> B1:
+        """[entries] whether requests are enough: `min_traces`, or `min_unanimous` without exception."""
+        n = self.requests.sum(axis=0)
+        unanimous = self.agreed(1.0).any(axis=0) & (n >= settings.min_unanimous)
+        enough: B1 = unanimous | (n >= settings.min_traces)
+        return enough
+
+
+def votes_of(category: StoredCategory, key: I8, n_samples: int, width: int, ask: Ask) -> Votes:
+    """Ask the requests of a category, in blocks. width: cells that a request takes meanwhile. O(cells)."""
+    weight = np.zeros(0)
+    step = max(1, _CHUNK_CELLS // width)
+    for at in range(0, category.n_requests, step):
+        rows = slice(at, at + step)
+        bounds = np.searchsorted(category.sample[rows], np.arange(n_samples + 1)).tolist()
+        answers = ask(rows)
+        every = np.ones((len(key), len(category.weight[rows])), dtype=np.bool_)
+        block = np.array([_weighed(mask, category.weight[rows], bounds) for mask in (every, *answers)])
+        weight = weight + block if len(weight) else block
+    requests = np.bincount(category.sample, minlength=n_samples).astype(np.float64)
+    return Votes(key, np.repeat(requests[:, None], len(key), axis=1), weight)
+
+
+def all_votes(parts: Sequence[Votes]) -> Votes:
+    """Votes of several categories (at least one), one after the other."""
+    return Votes(
+        np.concatenate([part.key for part in parts]),
+        np.concatenate([part.requests for part in parts], axis=1),
+        np.concatenate([part.weight for part in parts], axis=2),
+    )
+
+
+def _weighed(mask: B1, weight: F8, bounds: Sequence[int]) -> F8:
+    """[samples, entries] sum of weights where the mask [entries, requests] is set, of sorted samples."""
+    sums = np.empty((len(bounds) - 1, len(mask)))
+    uniform = bool((weight == weight[0]).all())
+    for row, part in enumerate(slice(start, end) for start, end in pairwise(bounds)):
+        if uniform:
+            sums[row] = np.add.reduce(mask[:, part], axis=1, dtype=np.int64) * weight[0]
+        else:
+            sums[row] = (mask[:, part] * weight[part]).sum(axis=1)
+    return sums
