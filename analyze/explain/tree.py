@@ -1,7 +1,7 @@
 """Grow an entropy tree in which every split must beat shuffled labels, and validate it.
 
-One sparse product counts every code of all columns for the true and all shuffled labels at once. Validation is
-cross-validation over time, and how often resampling finds the same root.
+One sparse product counts every code of all columns for the true and all shuffled labels at once. Validation
+is cross-validation over time, and how often resampling finds the same root.
 """
 
 from __future__ import annotations
