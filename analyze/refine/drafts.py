@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analyze.numbering import Numbering
 from analyze.population import GraphNode
 from analyze.refine.graphs import Columns, Draft, DraftGraph, LeftOut, equal_rows, own_columns
 from analyze.refine.hosts import HostLabels, split_by_hosts
@@ -72,7 +73,7 @@ def span_drafts(
 
 def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
     """[units] equal numbers for interchangeable subtrees (labels, hosts where labelled, children)."""
-    known: dict[tuple[object, ...], int] = {}
+    known = Numbering[tuple[object, ...]]()
     shapes = [0] * tree.n_units
     for unit in range(tree.n_units - 1, -1, -1):
         key = (
@@ -82,7 +83,7 @@ def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
             tree.start[unit] == tree.end[unit],
             tuple(sorted(shapes[child] for child in tree.children[unit])),
         )
-        shapes[unit] = known.setdefault(key, len(known))
+        shapes[unit] = known[key]
     return shapes
 
 

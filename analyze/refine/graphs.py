@@ -19,7 +19,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.population import Category, Codes, Graph, GraphNode, LeftBehind, Nesting, RecordedFailures
+from analyze.population import (
+    NO_FAILURES,
+    Category,
+    Codes,
+    Graph,
+    GraphNode,
+    LeftBehind,
+    Nesting,
+    RecordedFailures,
+)
 from analyze.refine.stored import StoredCategory, row_order
 from schemas.arrays import B1, I4, I8
 from stitch.columnar.hashing import hash_word, mix
@@ -332,6 +341,8 @@ def _hosts(members: Sequence[Draft], order: I8 | slice) -> Codes:
 
 def _failures(members: Sequence[Draft], order: I8 | slice) -> RecordedFailures:
     """Failures at nodes of the graph; row `i` of the category is row `order[i]` of all drafts."""
+    if not any(len(draft.category.failures.row) for draft in members):
+        return NO_FAILURES
     rows, positions, errors, first_row = [], [], [], 0
     for draft in members:
         failures = draft.category.failures

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.lib.recfunctions import repack_fields
 
 from analyze.load import load_population
+from analyze.numbering import Numbering
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import version
 from analyze.profile.names import NO_CALLER, Names
@@ -202,7 +203,7 @@ class _Rows:
     """Collects rows of a window's series."""
 
     def __init__(self) -> None:
-        self.names: dict[Name, int] = {}
+        self.names = Numbering[Name]()
         self.parts: list[Rows] = []
 
     def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
@@ -212,7 +213,7 @@ class _Rows:
 
     def codes(self, names: list[Name]) -> I8:
         """Numbers of some names, new ones for those not seen yet."""
-        return np.array([self.names.setdefault(name, len(self.names)) for name in names], dtype=np.int64)
+        return np.array([self.names[name] for name in names], dtype=np.int64)
 
     def add_totals(self, names: list[Name], series: I8, tick: I8, den: F8, n_ticks: int) -> None:
         """The same of rows that may come more than once, without sums."""

@@ -30,6 +30,7 @@ from analyze.methods.paper.timing import (
     response_time_contribution,
     response_time_tests,
 )
+from analyze.numbering import Numbering
 from analyze.paths.critical_path import Attribution, attribute, critical_path, edge_latency_ns
 from analyze.population import Category, Graph, Population
 from analyze.stats.moments import SampleMoments, category_moments, pooled
@@ -276,8 +277,8 @@ def _change_sign(moments: SampleMoments) -> float:
 
 
 def _root_codes(categories: tuple[Category, ...]) -> I8:
-    place: dict[str, int] = {}
-    return np.array([place.setdefault(c.graph.root, len(place)) for c in categories], dtype=np.int64)
+    place = Numbering[str]()
+    return np.array([place[c.graph.root] for c in categories], dtype=np.int64)
 
 
 def _structural(
