@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from analyze.cache_blocks import MANY_CELLS, blocks
 from analyze.population import (
     NO_FAILURES,
     Category,
@@ -40,11 +41,7 @@ from stitch.readings import reading_of
 
 Columns = npt.NDArray[np.unsignedinteger[Any]]
 """Numbers of stored columns, in the smallest type that holds them."""
-_CHUNK_CELLS = 1 << 20
-"""Cells looked through at a time: 1 MB, however many nodes fail."""
 _Left = tuple[LeftBehind, ...]
-_BLOCK_CELLS = 1 << 16
-"""Cells of a block worked on at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +365,7 @@ def _failures(members: Sequence[Draft], order: I8 | slice) -> RecordedFailures:
 def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
     """[entries] where the time of a stored column stands in a row of a draft. O(entries · columns)."""
     found = np.empty(len(rows), dtype=np.int64)
-    step = max(1, _CHUNK_CELLS // len(moved))
-    for at in range(0, len(rows), step):
-        part = slice(at, at + step)
+    for part in blocks(len(rows), len(moved), MANY_CELLS):
         found[part] = np.argmax(moved[:, rows[part]] == columns[part], axis=0)
     return found
 
@@ -433,9 +428,7 @@ def _settle(times: I8, graph: DraftGraph, out: I8) -> tuple[I8, B1]:
     moved = np.zeros(n_nodes, dtype=np.bool_)
     starts, ends = graph.within.T.tolist()
     deferred, edges = graph.deferred.tolist(), graph.edges.tolist()
-    step = max(1, _BLOCK_CELLS // max(n_nodes, 1))
-    for start in range(0, n_requests, step):
-        rows = slice(start, min(start + step, n_requests))
+    for rows in blocks(n_requests, n_nodes):
         raw = times[graph.column, rows]
         t = raw.copy()
         latest = np.maximum(t[graph.responses].max(axis=0), 0)
