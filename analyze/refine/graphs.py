@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from analyze.population import (
     Codes,
     Graph,
     GraphNode,
+    GraphText,
     LeftBehind,
     Nesting,
     RecordedFailures,
@@ -36,8 +37,6 @@ from stitch.columnar.hashing import hash_word, mix
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
-from stitch.graph.text import split_words
-from stitch.readings import reading_of
 
 Columns = npt.NDArray[np.unsignedinteger[Any]]
 """Numbers of stored columns, in the smallest type that holds them."""
@@ -270,7 +269,7 @@ def _graph(root: str, key: str, draft: Draft) -> Graph:
         nodes=graph.labels,
         edges=graph.edges.astype(np.int32),
         responses=graph.responses.astype(np.int32),
-        text=TemplateText(draft.category.structure if draft.as_stored else _template(graph)),
+        text=GraphText(draft.category.structure if draft.as_stored else _template(graph)),
         nesting=_nesting(draft) if draft.nested else None,
     )
 
@@ -295,28 +294,6 @@ def _template(graph: DraftGraph) -> Template:
         mate=graph.mate.tolist(),
         deferred=graph.deferred.tolist(),
     )
-
-
-class TemplateText:
-    """`GraphText` of a template: 10 µs a node at the first look."""
-
-    def __init__(self, template: Template) -> None:
-        self._template = template
-
-    @cached_property
-    def _texts(self) -> tuple[str, str]:
-        reading = reading_of(self._template)
-        return reading.canonical, reading.canonical_l1
-
-    @property
-    def canonical(self) -> str:
-        """Canonical text, for people."""
-        return self._texts[0]
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """Canonical token sequence at level L1."""
-        return split_words(self._texts[1])
 
 
 def _hosts(members: Sequence[Draft], order: I8 | slice) -> Codes:

@@ -184,7 +184,7 @@ def _category(
     return BinnedCategory(
         category=graph.key,
         root=graph.root,
-        canonical=canonical(graph.canonical, limits)[:_CANONICAL],
+        canonical=canonical(graph.text.canonical, limits)[:_CANONICAL],
         **_moments_of(moments, sample, number),
         **_bins_of(bins.categories, number),
     )

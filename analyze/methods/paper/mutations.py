@@ -290,7 +290,7 @@ def _structural(
 ) -> list[Ranked]:
     """Structural mutations, root by root, each with its candidates and contribution."""
     released = settings.variant == "released"
-    texts = TokenTexts([edge_sequence(c.graph) if released else c.graph.tokens for c in categories])
+    texts = TokenTexts([edge_sequence(c.graph) if released else c.graph.text.tokens for c in categories])
     found: list[Ranked] = []
     for code in np.unique(root[sets.mutations]):
         mutations = sets.mutations[root[sets.mutations] == code]
