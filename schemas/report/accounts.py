@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
-from schemas.report.columns import stored
+from schemas.report.columns import Inside, column, columns_of
 from schemas.report.findings import ChangeKind, Site, Unit
 from schemas.report.parts import Frozen, Section
 
@@ -160,16 +160,28 @@ class VerdictSection(Section):
 class AccountedRow(NamedTuple):
     """A call site and root type of one measure, or (without a site) a root type's part of its mix."""
 
-    measure: str
-    part: Literal["site", "mix"]
-    root: str
-    site: Site | None
-    calls: float
-    structure: float
-    slower: float
-    mix: float
-    total: float
-    rank: int | None
+    measure: Annotated[str, column("text", "mean (µs a request), tail or errors (shares of requests)")]
+    part: Annotated[
+        Literal["site", "mix"],
+        column("text", "site; or mix: what a root type's share of the requests did"),
+    ]
+    root: Annotated[str, column("name", "root type")]
+    site: Annotated[
+        Site | None,
+        Inside(
+            about={
+                "component": "component of the call site; null for mix",
+                "operation": "operation of the call site; null for mix",
+                "caller": "who calls; null for mix, the root, or several",
+            }
+        ),
+    ]
+    calls: Annotated[float, column("number", "part from more or fewer calls on the critical path")]
+    structure: Annotated[float, column("number", "part from calls that take other paths below")]
+    slower: Annotated[float, column("number", "part from calls that take another time")]
+    mix: Annotated[float, column("number", "part from the workload mix")]
+    total: Annotated[float, column("number", "the four together; over all rows of a measure: after - before")]
+    rank: Annotated[int | None, column("place", "finding that it belongs to; null: to none")]
 
     @staticmethod
     def of_site(measure: str, row: AccountRow) -> AccountedRow:
@@ -183,22 +195,5 @@ class AccountedRow(NamedTuple):
         return AccountedRow(measure, "mix", row.root, None, 0.0, 0.0, 0.0, row.part, row.part, None)
 
 
-def _site(name: str) -> Any:
-    return lambda row: None if row.site is None else getattr(row.site, name)
-
-
-ACCOUNT: Final = (
-    stored("measure", "text", "mean (µs a request), tail or errors (shares of requests)"),
-    stored("part", "text", "site; or mix: what a root type's share of the requests did"),
-    stored("root", "name", "root type"),
-    stored("component", "name", "component of the call site; null for mix", _site("component"), null=True),
-    stored("operation", "name", "operation of the call site; null for mix", _site("operation"), null=True),
-    stored("caller", "name", "who calls; null for mix, the root, or several", _site("called_by"), null=True),
-    stored("calls", "number", "part from more or fewer calls on the critical path"),
-    stored("structure", "number", "part from calls that take other paths below"),
-    stored("slower", "number", "part from calls that take another time"),
-    stored("mix", "number", "part from the workload mix"),
-    stored("total", "number", "the four together; over all rows of a measure: after - before"),
-    stored("rank", "place", "finding that it belongs to; null: to none", null=True),
-)
+ACCOUNT: Final = columns_of(AccountedRow)
 """One row a site and root type, and a row a root type's share, of each measure; uncut."""

@@ -20,8 +20,8 @@ are one, `29 → 3 174`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
@@ -139,9 +139,20 @@ def stored(
     return Column(key, label, unit, value, far, about, is_stored=True, null=null)
 
 
-def column(unit: ColumnUnit, about: str, *, label: str = "", far: int = 0, interval: str = "") -> Column:
-    """A column for the annotation of a field: named like it, null where the field may be None."""
-    return replace(stored("", unit, about, label=label, far=far), interval=interval)
+def column(
+    unit: ColumnUnit,
+    about: str,
+    value: Callable[[Any], Any] | None = None,
+    *,
+    label: str = "",
+    far: int = 0,
+    interval: str = "",
+) -> Column:
+    """A column for the annotation of a field: named like it, null where the field may be None.
+
+    value: of a row, where it is another than the field's.
+    """
+    return replace(stored("", unit, about, value, label=label, far=far), interval=interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,8 @@ class Inside:
 
     prefix: str = ""
     """Stands before their names."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What they hold here, by their own names, where it is more than they say themselves."""
 
 
 Row = TypeVar("Row")
@@ -168,9 +181,17 @@ def columns_of(row: type[Any], *names: str) -> tuple[Column, ...]:
             if isinstance(mark, Column):
                 found[name] = replace(mark, key=name, null=null)
             elif isinstance(mark, Inside):
-                inner = (_inside(name, mark.prefix, one, null) for one in columns_of(_class_of(type_)))
+                inner = (_inside(name, mark, one, null) for one in columns_of(_class_of(type_)))
                 found |= {one.key: one for one in inner}
-    return tuple(replace(found[n.format(0)], key=n) for n in names) if names else tuple(found.values())
+    return tuple(_named(found, name) for name in names) if names else tuple(found.values())
+
+
+def _named(found: Mapping[str, Column], name: str) -> Column:
+    """A column by its name, or a pair."""
+    before, after = (found[name.format(place)] for place in (0, 1))
+    if before is after:
+        return before
+    return replace(before, key=name, value=lambda row: (before.of(row), after.of(row)))
 
 
 def _annotated(row: type[Any]) -> Iterator[tuple[str, Any]]:
@@ -185,12 +206,13 @@ def _class_of(type_: Any) -> type[Any]:
     return found
 
 
-def _inside(name: str, prefix: str, inner: Column, null: bool) -> Column:
+def _inside(name: str, mark: Inside, inner: Column, null: bool) -> Column:
     def value(row: Any) -> Any:
         held = getattr(row, name)
         return None if held is None else inner.of(held)
 
-    return replace(inner, key=f"{prefix}{inner.key}", value=value, null=inner.null or null)
+    about = mark.about.get(inner.key, inner.about)
+    return replace(inner, key=f"{mark.prefix}{inner.key}", value=value, about=about, null=inner.null or null)
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
@@ -244,6 +266,6 @@ def _row_of(row: type[Row], held: dict[str, Any], prefix: str) -> Row:
             fields[name] = held[f"{prefix}{name}"]
         else:
             class_, names = _class_of(type_), f"{prefix}{inside.prefix}"
-            known = all(held[f"{names}{one.key}"] is not None for one in columns_of(class_))
-            fields[name] = _row_of(class_, held, names) if known else None
+            absent = (held[f"{names}{one.key}"] is None for one in columns_of(class_) if not one.null)
+            fields[name] = None if any(absent) else _row_of(class_, held, names)
     return row(**fields)

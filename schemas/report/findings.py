@@ -9,7 +9,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from schemas.report.columns import Column, column, stored
+from schemas.report.columns import Inside, column, columns_of, stored
 from schemas.report.explanations import Explanation
 from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccount, TrainSchedule
 
@@ -42,11 +42,14 @@ Unit = Literal["us", "share", "calls", "ratio"]
 class Site(Frozen):
     """A place in the calling context."""
 
-    component: str
-    operation: str
+    component: Annotated[str, column("name", "component of the call site that changed")]
+    operation: Annotated[str, column("name", "operation or trace point of the call site")]
     """Operation (span name, trace point) of the call; of records the point at which a step ends."""
-    caller: NodeName | None = None
-    """Who calls (records: where the step begins); None for the root, or many."""
+    caller: Annotated[
+        NodeName | None,
+        column("name", "who calls; null for the root, or several", attrgetter("called_by")),
+    ] = None
+    """Of records: where the step begins."""
     callers: int = 1
     """Number of callers pooled."""
     depth: int = 0
@@ -70,32 +73,72 @@ class Interval(Frozen):
     high: Annotated[float, column("number", "other end")]
 
 
+OfUnit = Annotated[Unit, column("text", "of before, after, low and high: us, share, calls, ratio")]
+Before = Annotated[float, column("number", "reference: median over requests (times), share or mean")]
+"""One value a request."""
+After = Annotated[float, column("number", "the same in the problem period")]
+Change = Annotated[
+    Interval,
+    Inside(
+        about={
+            "low": "lower end of the 95 % interval of after - before, noise included",
+            "high": "its upper end",
+        }
+    ),
+]
+
+
 class Evidence(Frozen):
     """One thing that changed at one site, as it was tested."""
 
-    kind: ChangeKind
-    site: Site
-    what: str
-    """In a few words: which children, which error class; empty where the kind says all."""
-    unit: Unit
-    before: float
-    after: float
-    """Median over requests (times), share or mean; one value a request."""
-    change: Interval
-    """Of after - before."""
-    requests0: int
-    requests1: int
-    """Requests with the site, one vote each."""
-    p: float
-    q: float
-    z: float
-    """Effect over its standard error, noise between blocks included."""
-    contribution_us: float
-    """Part of the change of the mean response time, µs a request of the period (exact account)."""
-    consequence_of: int | None = None
-    """Index of the evidence in the same finding that it follows from."""
-    relation: str = ""
-    """How it belongs to the finding: a row of RELATIONS (docs/concepts.md); empty for what leads."""
+    kind: Annotated[ChangeKind, column("text", "what happened, as in findings")]
+    site: Annotated[Site, Inside()]
+    what: Annotated[str, column("text", "which children, which error class; empty where the kind says all")]
+    """In a few words."""
+    unit: OfUnit
+    before: Before
+    after: After
+    change: Change
+    requests0: Annotated[
+        int,
+        column(
+            "count",
+            "requests with the call site in them, reference; one value each",
+            label="Requests",
+            far=1,
+        ),
+    ]
+    requests1: Annotated[int, column("count", "requests with the call site in them, problem; one value each")]
+    p: Annotated[float, column("p", "p-value of its test")]
+    q: Annotated[float, column("p", "p corrected for the number of tests", label="q")]
+    z: Annotated[float, column("number", "effect over its standard error, noise included")]
+    """Noise between blocks."""
+    contribution_us: Annotated[
+        float,
+        column(
+            "change",
+            "part of the change of the mean response time, µs a request",
+            label="Of the mean",
+        ),
+    ]
+    """Of the period (exact account)."""
+    consequence_of: Annotated[
+        int | None,
+        column(
+            "place",
+            "`place` of what it follows from; null: a cause",
+            lambda row: None if row.consequence_of is None else row.consequence_of + 1,
+        ),
+    ] = None
+    """Index, from 0, of the evidence in the same finding."""
+    relation: Annotated[
+        str,
+        column(
+            "text",
+            "by which relation it belongs to the finding (docs/concepts.md); empty for what leads",
+        ),
+    ] = ""
+    """A row of RELATIONS."""
 
 
 class Factor(Frozen):
@@ -165,35 +208,42 @@ class FurtherView(Frozen):
 class Finding(Frozen):
     """One cause, with everything that belongs to it."""
 
-    rank: int
-    kind: ChangeKind
-    site: Site
-    title: str
-    """One sentence: operation and component, what happened, by how much."""
-    suspect: str = ""
-    """Component to look at first where it is another than the site's (calls are cut short after it, …)."""
-    unit: Unit
-    before: float
-    after: float
-    change: Interval
+    rank: Annotated[int, column("place", "from 1, most important first")]
+    kind: Annotated[
+        ChangeKind,
+        column("text", "what happened: slower, faster, tail, errors, new-path, more-calls, …"),
+    ]
+    site: Annotated[Site, Inside()]
+    title: Annotated[str, column("text", "what happened, in a sentence")]
+    """Operation and component, what happened, by how much."""
+    suspect: Annotated[
+        str, column("name", "component to look at first where it is another one; else empty")
+    ] = ""
+    """Calls are cut short after it, …"""
+    unit: OfUnit
+    before: Before
+    after: After
+    change: Change
     share_of_change: Interval | None
     """Part of all that added time (of a mean that fell: that took it away) that it explains, 0 to 1; of all
     findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
     share_estimate: float | None = None
     """That share itself. It is not the middle of its interval, which ends at 0 and 1; None also in reports
     that were made before it was kept."""
-    contribution_us: float
-    """µs a request of the period; over findings and the rest of the account they add up to the change."""
+    contribution_us: Annotated[
+        float, column("change", "part of the change of the mean response time, µs a request")
+    ]
+    """Of the period; over findings and the rest of the account they add up to the change."""
     is_better: bool = False
     """It is known to be for the better: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
     """Requests with the changed thing in them."""
-    share0: float
-    share1: float
-    """The same as shares of all requests of the period."""
-    p: float
-    q: float
+    share0: Annotated[float, column("share", "the same as a share of all requests of the reference")]
+    share1: Annotated[float, column("share", "the same as a share of all requests of the problem")]
+    """Of affected0 and affected1."""
+    p: Annotated[float, column("p", "p-value of the leading evidence")]
+    q: Annotated[float, column("p", "p corrected for the number of tests")]
     evidence: tuple[Evidence, ...]
     """The leading one first."""
     evidence_total: int
@@ -208,8 +258,7 @@ class Finding(Frozen):
     account: StepAccount | None
     """The changed step in its context: a typical path through it, step by step."""
     explanation: Explanation | None
-    saves_us: float | None
-    """Mean response time saved if the site were as before."""
+    saves_us: Annotated[float | None, column("us", "mean saved if the call site were as before")]
     first_window_ns: int | None
     """Start of the first window of the problem in which it shows."""
     when: When | None = None
@@ -237,38 +286,9 @@ class FindingsSection(Section):
 class EvidenceRow(NamedTuple):
     """A significant test, and where it stands."""
 
-    rank: int
-    """Finding that it belongs to."""
-    place: int
-    """From 1 in its finding."""
-    evidence: Evidence
-
-
-def _call_site(of: str = "") -> tuple[Column, ...]:
-    """Columns that name the call site of a finding, or of the `evidence.` of a row."""
-    component, operation, caller = (
-        attrgetter(f"{of}site.{name}") for name in ("component", "operation", "called_by")
-    )
-    return (
-        stored("component", "name", "component of the call site that changed", component),
-        stored("operation", "name", "operation or trace point of the call site", operation),
-        stored("caller", "name", "who calls; null for the root, or several", caller, null=True),
-    )
-
-
-def _moved(of: str = "") -> tuple[Column, ...]:
-    """Columns of what changed there, and by how much."""
-    before = "reference: median over requests (times), share or mean"
-    low = "lower end of the 95 % interval of after - before, noise included"
-    return (
-        stored(
-            "unit", "text", "of before, after, low and high: us, share, calls, ratio", attrgetter(f"{of}unit")
-        ),
-        stored("before", "number", before, attrgetter(f"{of}before")),
-        stored("after", "number", "the same in the problem period", attrgetter(f"{of}after")),
-        stored("low", "number", low, attrgetter(f"{of}change.low")),
-        stored("high", "number", "its upper end", attrgetter(f"{of}change.high")),
-    )
+    rank: Annotated[int, column("place", "finding that it belongs to")]
+    place: Annotated[int, column("place", "from 1 in its finding, the leading one first")]
+    evidence: Annotated[Evidence, Inside()]
 
 
 def _share(end: str) -> Any:
@@ -276,18 +296,8 @@ def _share(end: str) -> Any:
 
 
 FINDINGS: Final = (
-    stored("rank", "place", "from 1, most important first"),
-    stored(
-        "kind",
-        "text",
-        "what happened: slower, faster, tail, errors, new-path, more-calls, …",
-        attrgetter("kind.value"),
-    ),
-    *_call_site(),
-    stored("title", "text", "what happened, in a sentence"),
-    stored("suspect", "name", "component to look at first where it is another one; else empty"),
-    *_moved(),
-    stored("contribution_us", "change", "part of the change of the mean response time, µs a request"),
+    *columns_of(Finding, "rank", "kind", "component", "operation", "caller", "title", "suspect"),
+    *columns_of(Finding, "unit", "before", "after", "low", "high", "contribution_us"),
     stored(
         "share",
         "share",
@@ -303,10 +313,7 @@ FINDINGS: Final = (
         "requests with the changed thing in them, {}",
         attrgetter("affected0", "affected1"),
     ),
-    stored("share{}", "share", "the same as a share of all requests of the {}"),
-    stored("p", "p", "p-value of the leading evidence"),
-    stored("q", "p", "p corrected for the number of tests"),
-    stored("saves_us", "us", "mean saved if the call site were as before", null=True),
+    *columns_of(Finding, "share0", "share1", "p", "q", "saves_us"),
     stored(
         "explanation",
         "text",
@@ -321,50 +328,5 @@ FINDINGS: Final = (
     ),
 )
 """One row a finding."""
-
-
-EVIDENCE: Final = (
-    stored("rank", "place", "finding that it belongs to"),
-    stored("place", "place", "from 1 in its finding, the leading one first"),
-    stored("kind", "text", "what happened, as in findings", attrgetter("evidence.kind.value")),
-    *_call_site("evidence."),
-    stored(
-        "what",
-        "text",
-        "which children, which error class; empty where the kind says all",
-        attrgetter("evidence.what"),
-    ),
-    *_moved("evidence."),
-    stored(
-        "requests{}",
-        "count",
-        "requests with the call site in them, {}; one value each",
-        attrgetter("evidence.requests0", "evidence.requests1"),
-        label="Requests",
-        far=1,
-    ),
-    stored("p", "p", "p-value of its test", attrgetter("evidence.p")),
-    stored("q", "p", "p corrected for the number of tests", attrgetter("evidence.q"), label="q"),
-    stored("z", "number", "effect over its standard error, noise included", attrgetter("evidence.z")),
-    stored(
-        "contribution_us",
-        "change",
-        "part of the change of the mean response time, µs a request",
-        attrgetter("evidence.contribution_us"),
-        label="Of the mean",
-    ),
-    stored(
-        "consequence_of",
-        "place",
-        "`place` of what it follows from; null: a cause",
-        lambda row: None if row.evidence.consequence_of is None else row.evidence.consequence_of + 1,
-        null=True,
-    ),
-    stored(
-        "relation",
-        "text",
-        "by which relation it belongs to the finding (docs/concepts.md); empty for what leads",
-        attrgetter("evidence.relation"),
-    ),
-)
+EVIDENCE: Final = columns_of(EvidenceRow)
 """One row a significant test, uncut."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from schemas.report.columns import stored
+from schemas.report.columns import Inside, column, columns_of, stored
 from schemas.report.parts import (
     Frozen,
     GraphDifference,
@@ -72,7 +72,7 @@ class CategoryRow(Frozen):
     n_nodes: int
     before: Moments
     after: Moments
-    ks: KsResult
+    ks: Annotated[KsResult, Inside("ks_")]
     roles: tuple[Role, ...]
     change_us: float
     """n1·mean1 - n0·mean0."""
@@ -105,29 +105,40 @@ class Direction(StrEnum):
 class EdgeRow(Frozen):
     """One edge of a response-time mutation."""
 
-    src: int
-    dst: int
-    """Canonical positions in the category's graph."""
-    src_label: str
-    dst_label: str
-    mean0_us: float | None
-    mean1_us: float | None
-    """Mean latency over the requests in which the edge was on the critical path."""
-    criticality0: float
-    criticality1: float
-    """Weighted share of requests with the edge on the critical path (π)."""
-    ks: KsResult
+    src: Annotated[int, column("place", "canonical position of the earlier node")]
+    dst: Annotated[int, column("place", "canonical position of the later node")]
+    src_label: Annotated[str, column("text", "label of the earlier node")]
+    dst_label: Annotated[str, column("text", "label of the later node")]
+    mean0_us: Annotated[
+        float | None,
+        column("us", "mean latency where critical, reference, µs", label="Latency where critical"),
+    ]
+    mean1_us: Annotated[float | None, column("us", "mean latency where critical, problem, µs")]
+    criticality0: Annotated[
+        float,
+        column(
+            "share",
+            "share of requests with the edge critical, reference",
+            label="On the critical path",
+            far=1,
+        ),
+    ]
+    """Weighted (π)."""
+    criticality1: Annotated[float, column("share", "share of requests with the edge critical, problem")]
+    ks: Annotated[KsResult, Inside("ks_")]
     """On the latencies of requests in which the edge was critical, as published."""
-    changed: bool
-    """The test rejected: the papers' red edge."""
-    attribution_us: float
-    """A_e: the edge's part of the category's change of mean; over all edges they sum to it exactly."""
-    latency_us: float
-    """Part of A_e from the edge getting slower."""
-    criticality_us: float
-    """Part of A_e from the edge being critical more often."""
-    skewed: bool
-    """A clock correction touched this edge."""
+    changed: Annotated[bool, column("flag", "the test rejected")]
+    """The papers' red edge."""
+    attribution_us: Annotated[
+        float,
+        column("change", "A_e: exact part of the change of the mean, µs", label="Contribution"),
+    ]
+    """Of the category; over all its edges they sum to it."""
+    latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
+    """From the edge getting slower."""
+    criticality_us: Annotated[float, column("change", "part of A_e from criticality, µs")]
+    """From the edge being critical more often."""
+    skewed: Annotated[bool, column("flag", "a clock correction touched the edge")]
 
 
 class PrecursorRow(Frozen):
@@ -236,13 +247,6 @@ class MutationsSection(Section):
 
 _STORED = stored("stored", "keys", "keys of the lake's categories whose requests these are")
 
-_KS = (
-    stored("ks_n{}", "count", "values tested, {}", attrgetter("ks.n0", "ks.n1")),
-    stored("ks_d", "number", "KS statistic; null where the test was not run", attrgetter("ks.d"), null=True),
-    stored("ks_p", "p", "its p-value", attrgetter("ks.p"), null=True),
-)
-
-
 _MOMENTS = (
     stored("count{}", "count", "recorded requests, {}", attrgetter("before.count", "after.count")),
     stored(
@@ -293,18 +297,7 @@ MUTATIONS: Final = (
 EDGES: Final = (
     stored("rank", "place", "rank of the response-time mutation"),
     stored("category", "key", "category key"),
-    stored("src", "place", "canonical position of the earlier node"),
-    stored("dst", "place", "canonical position of the later node"),
-    stored("src_label", "text", "label of the earlier node"),
-    stored("dst_label", "text", "label of the later node"),
-    stored("mean{}_us", "us", "mean latency where critical, {}, µs", null=True),
-    stored("criticality{}", "share", "share of requests with the edge critical, {}"),
-    *_KS,
-    stored("changed", "flag", "the test rejected"),
-    stored("attribution_us", "change", "A_e: exact part of the change of the mean, µs"),
-    stored("latency_us", "change", "part of A_e from latency, µs"),
-    stored("criticality_us", "change", "part of A_e from criticality, µs"),
-    stored("skewed", "flag", "a clock correction touched the edge"),
+    *columns_of(EdgeRow),
 )
 
 PRECURSORS: Final = (
@@ -325,7 +318,7 @@ CATEGORIES: Final = (
     stored("canonical", "text", "canonical text"),
     stored("n_nodes", "place", "number of nodes"),
     *_MOMENTS,
-    *_KS,
+    *columns_of(CategoryRow),
     stored(
         "roles",
         "keys",

@@ -6,9 +6,11 @@ are cut say `shown of total` in a `*_total` field.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
+
+from schemas.report.columns import column
 
 
 class Frozen(BaseModel):
@@ -64,12 +66,13 @@ class Moments(Frozen):
 
 
 class KsResult(Frozen):
-    """Two-sample Kolmogorov-Smirnov test; None fields where it was not run (too few values)."""
+    """Two-sample Kolmogorov-Smirnov test."""
 
-    n0: int
-    n1: int
-    d: float | None
-    p: float | None
+    n0: Annotated[int, column("count", "values tested, reference")]
+    n1: Annotated[int, column("count", "values tested, problem")]
+    d: Annotated[float | None, column("number", "KS statistic; null where the test was not run")]
+    """It is not run on too few values."""
+    p: Annotated[float | None, column("p", "its p-value", label="KS p", far=1)]
 
 
 class Histogram(Frozen):

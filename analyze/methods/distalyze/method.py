@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import number
 from analyze.stats.multiple import q_values
 from schemas.arrays import F8, I8
-from schemas.report.columns import arrow_schema, stored
+from schemas.report.columns import arrow_columns, arrow_table, stored
 from schemas.report.networks import (
     DistalyzeSection,
     DivergentVariable,
@@ -192,54 +192,50 @@ DEPENDENCIES: Final = (
 
 def divergence_tables(run: DistalyzeRun) -> dict[str, pa.Table]:
     """`distalyze_features`: distinct tests; `distalyze_dependencies`: edges among the variables shown."""
+    features = [_features(run, one.study.root, log.tests) for one in run.tested for log in one.logs]
     return {
-        "distalyze_features": pa.Table.from_pylist(list(_features(run)), schema=arrow_schema(FEATURES)),
-        "distalyze_dependencies": pa.Table.from_pylist(
-            list(_dependencies(run)), schema=arrow_schema(DEPENDENCIES)
-        ),
+        "distalyze_features": pa.concat_tables(features) if features else arrow_table(FEATURES, ()),
+        "distalyze_dependencies": _dependencies(run),
     }
 
 
-def _features(run: DistalyzeRun) -> Iterator[dict[str, Any]]:
-    for one in run.tested:
-        for log in one.logs:
-            tests = log.tests
-            for row, place in np.argwhere(tests.distinct).tolist():
-                name, type_ = tests.names[place], tests.types[row]
-                p = float(tests.p[row, place])
-                yield {
-                    "root": one.study.root,
-                    "log": tests.log_type.value,
-                    "component": name.component,
-                    "name": name.what,
-                    "measure": name.measure,
-                    "quantity": quantity_of(type_, name.quantity).value,
-                    "feature": type_.value,
-                    "mean0": float(tests.mean0[row, place]),
-                    "mean1": float(tests.mean1[row, place]),
-                    "t": float(tests.t[row, place]),
-                    "p": p,
-                    "significant": p <= run.level,
-                    "significant_bh": p <= run.bh_level,
-                }
+def _features(run: DistalyzeRun, root: str, tests: Divergence) -> pa.Table:
+    row, place = np.nonzero(tests.distinct)
+    names, types, p = [tests.names[i] for i in place], [tests.types[i] for i in row], tests.p[row, place]
+    return arrow_columns(
+        FEATURES,
+        root=[root] * len(p),
+        log=[tests.log_type.value] * len(p),
+        component=[name.component for name in names],
+        name=[name.what for name in names],
+        measure=[name.measure for name in names],
+        quantity=[quantity_of(type_, name.quantity).value for type_, name in zip(types, names, strict=True)],
+        feature=[type_.value for type_ in types],
+        mean0=tests.mean0[row, place],
+        mean1=tests.mean1[row, place],
+        t=tests.t[row, place],
+        p=p,
+        significant=p <= run.level,
+        significant_bh=p <= run.bh_level,
+    )
 
 
-def _dependencies(run: DistalyzeRun) -> Iterator[dict[str, Any]]:
-    for row in run.components:
-        for edge in row.edges:
-            yield {
-                "rank": row.rank,
-                "root": row.root,
-                "log": row.log_type,
-                "feature": row.feature_types[0],
-                "score": row.score,
-                "variable": row.variables[edge.src].text,
-                "other": row.variables[edge.dst].text,
-                "weight0": edge.weight_other,
-                "weight1": edge.weight,
-                "directed": edge.directed,
-                "in_tree": edge.in_tree,
-            }
+def _dependencies(run: DistalyzeRun) -> pa.Table:
+    edges = [(row, edge) for row in run.components for edge in row.edges]
+    return arrow_columns(
+        DEPENDENCIES,
+        rank=[row.rank for row, _ in edges],
+        root=[row.root for row, _ in edges],
+        log=[row.log_type for row, _ in edges],
+        feature=[row.feature_types[0] for row, _ in edges],
+        score=[row.score for row, _ in edges],
+        variable=[row.variables[edge.src].text for row, edge in edges],
+        other=[row.variables[edge.dst].text for row, edge in edges],
+        weight0=[edge.weight_other for _, edge in edges],
+        weight1=[edge.weight for _, edge in edges],
+        directed=[edge.directed for _, edge in edges],
+        in_tree=[edge.in_tree for _, edge in edges],
+    )
 
 
 _KIND: Final = "divergence"

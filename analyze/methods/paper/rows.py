@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from analyze.methods.paper.mutations import EdgeEvidence, MutationCandidates, PaperResult, Ranked
+from analyze.methods.paper.paper_run import EdgeEvidence, PaperRun, Ranked
+from analyze.methods.paper.structural import MutationCandidates
 from analyze.methods.paper.timing import KsTests
-from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverable_us
-from analyze.population import Category, Population
+from analyze.paths.critical_path import edge_latency_ns, recoverable_us
+from analyze.population import Category, Graph, Population
 from analyze.report import wording
 from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.drawing.graph import difference, graph_view
@@ -18,8 +21,9 @@ from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histograms import log_histogram
 from analyze.stats.moments import SampleMoments, pooled
-from schemas.arrays import F8
+from schemas.report.columns import arrow_columns, rows_of
 from schemas.report.mutations import (
+    EDGES,
     CategoryRow,
     Direction,
     EdgeRow,
@@ -36,7 +40,7 @@ from schemas.report.parts import GraphView, Histogram, KsResult, StepAccount
 from schemas.windows import NS_PER_US
 
 
-def mutations_section(result: PaperResult, population: Population, limits: ReportLimits) -> MutationsSection:
+def mutations_section(result: PaperRun, population: Population, limits: ReportLimits) -> MutationsSection:
     """All mutations within the report's bounds."""
     mutations, graphs = _mutation_rows(result, population, limits)
     kinds = [m.kind for m in result.mutations]
@@ -52,7 +56,7 @@ def mutations_section(result: PaperResult, population: Population, limits: Repor
     )
 
 
-def _lists(result: PaperResult, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
+def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
     """The lists of the result, as far as the report has their mutations."""
     lists = []
     first = 1
@@ -66,7 +70,7 @@ def _lists(result: PaperResult, listed: Sequence[Mutation]) -> tuple[RankedList,
 
 
 def _mutation_rows(
-    result: PaperResult, population: Population, limits: ReportLimits
+    result: PaperRun, population: Population, limits: ReportLimits
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
     """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
@@ -139,7 +143,7 @@ def _add_graphs(
 
 def _mutation(
     found: Ranked,
-    result: PaperResult,
+    result: PaperRun,
     population: Population,
     limits: ReportLimits,
     *,
@@ -222,7 +226,7 @@ def _edges(
     order = _edge_order(evidence)
     if not detailed:
         order = order[: min(limits.brief_edges, int(evidence.tests.changed.sum()))]
-    return tuple(_edge_row(category, evidence, int(e)) for e in order[: limits.edges])
+    return tuple(rows_of(EdgeRow, edge_table(category, evidence, 0).take(order[: limits.edges])))
 
 
 def _ks_row(tests: KsTests, index: int) -> KsResult:
@@ -241,35 +245,41 @@ def _edge_order(evidence: EdgeEvidence) -> npt.NDArray[np.intp]:
     return np.lexsort((np.arange(len(size)), -size, ~evidence.tests.changed))
 
 
-def critical_means(a: Attribution) -> tuple[F8, F8]:
-    """[edges] mean latency where critical, of each period; NaN where the edge never was."""
-    return (
-        np.where(a.criticality_0 > 0, a.critical_mean_0_us, np.nan),
-        np.where(a.criticality_1 > 0, a.critical_mean_1_us, np.nan),
+def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Table:
+    """Make the table of all edges of one mutation, by position."""
+    a = evidence.attribution
+    return arrow_columns(
+        EDGES,
+        **tested_edges(category.graph, evidence.tests),
+        rank=np.full(len(category.graph.edges), rank),
+        # NaN where the edge never was critical: null.
+        mean0_us=np.where(a.criticality_0 > 0, a.critical_mean_0_us, np.nan),
+        mean1_us=np.where(a.criticality_1 > 0, a.critical_mean_1_us, np.nan),
+        criticality0=a.criticality_0,
+        criticality1=a.criticality_1,
+        attribution_us=a.contribution_us,
+        latency_us=a.latency_part_us,
+        criticality_us=a.criticality_part_us,
+        skewed=category.skewed_edges,
     )
 
 
-def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
-    """One edge of a response-time mutation."""
-    graph, a = category.graph, evidence.attribution
-    src, dst = (int(x) for x in graph.edges[edge])
-    mean0, mean1 = critical_means(a)
-    return EdgeRow(
-        src=src,
-        dst=dst,
-        src_label=graph.nodes[src].text,
-        dst_label=graph.nodes[dst].text,
-        mean0_us=number(mean0[edge]),
-        mean1_us=number(mean1[edge]),
-        criticality0=float(a.criticality_0[edge]),
-        criticality1=float(a.criticality_1[edge]),
-        ks=_ks_row(evidence.tests, edge),
-        changed=bool(evidence.tests.changed[edge]),
-        attribution_us=float(a.contribution_us[edge]),
-        latency_us=float(a.latency_part_us[edge]),
-        criticality_us=float(a.criticality_part_us[edge]),
-        skewed=bool(category.skewed_edges[edge]),
-    )
+def tested_edges(graph: Graph, tests: KsTests) -> dict[str, Any]:
+    """Give the columns of every edge of a category that say which it is, and its test."""
+    src, dst = graph.edges.reshape(-1, 2).T
+    labels = np.array(graph.labels, dtype=object)
+    return {
+        "category": [graph.key] * len(src),
+        "src": src,
+        "dst": dst,
+        "src_label": labels[src],
+        "dst_label": labels[dst],
+        "ks_n0": tests.n0,
+        "ks_n1": tests.n1,
+        "ks_d": tests.d,
+        "ks_p": tests.p,
+        "changed": tests.changed,
+    }
 
 
 def _precursor_row(
@@ -318,7 +328,7 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
     return tuple(drawn)
 
 
-def category_rows(result: PaperResult, population: Population) -> list[CategoryRow]:
+def category_rows(result: PaperRun, population: Population) -> list[CategoryRow]:
     """Every category, by |change of its summed response time|, ties by key; canonical text whole."""
     change = result.moments.total_us[1] - result.moments.total_us[0]
     roles = _roles(result)
@@ -340,7 +350,7 @@ def category_rows(result: PaperResult, population: Population) -> list[CategoryR
     ]
 
 
-def _roles(result: PaperResult) -> dict[int, tuple[Role, ...]]:
+def _roles(result: PaperRun) -> dict[int, tuple[Role, ...]]:
     sets: Sequence[tuple[Role, list[int]]] = (
         (Role.STRUCTURAL, result.sets.mutations.tolist()),
         (Role.PRECURSOR, result.sets.precursors.tolist()),
@@ -353,7 +363,7 @@ def _roles(result: PaperResult) -> dict[int, tuple[Role, ...]]:
     return roles
 
 
-def root_rows(result: PaperResult, population: Population) -> list[RootRow]:
+def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
     """Root types, busiest first, ties by name."""
     rows = []
     for code in np.unique(result.root):
@@ -369,7 +379,7 @@ def root_rows(result: PaperResult, population: Population) -> list[RootRow]:
     return sorted(rows, key=lambda r: (-(r.before.count + r.after.count), r.root))
 
 
-def sums(result: PaperResult) -> SumsSection:
+def sums(result: PaperRun) -> SumsSection:
     """What the contributions add up to, beside the exact change they approximate."""
     moments = result.moments
     filled = np.nan_to_num(moments.filled_mean_us())

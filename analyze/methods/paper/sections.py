@@ -27,8 +27,10 @@ from analyze.report.wording import (
     percent,
     short,
 )
+from schemas.report.columns import columns_of
 from schemas.report.mutations import (
     CategoriesSection,
+    CategoryRow,
     Direction,
     EdgeRow,
     Mutation,
@@ -244,10 +246,7 @@ _MEANS: Final = (
 )
 _EDGES: Final = (
     b.Column("", "Edge", "text", lambda edge: _edge(edge)),
-    b.Column("mean{}_us", "Latency where critical", "us"),
-    b.Column("criticality{}", "On the critical path", "share", far=1),
-    b.Column("", "KS p", "p", lambda edge: edge.ks.p, far=1),
-    b.Column("attribution_us", "Contribution", "change", about="A_e: exact part of the change of the mean"),
+    *columns_of(EdgeRow, "mean{}_us", "criticality{}", "ks_p", "attribution_us"),
 )
 _PRECURSORS: Final = (
     b.Column("", "Category", "text", lambda row: _category(row)),
@@ -494,7 +493,7 @@ _CATEGORIES: Final = (
     b.Column("n_nodes", "Nodes", "count", far=1),
     *_BOTH,
     b.Column("", "C²", "number", lambda row: (row.before.c2, row.after.c2), far=1),
-    b.Column("", "KS p", "p", lambda row: row.ks.p, far=1),
+    *columns_of(CategoryRow, "ks_p"),
     b.Column("change_us", "Change of the sum", "change"),
     b.Column("", "Is", "text", lambda row: ", ".join(row.roles), far=1),
 )

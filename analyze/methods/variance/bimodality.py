@@ -9,7 +9,7 @@ already separates the two.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,9 +17,9 @@ import numpy as np
 from analyze.explain.chosen_requests import Selection
 from analyze.methods.variance.covariance import GroupParts
 from analyze.population import Population
-from analyze.profile.names import PartName
 from schemas.arrays import B1, F8
 from schemas.report.explanations import Explanation
+from schemas.report.variance import EdgeAdvice
 
 _LEAST_VALUES: Final = 40
 _LEAST_MODE: Final = 5
@@ -148,59 +148,75 @@ def _cut(mean: F8, sd: F8, weight: F8) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
-    """An edge that merges two behaviours, as it is in the group to which it adds most."""
+class MergedPart:
+    """A part of a group that merges two behaviours, and what is said of it."""
 
     group: int
     part: int
-    name: PartName
-    worth: float
-    """Impact of the groups times share of the edge in them: a part of the variance of all."""
-    found: TwoBehaviours
-    groups: int = 1
-    """Groups in which it does."""
-    explanation: Explanation | None = None
-    """What separates the two in the parameters that are there; None: not asked for."""
+    advice: EdgeAdvice
 
 
 def merged_parts(
-    group: int, parts: GroupParts, share: F8, impact: float, *, least_share: float
-) -> list[Advice]:
-    """Advice on the parts of a group that have at least a share of its variance and no marker."""
+    group: int, category: str | None, parts: GroupParts, share: F8, impact: float, *, least_share: float
+) -> list[MergedPart]:
+    """Advice on the parts of a group that have at least a share of its variance and no marker.
+
+    category: the group's key; impact: its part of the variance of all.
+    """
     found = []
     for part in np.flatnonzero((share >= least_share) & ~parts.marked).tolist():
-        two = two_behaviours(parts.us[part])
-        if two is not None:
-            found.append(Advice(group, part, parts.names[part], impact * float(share[part]), two))
+        if (two := two_behaviours(parts.us[part])) is not None:
+            advice = EdgeAdvice(
+                category=category,
+                categories=1,
+                label=parts.names[part].text,
+                worth=impact * float(share[part]),
+                **asdict(two),
+                explanation=None,
+            )
+            found.append(MergedPart(group, part, advice))
     return found
 
 
 def explained(
-    population: Population, advice: Sequence[Advice], parts: dict[int, GroupParts], most: int
-) -> list[Advice]:
-    """One piece of advice an edge label, by worth; of the first `most` the parameters are compared with the
-    two behaviours."""
-    by_label: dict[str, list[Advice]] = {}
-    for one in sorted(advice, key=lambda one: (-one.worth, one.group, one.part)):
-        by_label.setdefault(one.name.text, []).append(one)
-    merged = [
-        replace(alike[0], worth=sum(one.worth for one in alike), groups=len({one.group for one in alike}))
+    population: Population, merged: Sequence[MergedPart], parts: dict[int, GroupParts], most: int
+) -> list[EdgeAdvice]:
+    """One piece of advice an edge label, by worth, as it is in the group to which it adds most; of the first
+    `most` the parameters are compared with the two behaviours."""
+    by_label: dict[str, list[MergedPart]] = {}
+    for one in sorted(merged, key=_order):
+        by_label.setdefault(one.advice.label, []).append(one)
+    together = [
+        replace(
+            alike[0],
+            advice=alike[0].advice.model_copy(
+                update={
+                    "worth": sum(one.advice.worth for one in alike),
+                    "categories": len({one.group for one in alike}),
+                }
+            ),
+        )
         for alike in by_label.values()
     ]
-    ordered = sorted(merged, key=lambda one: (-one.worth, one.group, one.part))
     return [
-        replace(one, explanation=_explanation(population, parts[one.group], one)) if place < most else one
-        for place, one in enumerate(ordered)
+        one.advice.model_copy(update={"explanation": _explanation(population, parts[one.group], one)})
+        if place < most
+        else one.advice
+        for place, one in enumerate(sorted(together, key=_order))
     ]
 
 
-def _explanation(population: Population, parts: GroupParts, advice: Advice) -> Explanation:
+def _order(one: MergedPart) -> tuple[float, int, int]:
+    return (-one.advice.worth, one.group, one.part)
+
+
+def _explanation(population: Population, parts: GroupParts, merged: MergedPart) -> Explanation:
     # Here: they bring scipy.stats, a second's worth, and most runs have nothing to explain.
     from analyze.explain.explanation import explain
     from analyze.explain.table import features
 
-    us = parts.us[advice.part]
-    slow = us > advice.found.cut_us
+    us = parts.us[merged.part]
+    slow = us > merged.advice.cut_us
     table = features(
         population,
         _selection(parts, slow),

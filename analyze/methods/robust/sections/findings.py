@@ -15,9 +15,9 @@ from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
 from analyze.report.when import when_words
 from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
+from schemas.report.columns import columns_of
 from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
 from schemas.report.findings import (
-    EVIDENCE,
     ChangeKind,
     Evidence,
     EvidenceRow,
@@ -61,7 +61,7 @@ _EVIDENCE: Final = (
     b.Column("", "Before → after", "figure", lambda row: moved(row.evidence)),
     b.Column("", "Change, 95 %", "figure", lambda row: interval(row.evidence), far=1),
     b.Column("", "× noise", "figure", lambda row: significant(abs(row.evidence.z), 2), far=1),
-    *(column for column in EVIDENCE if column.is_shown),
+    *columns_of(EvidenceRow, "requests{}", "q", "contribution_us"),
 )
 _MEMBERS: Final = (
     b.Column("root", "Root type", "name"),
