@@ -34,7 +34,7 @@ from schemas.errors import ConfigError
 OK: Final = "ok"
 
 
-class Pattern(NamedTuple):
+class RequestGroup(NamedTuple):
     """Requests of one category with equal sites and shapes, and where they are."""
 
     category: int
@@ -50,7 +50,7 @@ class Profiled(NamedTuple):
     """A profile, and the requests that it was made of."""
 
     profile: Profile
-    patterns: tuple[Pattern, ...]
+    groups: tuple[RequestGroup, ...]
 
 
 def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
@@ -71,7 +71,7 @@ def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: floa
         for origin, rows in _by_origin(category):
             maker.add(number, rows, origin)
     profile = Profile(book.names(), maker.watched(slots), **maker.tables(), folded=population.folded)
-    return Profiled(profile, tuple(maker.patterns))
+    return Profiled(profile, tuple(maker.groups))
 
 
 def _by_origin(category: Category) -> list[tuple[int, I8 | None]]:
@@ -128,7 +128,7 @@ class _Maker:
         self.book = book
         self.threshold_ns = threshold_ns
         self.rows = {name: RowSums(name) for name in SCHEMAS}
-        self.patterns: list[Pattern] = []
+        self.groups: list[RequestGroup] = []
         self.held = np.zeros((2, len(slots)))
         """[(requests, weight), slots]"""
         self.began = np.zeros((2, len(slots)), dtype=np.int64)
@@ -148,7 +148,7 @@ class _Maker:
         if runs is None:
             return
         times = call_times(category, sites)
-        self.patterns.append(Pattern(number, runs.order, runs.slot, sites))
+        self.groups.append(RequestGroup(number, runs.order, runs.slot, sites))
         self._watch(category, runs)
         root = self.book.root(category.graph.root)
         at = Grouped(sites.site)

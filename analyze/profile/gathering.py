@@ -25,10 +25,8 @@ from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
 from analyze.profile.votes import Column, Votes, summed_votes
 from schemas.arrays import I8
 
-MOST_APART: Final = 4
-"""Windows whose tables are held one by one until they are added up."""
-MOST_VOTES_APART: Final = 6
-"""The same of votes, which are few bytes and cost more to add."""
+MOST_APART: Final = 6
+"""Windows that are held one by one until they are added up."""
 MOST_ROWS: Final = 2_000_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
@@ -73,15 +71,17 @@ class Adding:
     def _take(self, window: Stored) -> None:
         codes = self._run.taken_in(window.names)
         self._votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
-        if len(self._votes) > MOST_VOTES_APART:
-            self._votes = [summed_votes(self._votes, 0).compact()]
         for name, parts in self._tables.items():
             parts.append(_renumbered(window.tables[name], name, codes))
-            if len(parts) > MOST_APART:
-                parts[:] = [summed(name, parts)]
+        if len(self._votes) > MOST_APART:
+            self._add_up()
         for slot in window.slots:
             self._watched += slot.watched
         self._folded.update(window.folded)
+
+    def _add_up(self) -> None:
+        self._votes = [summed_votes(self._votes, 0).compact()]
+        self._tables = {name: [summed(name, parts)] for name, parts in self._tables.items()}
 
     def stored(self) -> Stored | None:
         """The slot; None of no window."""
@@ -90,11 +90,12 @@ class Adding:
             return self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
         if not self._votes:
             return None
-        whole = {name: summed(name, parts) for name, parts in self._tables.items()}
+        self._add_up()
+        (votes,), whole = self._votes, {name: table for name, (table,) in self._tables.items()}
         return Stored(
             self._run.columns(),
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
-            summed_votes(self._votes, 0).compact(),
+            votes,
             {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
             tuple(sorted(self._folded, key=str)),
         )

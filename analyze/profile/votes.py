@@ -152,8 +152,7 @@ def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
     width = high - low + 1
     begin = np.cumsum(width) - width
     weighted = max(len(part.sums) for part in parts)
-    small = all(column.dtype == np.uint16 for part in parts for column in part.sums)
-    total = np.zeros((weighted, int(width.sum())), np.uint32 if small else np.float64)
+    total = np.zeros((weighted, int(width.sum())), np.uint32 if _fit_together(parts) else np.float64)
     for part, end, mine in zip(parts, ends, place, strict=True):
         for at in range(0, len(mine), _AT_ONCE):
             n_rows = part.n_rows[at : at + _AT_ONCE]
@@ -170,6 +169,13 @@ def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
         filled - np.repeat(begin - low, n_rows),
         tuple(row[filled] for row in total),
     )
+
+
+def _fit_together(parts: Sequence[Votes]) -> bool:
+    """Tell whether all numbers are whole, and their sums of four bytes."""
+    columns = [column for part in parts for column in part.sums]
+    most = sum(int(column.max(initial=0)) for column in columns if column.dtype.kind == "u")
+    return all(column.dtype.kind == "u" for column in columns) and most < 2**32
 
 
 def _narrowed(column: Column) -> Column:

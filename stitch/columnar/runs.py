@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +122,26 @@ def count_values(values: I8) -> tuple[I8, I8]:
     counts = np.bincount(values - first)
     found = np.flatnonzero(counts)
     return found + first, counts[found].astype(np.int64)
+
+
+def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa.Table]:
+    """`n` parts of a table by code [rows], order kept. Rows are moved once."""
+    if n == 1:
+        yield table
+        return
+    dealt = table.take(pa.array(np.argsort(codes, kind="stable")))
+    for first, end in pairwise(offsets(np.bincount(codes, minlength=n)).tolist()):
+        yield dealt.slice(first, end - first)
+
+
+def own_words(table: pa.Table) -> pa.Table:
+    """The rows with dictionaries of their own words where those of the table are longer than the rows."""
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        if pa.types.is_dictionary(field.type) and len(whole(column).dictionary) > table.num_rows:
+            words = column.cast(field.type.value_type).dictionary_encode().cast(field.type)
+            table = table.set_column(place, field, words)
+    return table
 
 
 def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.StructArray:

@@ -1,13 +1,13 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or REQUEST_MIX. Compared are the goldens'
-lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history and
-alone, with some quiet pairs; with `--simulated SEED` the simulator's cases of 12,000 requests, alone. Each is
-profiled and observed once; what is made again without a rule is what comes after it, and only where the rule
-had a part in it (`without_each`). What is compared is what a person reads first: how many findings there
-are, and the first of them; of a labelled fault, whether it is the right one. `make evaluate RULES=1 REAL=DIR`
-measures all and writes docs/evaluation-rules.json, of which the page has the table; `WITHOUT=name` prints
-what one rule changes.
+A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or PATTERN_DISPERSION. Compared are the
+goldens' lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history
+and alone, with some quiet pairs; with `--simulated SEED` the simulator's cases of 12,000 requests, alone.
+Each is profiled and observed once; what is made again without a rule is what comes after it, and only where
+the rule had a part in it (`without_each`). What is compared is what a person reads first: how many findings
+there are, and the first of them; of a labelled fault, whether it is the right one. `make evaluate RULES=1
+REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page has the table; `WITHOUT=name`
+prints what one rule changes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from analyze.methods.robust.causes.resolve import RANKING, causes_of  # noqa: E4
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
-from analyze.methods.robust.measures import MEASURES  # noqa: E402
-from analyze.methods.robust.mixes import REQUEST_MIX  # noqa: E402
+from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
+from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
 from analyze.methods.robust.testing import Tested  # noqa: E402
@@ -52,7 +52,7 @@ KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
 QUIET: Final = 10
 """Quiet pairs of a recording or system, either way."""
 SETTINGS: Final = RobustSettings(explained=0)
-JUDGED: Final = frozenset({REQUEST_MIX.name, *(measure.name for measure in MEASURES)})
+JUDGED: Final = frozenset({PATTERN_DISPERSION.name, *(measure.name for measure in MEASURES)})
 RANKED: Final = {factor.name: factor for factor in RANKING}
 
 
@@ -75,7 +75,7 @@ def rules() -> list[Rule]:
         Rule(row.name, "relation", " ".join((row.fit.__doc__ or "").partition("\n\n")[0].split()), row.case)
         for row in RELATIONS
     ]
-    found.append(Rule(REQUEST_MIX.name, "noise", REQUEST_MIX.doc, REQUEST_MIX.case))
+    found.append(Rule(PATTERN_DISPERSION.name, "noise", PATTERN_DISPERSION.doc, PATTERN_DISPERSION.case))
     return found + [Rule(row.name, "ranking", row.doc, row.case) for row in RANKING]
 
 

@@ -21,10 +21,7 @@ from stitch.lake.store import Store
 
 KEPT = 4096
 """Files; those of a schedule are a few KB."""
-FILES = (
-    *("stitch.lake.fsck", "stitch.lake.known", "stitch.lake.late_events", "stitch.lake.upkeep.compaction"),
-    "stitch.drivers.live.taking_over",
-)
+FILES = ("stitch.lake.fsck", "stitch.lake.manifest", "stitch.lake.upkeep.compaction")
 """Modules that decode files of the lake."""
 SEGMENTS = (
     *("stitch.lake.fsck", "stitch.drivers.live.provisional", "stitch.drivers.live.taking_over"),

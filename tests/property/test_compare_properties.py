@@ -11,7 +11,7 @@ from oracles.paper_report import SECTIONS, PaperReport, paper_report
 from oracles.populations import category, graph, population
 from scipy import stats
 
-from analyze.methods.paper.mutations import TokenTexts
+from analyze.methods.paper.structural import TokenTexts
 from analyze.population import Category, Population
 from analyze.report.drawing.graph import difference, folded_steps, graph_view
 from analyze.stats.ks import ks_columns

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles.populations import category, graph, population
 from oracles.released import Released, released
 
-from analyze.methods.paper.mutations import PaperResult, paper_mutations
+from analyze.methods.paper.paper_run import PaperRun, paper_run
 from analyze.methods.paper.settings import PaperSettings
 from analyze.population import Category, Population
 
@@ -43,7 +43,7 @@ def drawn(seed: int, n_categories: int) -> Population:
     return population(*distinct.values())
 
 
-def agree(found: PaperResult, wanted: Released, p: Population) -> None:
+def agree(found: PaperRun, wanted: Released, p: Population) -> None:
     keys = [c.graph.key for c in p.categories]
     assert [m.contribution_us for m in found.mutations] == pytest.approx([r.cost_us for r in wanted.ranked])
     assert {(m.kind.value, keys[m.category]) for m in found.mutations} == {
@@ -72,14 +72,13 @@ def agree(found: PaperResult, wanted: Released, p: Population) -> None:
 def test_released_is_what_its_rules_say(seed: int, n_categories: int, one_to_n: bool) -> None:
     p = drawn(seed, n_categories)
     options = PaperSettings(variant="released", sm_threshold=THRESHOLD, one_to_n=one_to_n)
-    agree(paper_mutations(p, options), released(p, THRESHOLD, one_to_n=one_to_n), p)
+    agree(paper_run(p, options), released(p, THRESHOLD, one_to_n=one_to_n), p)
 
 
 def test_the_populations_have_what_the_rules_are_about() -> None:
     """Mutations of both kinds, with and without candidates; painted edges of categories that are none."""
     found = [
-        paper_mutations(drawn(seed, 7), PaperSettings(variant="released", sm_threshold=5))
-        for seed in range(60)
+        paper_run(drawn(seed, 7), PaperSettings(variant="released", sm_threshold=5)) for seed in range(60)
     ]
     structural = [m.candidates for r in found for m in r.mutations if m.candidates is not None]
     assert {len(candidates.category) for candidates in structural} >= {0, 1}

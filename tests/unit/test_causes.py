@@ -11,13 +11,13 @@ import pytest
 
 from analyze.methods.robust.causes.context import Context, Hosts
 from analyze.methods.robust.causes.order import Order
-from analyze.methods.robust.causes.patterns import cut_after, load_moved
+from analyze.methods.robust.causes.patterns import calls_rerouted, cut_after
 from analyze.methods.robust.causes.relations import RELATIONS
 from analyze.methods.robust.causes.resolve import RANKING, causes_of, is_better
 from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, covering, leading
 from analyze.methods.robust.changes import TIME_KINDS, Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
-from analyze.methods.robust.measures import MEASURES
+from analyze.methods.robust.measures.registry import MEASURES
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.report.findings import ChangeKind
@@ -70,7 +70,9 @@ def causes(*symptoms: Symptom, without: tuple[str, ...] = (), hosts: bool = Fals
     made, settings = names(), CausesSettings()
     order = Order.of(made)
     moved = {
-        s.operation: load_moved(s.changes, s.lead, made, settings.load_moved) for s in symptoms if not s.timed
+        s.operation: calls_rerouted(s.changes, s.lead, made, settings.calls_rerouted)
+        for s in symptoms
+        if not s.timed
     }
     context = Context(made, order, Hosts(made, HOSTS if hosts else {}), settings, symptoms, moved, 1e9)
     return causes_of(context, {STORE, STORE_2}, without)
@@ -87,10 +89,10 @@ def why(*symptoms: Symptom, **more: Any) -> list[str]:
 ERRORS, SLOWER, FASTER, TAIL = ChangeKind.ERRORS, ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL
 PATH, NEW_PATH, MORE_CALLS = ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.MORE_CALLS
 LOST_PATH = ChangeKind.LOST_PATH
-MOVED = {"shape": PAYS, "before": 0.1, "after": 0.9}
+MOVED = {"pattern": PAYS, "before": 0.1, "after": 0.9}
 """A path that goes to the bank now, and did not."""
 
-REPLACED = {"shape": ASKS, "also": (change(LOST_PATH, BANK, shape=PAYS, before=0.9, after=0.1),)}
+REPLACED = {"pattern": ASKS, "also": (change(LOST_PATH, BANK, pattern=PAYS, before=0.9, after=0.1),)}
 
 ONE = Instance("host", "pod-1", 5, (1,), siblings=0.01)
 SLOW_POD = {"instance": ONE, "before": 5.0, "after": 10.0}
@@ -103,7 +105,7 @@ FIRST = {
         symptom(ERRORS, STORE, range(12)),
     ],
     "other-requests": [symptom(PATH, WEB), symptom(SLOWER, STORE, score=0.3, call_ratio=1.5)],
-    "moved-load": [symptom(PATH, SHOP_2, score=0.3, **MOVED), symptom(SLOWER, BANK, score=0.2)],
+    "rerouted-calls": [symptom(PATH, SHOP_2, score=0.3, **MOVED), symptom(SLOWER, BANK, score=0.2)],
     "slow-after-failure": [symptom(ERRORS, STORE, range(10)), symptom(SLOWER, SHOP, range(20), 0.3)],
     "same-failing-callee": [
         symptom(PATH, WEB, range(40, 60), 0.3, suspect="store"),
@@ -240,14 +242,14 @@ def test_other_requests(u: Symptom, follows: bool) -> None:
     ],
 )
 def test_a_queue_follows_from_the_load_that_moved(u: Symptom, moved: float, follows: bool) -> None:
-    path = symptom(PATH, SHOP_2, range(30), 0.3, shape=PAYS, before=max(-moved, 0.0), after=max(moved, 0.0))
-    assert why(path, u) == (["moved-load"] if follows else ["bank/pay", "shop/list"])
+    path = symptom(PATH, SHOP_2, range(30), 0.3, pattern=PAYS, before=max(-moved, 0.0), after=max(moved, 0.0))
+    assert why(path, u) == (["rerouted-calls"] if follows else ["bank/pay", "shop/list"])
 
 
 def test_what_the_load_explains_is_a_finding_only_as_a_queue() -> None:
     shorter = symptom(FASTER, BANK, before=1.0, score=0.5, by_load=True)
     assert causes(shorter) == ()
-    gone = symptom(PATH, SHOP_2, range(30), shape=PAYS, before=0.9, after=0.1)
+    gone = symptom(PATH, SHOP_2, range(30), pattern=PAYS, before=0.9, after=0.1)
     (cause,) = causes(gone, shorter)
     assert shorter.lead in cause.follows
 
@@ -326,7 +328,7 @@ def better(part_ns: float, *symptoms: Symptom) -> bool:
     return is_better(cause, part_ns, names())
 
 
-WENT = change(LOST_PATH, SHOP, shape=PAYS, before=0.9, after=0.1)
+WENT = change(LOST_PATH, SHOP, pattern=PAYS, before=0.9, after=0.1)
 
 
 @pytest.mark.parametrize(
@@ -340,16 +342,16 @@ WENT = change(LOST_PATH, SHOP, shape=PAYS, before=0.9, after=0.1)
         (MORE_CALLS, -5.0, {}, False),
         (ERRORS, -5.0, {}, False),
         # Another call in the place of the one that went, or an empty answer in the place of all.
-        (PATH, -5.0, {"shape": ASKS, "also": (WENT,)}, True),
-        (PATH, 5.0, {"shape": ASKS, "also": (WENT,)}, False),
-        (NEW_PATH, -5.0, {"shape": ASKS, "also": (WENT,)}, True),
-        (PATH, -5.0, {"shape": NOTHING, "also": (WENT,)}, False),
-        (NEW_PATH, -5.0, {"shape": ASKS}, False),
-        (FASTER, -5.0, {"also": (WENT, change(PATH, SHOP, shape=NOTHING))}, False),
+        (PATH, -5.0, {"pattern": ASKS, "also": (WENT,)}, True),
+        (PATH, 5.0, {"pattern": ASKS, "also": (WENT,)}, False),
+        (NEW_PATH, -5.0, {"pattern": ASKS, "also": (WENT,)}, True),
+        (PATH, -5.0, {"pattern": NOTHING, "also": (WENT,)}, False),
+        (NEW_PATH, -5.0, {"pattern": ASKS}, False),
+        (FASTER, -5.0, {"also": (WENT, change(PATH, SHOP, pattern=NOTHING))}, False),
         (FASTER, -5.0, {"also": (change(ERRORS, SHOP),)}, False),
         # What takes longer besides must be less.
-        (PATH, -5.0, {"shape": ASKS, "also": (WENT, change(TAIL, SHOP, contribution_ns=4.0))}, True),
-        (PATH, -5.0, {"shape": ASKS, "also": (WENT, change(TAIL, SHOP, contribution_ns=6.0))}, False),
+        (PATH, -5.0, {"pattern": ASKS, "also": (WENT, change(TAIL, SHOP, contribution_ns=4.0))}, True),
+        (PATH, -5.0, {"pattern": ASKS, "also": (WENT, change(TAIL, SHOP, contribution_ns=6.0))}, False),
     ],
 )
 def test_better_is_the_same_work_in_less_time_or_fewer_failures(
@@ -419,5 +421,5 @@ def test_after_whose_call_requests_are_cut_short(
     """Without requests it is known where all calls go to one component that is not the caller's."""
     whole = (Child(ASK, 2, True), Child(STORE, 1, True), Child(BANK, 1, True), Child(SHOP_2, 1, True))
     made = replace(names(), shapes=(short, whole))
-    moved = change(PATH, SHOP, shape=0), change(PATH, SHOP, shape=1, before=0.9, after=0.1)
+    moved = change(PATH, SHOP, pattern=0), change(PATH, SHOP, pattern=1, before=0.9, after=0.1)
     assert cut_after(moved, made, last) == named

@@ -23,7 +23,7 @@ NAMES = Names(OPERATIONS, (SiteName(NO_CALLER, 0, SiteKind.CALL),), (PathName(NO
 ASKS, MAKES, BOTH = range(3)
 
 
-def change(shape: int, before: float, after: float, kind: ChangeKind = ChangeKind.PATH) -> Change:
+def change(pattern: int, before: float, after: float, kind: ChangeKind = ChangeKind.PATH) -> Change:
     values: dict[str, Any] = {
         "p": 0.0,
         "z": 9.0,
@@ -33,7 +33,9 @@ def change(shape: int, before: float, after: float, kind: ChangeKind = ChangeKin
         "n0": 99,
         "n1": 99,
     }
-    return Change(kind=kind, site=0, before=before, after=after, contribution_ns=0.0, shape=shape, **values)
+    return Change(
+        kind=kind, site=0, before=before, after=after, contribution_ns=0.0, pattern=pattern, **values
+    )
 
 
 @pytest.mark.parametrize(

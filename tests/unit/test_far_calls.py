@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from oracles.far_calls import SiteCalls, far_of, together
 
-from analyze.methods.robust.far_calls import FarCalls, Touched, far_calls
+from analyze.methods.robust.measures.far_calls import FarCalls, Touched, far_calls
 from analyze.methods.robust.settings import RobustSettings
 from analyze.stats.histograms import Histograms, bin_of
 

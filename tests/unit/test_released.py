@@ -9,8 +9,9 @@ import pytest
 from oracles.populations import category, chain, constant_chain, graph, population
 
 from analyze.methods.paper.mutation_tables import painted_table
-from analyze.methods.paper.mutations import PaperResult, Ranked, TokenTexts, edge_sequence, paper_mutations
+from analyze.methods.paper.paper_run import PaperRun, Ranked, paper_run
 from analyze.methods.paper.settings import PaperSettings
+from analyze.methods.paper.structural import TokenTexts, edge_sequence
 from analyze.methods.paper.timing import KsTests, named_edge_tests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
@@ -21,9 +22,9 @@ MS = 1_000_000
 RELEASED = PaperSettings(variant="released")
 
 
-def run(*categories: Category, **settings: object) -> PaperResult:
+def run(*categories: Category, **settings: object) -> PaperRun:
     options = {"variant": "released", **settings}
-    return paper_mutations(population(*categories), PaperSettings.model_validate(options))
+    return paper_run(population(*categories), PaperSettings.model_validate(options))
 
 
 def ks(reference_ns: list[int], problem_ns: list[int]) -> KsTests:
@@ -31,7 +32,7 @@ def ks(reference_ns: list[int], problem_ns: list[int]) -> KsTests:
     return released_tests(values, np.repeat([False, True], [len(reference_ns), len(problem_ns)]), RELEASED)
 
 
-def name_of(result: PaperResult, found: Ranked, *categories: Category) -> str:
+def name_of(result: PaperRun, found: Ranked, *categories: Category) -> str:
     """Last but one label: tells the categories of a test apart."""
     ordered = population(*categories).categories
     assert len(ordered) == len(result.root)
@@ -168,14 +169,14 @@ def test_edges_are_painted_in_a_category_that_is_no_mutation():
     assert found.mutations == ()
     (painted,) = found.painted
     assert painted.changed.tolist().count(True) == 1
-    assert paper_mutations(population(fork(5)), PaperSettings()).painted == ()
+    assert paper_run(population(fork(5)), PaperSettings()).painted == ()
 
 
 def test_the_table_has_the_edges_of_every_category():
     # `fork` is no mutation; the places of a → a in the other are one sample.
     rows = [[[1 * MS] * 3] * 20, [[1 * MS, 4 * MS, 4 * MS]] * 20]
     p = population(fork(5), chain(("q", "a", "a", "a"), *rows))
-    table = painted_table(paper_mutations(p, RELEASED), p)
+    table = painted_table(paper_run(p, RELEASED), p)
     assert table.schema.equals(arrow_schema(PAINTED), check_metadata=True)
     assert [
         (row["src_label"], row["dst_label"], row["ks_n0"], row["changed"]) for row in table.to_pylist()
@@ -188,9 +189,9 @@ def test_the_table_has_the_edges_of_every_category():
         ("a", "end", 30, False),
         ("b", "end", 30, False),
     ]
-    assert painted_table(paper_mutations(p, PaperSettings()), p) == arrow_schema(PAINTED).empty_table()
+    assert painted_table(paper_run(p, PaperSettings()), p) == arrow_schema(PAINTED).empty_table()
     few = population(chain(("q", "a"), [[1 * MS]] * 3, [[9 * MS]] * 3))
-    assert painted_table(paper_mutations(few, RELEASED), few)["ks_p"].to_pylist() == [None]
+    assert painted_table(paper_run(few, RELEASED), few)["ks_p"].to_pylist() == [None]
 
 
 def test_the_edges_of_a_mutation_are_those_painted():
@@ -328,7 +329,7 @@ def test_one_list_by_signed_cost():
 def test_the_papers_keep_two_lists():
     # `text`: `alone` is held against its root's mean after, its own: 0, and goes with the mean, which rose:
     # before (160 + 400 + 60)/190 = 3.3 ms, after (340 + 630 + 160 + 180)/260 = 5.0 ms.
-    found = paper_mutations(population(*several()), PaperSettings())
+    found = paper_run(population(*several()), PaperSettings())
     assert [ranked.direction for ranked in found.lists] == ["increase", "decrease"]
     names = [[name_of(found, m, *several()) for m in ranked.mutations] for ranked in found.lists]
     assert names == [["worse", "slower", "alone"], ["better"]]

@@ -156,9 +156,9 @@ def compared(before: list[Call], after: list[Call], settings: RobustSettings) ->
     ("floors", "outcome"),
     [
         ({}, "unchanged"),
-        ({"new_floor": 0.5, "shape_floor": 0.6, "time_floor": 5.0}, "cannot-tell"),
+        ({"new_floor": 0.5, "pattern_floor": 0.6, "time_floor": 5.0}, "cannot-tell"),
         ({"new_floor": 0.5}, "cannot-tell"),
-        ({"shape_floor": 0.6}, "cannot-tell"),
+        ({"pattern_floor": 0.6}, "cannot-tell"),
         ({"min_z": 30.0}, "cannot-tell"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_report_promises_no_more_than_its_tests_look_for(floors: dict[str, flo
 
 def test_calls_that_fail_inside_of_requests_that_succeed_are_not_unchanged() -> None:
     """98 of 1,847 such requests stood in the breakdown beside "unchanged", exit 0."""
-    lax = RobustSettings(explained=0, paths=False, new_floor=0.5, shape_floor=0.6)
+    lax = RobustSettings(explained=0, paths=False, new_floor=0.5, pattern_floor=0.6)
     report = compared(made(600, 1), made(600, 2, failing=1), lax)
     verdict, accounts = report.section(VerdictSection), report.section(AccountSection)
     assert verdict is not None

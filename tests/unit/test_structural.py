@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from analyze.methods.paper.mutations import (
+from analyze.methods.paper.settings import PaperSettings
+from analyze.methods.paper.structural import (
     TokenTexts,
     candidates,
     similarity_weights,
     structural_contribution,
     structural_sets,
 )
-from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.paper.timing import response_time_contribution
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")

@@ -26,27 +26,27 @@ NAMES = Names(
 )
 
 
-def change(kind: ChangeKind, before: float, after: float, shape: int = -1) -> Change:
+def change(kind: ChangeKind, before: float, after: float, pattern: int = -1) -> Change:
     return Change(
         kind=kind, site=0, p=0.0, z=9.0, unit="share", before=before, after=after, low=0.1, high=0.2,
-        n0=9, n1=9, contribution_ns=0.0, shape=shape,
+        n0=9, n1=9, contribution_ns=0.0, pattern=pattern,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("lead", "other", "said"),
     [
-        (change(ChangeKind.LOST_PATH, 0.87, 0.0, shape=1), None,
+        (change(ChangeKind.LOST_PATH, 0.87, 0.0, pattern=1), None,
          "stopped calling only payment/shop.Pay/Charge (was 87 % of its requests)"),
-        (change(ChangeKind.LOST_PATH, 0.87, 0.03, shape=1), None,
+        (change(ChangeKind.LOST_PATH, 0.87, 0.03, pattern=1), None,
          "calls only payment/shop.Pay/Charge in 3.0 % of its requests, was 87 %"),
-        (change(ChangeKind.NEW_PATH, 0.0, 0.2, shape=2), None,
+        (change(ChangeKind.NEW_PATH, 0.0, 0.2, pattern=2), None,
          "calls only 3 x …/Ship in 20 % of its requests, was 0 %"),
-        (change(ChangeKind.NEW_PATH, 0.0, 0.9, shape=0), change(ChangeKind.LOST_PATH, 0.9, 0.0, shape=1),
+        (change(ChangeKind.NEW_PATH, 0.0, 0.9, pattern=0), change(ChangeKind.LOST_PATH, 0.9, 0.0, pattern=1),
          "stopped calling payment/shop.Pay/Charge in 90 % of its requests"),
-        (change(ChangeKind.PATH, 0.2, 0.9, shape=2), change(ChangeKind.PATH, 0.8, 0.1, shape=1),
+        (change(ChangeKind.PATH, 0.2, 0.9, pattern=2), change(ChangeKind.PATH, 0.8, 0.1, pattern=1),
          "calls 3 x …/Ship instead of payment/shop.Pay/Charge in 90 % of its requests, was 20 %"),
-        (change(ChangeKind.LOST_PATH, 0.4, 0.0, shape=0), None,
+        (change(ChangeKind.LOST_PATH, 0.4, 0.0, pattern=0), None,
          "stopped calling nothing (was 40 % of its requests)"),
     ],
 )  # fmt: skip

@@ -292,7 +292,7 @@ def test_calls_that_fail_inside_of_requests_may_do_so_more_often() -> None:
 
 @pytest.mark.parametrize(
     "floors",
-    [{"new_floor": 0.5}, {"shape_floor": 0.6}, {"min_z": 30.0}, {"least_affected": 1_000}, {"q": 1e-300}],
+    [{"new_floor": 0.5}, {"pattern_floor": 0.6}, {"min_z": 30.0}, {"least_affected": 1_000}, {"q": 1e-300}],
 )
 def test_what_the_tests_would_not_find_is_not_excluded(floors: dict[str, float]) -> None:
     """The settings' floors are the visible sizes, so no report promises what no test looks for."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from analyze.methods.clusters.cluster_rows import cluster_rows, clusters_tables, overlay_row
 from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
+from analyze.methods.clusters.rows import cluster_rows, clusters_tables, overlay_row
 from analyze.methods.clusters.sections import CLUSTERS, look_first
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Method, Result, SampleCount

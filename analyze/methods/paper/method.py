@@ -25,7 +25,7 @@ _WEIGHT_NOTE_CHANGE: Final = 0.01
 
 
 if TYPE_CHECKING:
-    from analyze.methods.paper.mutations import PaperResult
+    from analyze.methods.paper.paper_run import PaperRun
 
 
 def _analyse(
@@ -40,10 +40,10 @@ def _analyse(
             raise no_testable_request(sample.name)
     # Here, so that the command line has the options without scipy.
     from analyze.methods.paper.mutation_tables import report_tables
-    from analyze.methods.paper.mutations import paper_mutations
+    from analyze.methods.paper.paper_run import paper_run
     from analyze.methods.paper.rows import category_rows, mutations_section, root_rows, sums
 
-    found = paper_mutations(population, settings)
+    found = paper_run(population, settings)
     mutations = mutations_section(found, population, limits)
     categories, roots = category_rows(found, population), root_rows(found, population)
     return Result(
@@ -89,7 +89,7 @@ def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
     return Verdict(outcome="mutations", text=f"{' and '.join(found)} found.")
 
 
-def _notes(population: Population, result: PaperResult) -> tuple[str, ...]:
+def _notes(population: Population, result: PaperRun) -> tuple[str, ...]:
     """What counts may come from besides a change: load and sampling."""
     notes = []
     before, after = (int(n) for n in result.moments.count.sum(axis=1))

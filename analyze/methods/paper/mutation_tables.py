@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.paper.mutations import PaperResult
+from analyze.methods.paper.paper_run import PaperRun
 from analyze.methods.paper.rows import edge_table, tested_edges
 from analyze.population import Population
 from schemas.report.columns import arrow_columns, arrow_table
@@ -16,7 +16,7 @@ from schemas.report.report_tables import REQUESTS
 
 
 def report_tables(
-    result: PaperResult, population: Population, categories: list[CategoryRow]
+    result: PaperRun, population: Population, categories: list[CategoryRow]
 ) -> dict[str, pa.Table]:
     """All tables, uncut; rows by rank, then as a report lists them."""
     painted = {"painted": painted_table(result, population)} if result.painted else {}
@@ -29,7 +29,7 @@ def report_tables(
     }
 
 
-def _mutations(result: PaperResult, population: Population) -> pa.Table:
+def _mutations(result: PaperRun, population: Population) -> pa.Table:
     found = result.mutations
     categories = [population.categories[m.category] for m in found]
     return arrow_table(
@@ -45,7 +45,7 @@ def _mutations(result: PaperResult, population: Population) -> pa.Table:
     )
 
 
-def _edges(result: PaperResult, population: Population) -> pa.Table:
+def _edges(result: PaperRun, population: Population) -> pa.Table:
     """One row an edge of every response-time mutation (a report may hold 100 k edges)."""
     parts = [
         edge_table(population.categories[m.category], m.edges, rank)
@@ -55,7 +55,7 @@ def _edges(result: PaperResult, population: Population) -> pa.Table:
     return pa.concat_tables(parts) if parts else arrow_table(EDGES, ())
 
 
-def _precursors(result: PaperResult, population: Population) -> pa.Table:
+def _precursors(result: PaperRun, population: Population) -> pa.Table:
     parts = []
     for rank, m in enumerate(result.mutations, 1):
         if m.candidates is None:
@@ -84,7 +84,7 @@ def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
     return arrow_table(CATEGORIES, rows, stored=[kept[row.category] for row in rows])
 
 
-def painted_table(result: PaperResult, population: Population) -> pa.Table:
+def painted_table(result: PaperRun, population: Population) -> pa.Table:
     """One row an edge of every category, mutated or not, in the population's order.
 
     Edges of one name in a category share their test. Empty unless the variant is `released`.
@@ -96,7 +96,7 @@ def painted_table(result: PaperResult, population: Population) -> pa.Table:
     return pa.concat_tables(parts) if parts else arrow_table(PAINTED, ())
 
 
-def _requests(result: PaperResult, population: Population) -> pa.Table:
+def _requests(result: PaperRun, population: Population) -> pa.Table:
     """REQUESTS by rank, mutations before precursors, then as the category has them."""
     listed = list(_listed(result))
     if not listed:
@@ -115,7 +115,7 @@ def _requests(result: PaperResult, population: Population) -> pa.Table:
     )
 
 
-def _listed(result: PaperResult) -> Iterator[tuple[int, str, int]]:
+def _listed(result: PaperRun) -> Iterator[tuple[int, str, int]]:
     """(rank, role, index of the category): every mutation; every candidate once, at its best rank."""
     seen: set[int] = set()
     for rank, mutation in enumerate(result.mutations, 1):

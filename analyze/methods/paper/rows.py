@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.methods.paper.mutations import EdgeEvidence, MutationCandidates, PaperResult, Ranked
+from analyze.methods.paper.paper_run import EdgeEvidence, PaperRun, Ranked
+from analyze.methods.paper.structural import MutationCandidates
 from analyze.methods.paper.timing import KsTests
 from analyze.paths.critical_path import edge_latency_ns, recoverable_us
 from analyze.population import Category, Graph, Population
@@ -39,7 +40,7 @@ from schemas.report.parts import GraphView, Histogram, KsResult, StepAccount
 from schemas.windows import NS_PER_US
 
 
-def mutations_section(result: PaperResult, population: Population, limits: ReportLimits) -> MutationsSection:
+def mutations_section(result: PaperRun, population: Population, limits: ReportLimits) -> MutationsSection:
     """All mutations within the report's bounds."""
     mutations, graphs = _mutation_rows(result, population, limits)
     kinds = [m.kind for m in result.mutations]
@@ -55,7 +56,7 @@ def mutations_section(result: PaperResult, population: Population, limits: Repor
     )
 
 
-def _lists(result: PaperResult, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
+def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
     """The lists of the result, as far as the report has their mutations."""
     lists = []
     first = 1
@@ -69,7 +70,7 @@ def _lists(result: PaperResult, listed: Sequence[Mutation]) -> tuple[RankedList,
 
 
 def _mutation_rows(
-    result: PaperResult, population: Population, limits: ReportLimits
+    result: PaperRun, population: Population, limits: ReportLimits
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
     """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
@@ -142,7 +143,7 @@ def _add_graphs(
 
 def _mutation(
     found: Ranked,
-    result: PaperResult,
+    result: PaperRun,
     population: Population,
     limits: ReportLimits,
     *,
@@ -327,7 +328,7 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
     return tuple(drawn)
 
 
-def category_rows(result: PaperResult, population: Population) -> list[CategoryRow]:
+def category_rows(result: PaperRun, population: Population) -> list[CategoryRow]:
     """Every category, by |change of its summed response time|, ties by key; canonical text whole."""
     change = result.moments.total_us[1] - result.moments.total_us[0]
     roles = _roles(result)
@@ -349,7 +350,7 @@ def category_rows(result: PaperResult, population: Population) -> list[CategoryR
     ]
 
 
-def _roles(result: PaperResult) -> dict[int, tuple[Role, ...]]:
+def _roles(result: PaperRun) -> dict[int, tuple[Role, ...]]:
     sets: Sequence[tuple[Role, list[int]]] = (
         (Role.STRUCTURAL, result.sets.mutations.tolist()),
         (Role.PRECURSOR, result.sets.precursors.tolist()),
@@ -362,7 +363,7 @@ def _roles(result: PaperResult) -> dict[int, tuple[Role, ...]]:
     return roles
 
 
-def root_rows(result: PaperResult, population: Population) -> list[RootRow]:
+def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
     """Root types, busiest first, ties by name."""
     rows = []
     for code in np.unique(result.root):
@@ -378,7 +379,7 @@ def root_rows(result: PaperResult, population: Population) -> list[RootRow]:
     return sorted(rows, key=lambda r: (-(r.before.count + r.after.count), r.root))
 
 
-def sums(result: PaperResult) -> SumsSection:
+def sums(result: PaperRun) -> SumsSection:
     """What the contributions add up to, beside the exact change they approximate."""
     moments = result.moments
     filled = np.nan_to_num(moments.filled_mean_us())

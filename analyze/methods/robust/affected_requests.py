@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.population import Population
-from analyze.profile.build import Pattern
+from analyze.profile.build import RequestGroup
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.profile.times import own_time_ns
@@ -33,26 +33,26 @@ _ROLE: Final = "affected"
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The requests of both periods, numbered pattern by pattern."""
+    """The requests of both periods, numbered group by group."""
 
     population: Population
-    patterns: tuple[Pattern, ...]
+    groups: tuple[RequestGroup, ...]
     first: I8
-    """[patterns + 1] number of the first request of each pattern."""
+    """[groups + 1] number of the first request of each group."""
     rows: tuple[I8, ...]
-    """By pattern: its requests, as rows of the category."""
+    """By group: its requests, as rows of the category."""
     in_problem: B1
     """[requests] of the problem; else of the reference."""
 
     @staticmethod
-    def of(population: Population, patterns: Sequence[Pattern], reference: B1, problem: B1) -> Requests:
+    def of(population: Population, groups: Sequence[RequestGroup], reference: B1, problem: B1) -> Requests:
         """Number the requests of two sets of slots; `reference`, `problem` [slots]."""
-        inside = [(reference | problem)[pattern.slot] for pattern in patterns]
-        rows = tuple(pattern.rows[keep] for pattern, keep in zip(patterns, inside, strict=True))
+        inside = [(reference | problem)[group.slot] for group in groups]
+        rows = tuple(group.rows[keep] for group, keep in zip(groups, inside, strict=True))
         first = np.concatenate(([0], np.cumsum([len(mine) for mine in rows]))).astype(np.int64)
-        parts = [problem[pattern.slot][keep] for pattern, keep in zip(patterns, inside, strict=True)]
+        parts = [problem[group.slot][keep] for group, keep in zip(groups, inside, strict=True)]
         in_problem = np.concatenate([np.zeros(0, np.bool_), *parts])
-        return Requests(population, tuple(patterns), first, rows, in_problem)
+        return Requests(population, tuple(groups), first, rows, in_problem)
 
     def showing(self, changes: Iterable[Change]) -> B1:
         """Mark [requests] of the problem, of what became less of the reference: those with a call pattern
@@ -64,39 +64,39 @@ class Requests:
 
     def _showing(self, change: Change) -> B1:
         found = np.zeros(len(self.in_problem), dtype=np.bool_)
-        for number, pattern in enumerate(self.patterns):
+        for number, group in enumerate(self.groups):
             mine = slice(self.first[number], self.first[number + 1])
             if change.kind in ERROR_KINDS:
-                found[mine] = np.isin(self.rows[number], failing_rows(self.population, pattern, change.site))
+                found[mine] = np.isin(self.rows[number], failing_rows(self.population, group, change.site))
             else:
-                found[mine] = has(pattern.sites, change.site, change.shape)
-            found[mine] &= on_instance(self.population, pattern, change, self.rows[number])
+                found[mine] = has(group.sites, change.site, change.pattern)
+            found[mine] &= on_instance(self.population, group, change, self.rows[number])
         return found
 
 
-def on_instance(population: Population, pattern: Pattern, change: Change, rows: I8) -> B1:
+def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:
     """Tell of [rows] whether a call at the site of a change runs on the instance that it is of; all where
     it is of any."""
-    host = population.categories[pattern.category].host
+    host = population.categories[group.category].host
     if change.instance is None or host is None:
         return np.ones(len(rows), dtype=np.bool_)
-    start = pattern.sites.start[pattern.sites.site == change.site]
+    start = group.sites.start[group.sites.site == change.site]
     return np.asarray(np.isin(host[np.ix_(start, rows)], change.instance.hosts).any(axis=0))
 
 
-def has(sites: GraphSites, site: int, shape: int = NO_SHAPE) -> bool:
+def has(sites: GraphSites, site: int, shape: int = NO_PATTERN) -> bool:
     """Tell whether a graph has a site (with a shape, if one is given)."""
-    if shape == NO_SHAPE:
+    if shape == NO_PATTERN:
         return bool((sites.site == site).any() or (sites.shape_site == site).any())
     return bool((sites.shape_of[sites.shape_site == site] == shape).any())
 
 
-def failing_rows(population: Population, pattern: Pattern, site: int) -> I8:
-    """Find rows of the pattern's category with a failing call of a site, ascending."""
-    failures = population.categories[pattern.category].failures
+def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
+    """Find rows of the group's category with a failing call of a site, ascending."""
+    failures = population.categories[group.category].failures
     if not len(failures.row):
         return np.zeros(0, dtype=np.int64)
-    found: I8 = np.unique(failures.row[pattern.sites.site_at(failures.position) == site]).astype(np.int64)
+    found: I8 = np.unique(failures.row[group.sites.site_at(failures.position) == site]).astype(np.int64)
     return found
 
 
@@ -117,26 +117,26 @@ class AtSite:
 
 
 def requests_at(
-    population: Population, patterns: Sequence[Pattern], changes: Sequence[Change]
+    population: Population, groups: Sequence[RequestGroup], changes: Sequence[Change]
 ) -> list[AtSite]:
     """Find the requests that touch the site of any of the changes, category by category: one change, and
     the same on other hosts. O(requests that touch them · changes)."""
     found = []
-    for pattern in patterns:
-        sites = pattern.sites
+    for group in groups:
+        sites = group.sites
         here = [change for change in changes if has(sites, change.site)]
         if not here:
             continue
-        category = population.categories[pattern.category]
-        rows = np.sort(pattern.rows)
+        category = population.categories[group.category]
+        rows = np.sort(group.rows)
         values = [_own_us(category.node_ns[:, rows], sites, change.site) for change in here]
         hit, inside = np.zeros((2, len(rows)), dtype=np.bool_)
         for change, value in zip(here, values, strict=True):
-            mine = on_instance(population, pattern, change, rows)
-            hit |= _hits(population, pattern, change, rows, value) & mine
+            mine = on_instance(population, group, change, rows)
+            hit |= _hits(population, group, change, rows, value) & mine
             inside |= mine
         mean = np.mean(values, axis=0)
-        found.append(AtSite(pattern.category, rows, category.sample[rows], mean, hit, inside))
+        found.append(AtSite(group.category, rows, category.sample[rows], mean, hit, inside))
     return found
 
 
@@ -149,11 +149,11 @@ def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
     return mean
 
 
-def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, value: F8) -> B1:
+def _hits(population: Population, group: RequestGroup, change: Change, rows: I8, value: F8) -> B1:
     if change.kind in PATH_KINDS:
-        return np.full(len(rows), has(pattern.sites, change.site, change.shape))
+        return np.full(len(rows), has(group.sites, change.site, change.pattern))
     if change.kind in ERROR_KINDS:
-        return np.isin(rows, failing_rows(population, pattern, change.site))
+        return np.isin(rows, failing_rows(population, group, change.site))
     if change.kind in TIME_KINDS and change.unit == "us":
         return np.asarray(value > change.middle if change.ups else value < change.middle)
     if change.kind in TIME_KINDS:
@@ -219,7 +219,7 @@ def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]
 def _hits_by_slot(profile: Profile, change: Change) -> F8:
     if change.kind in PATH_KINDS:
         table, column = profile.shapes, "n"
-        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
+        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.pattern)
     elif change.kind in TIME_KINDS:
         table, column = profile.votes_at(change.site), "n"
         mine = _equal(table["measure"], OWN_TIME) & _bins_beyond(table, change)

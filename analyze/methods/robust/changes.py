@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from schemas.report.findings import ChangeKind, Unit
 
-NO_SHAPE = -1
+NO_PATTERN = -1
 _LEAST: Final = 1e-3
 """µs: what is less is none."""
 
@@ -56,7 +56,8 @@ class Change:
     """Part of the change of the mean response time, ns a request of the period."""
     weight: float = 0.0
     """Structure: share of the requests that changed, by which a change without much time is ranked."""
-    shape: int = NO_SHAPE
+    pattern: int = NO_PATTERN
+    """Number of the call pattern among `Names.shapes`."""
     call_ratio: float = 1.0
     """Calls of the site a request, after over before."""
     threshold_us: float = 0.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from analyze.methods.robust.instances import ByInstance
+from analyze.methods.robust.measures.instances import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import (
@@ -43,10 +43,10 @@ class Comparison:
     @cached_property
     def view(self) -> View:
         """The profile's call sites, before and after."""
-        profile, patterns = self.profiled
+        profile, groups = self.profiled
 
         def by_instance() -> ByInstance | None:
-            return ByInstance.of(self.population, patterns, profile.names, self.roles, self.settings)
+            return ByInstance.of(self.population, groups, profile.names, self.roles, self.settings)
 
         return View(profile, self.roles, self.settings, by_instance)
 

@@ -33,7 +33,7 @@ class RobustRun:
     population: Population
     profile: Profile
     """Of reference, problem and history; the first slots are those of the population's samples."""
-    patterns: Profiled
+    profiled: Profiled
     roles: Roles
     traffic: ComparedTraffic
     tested: Tested
@@ -114,22 +114,22 @@ class Observing:
 
 def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> RobustRun:
     population, roles, settings = comparison.population, comparison.roles, comparison.settings
-    patterns, profile = comparison.profiled, comparison.profiled.profile
+    profiled, profile = comparison.profiled, comparison.profiled.profile
     sift = confounded(tested.changes, comparison)
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(
-        population, patterns.patterns, profile.names, sift.kept, settings.causes, begun.more()
+        population, profiled.groups, profile.names, sift.kept, settings.causes, begun.more()
     )
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
-        patterns = patterns._replace(profile=profile)
-    context = context_of(sift.kept, sift.changes("load"), patterns, population, roles, begun, settings.causes)
+        profiled = profiled._replace(profile=profile)
+    context = context_of(sift.kept, sift.changes("load"), profiled, population, roles, begun, settings.causes)
     causes = causes_of(context, tested.sites, settings.without)
-    sift = sift.without("load", {id(c) for cause in causes for c in cause.changes}, comparison)
+    sift = sift.given_up("load", {id(c) for cause in causes for c in cause.changes}, comparison)
     return RobustRun(
         population=population,
         profile=profile,
-        patterns=patterns,
+        profiled=profiled,
         roles=roles,
         traffic=comparison.traffic,
         tested=tested,

@@ -91,7 +91,7 @@ class CausesSettings(Config):
     path_left: float = Field(default=3.0, gt=1)
     """A path is left where so many times fewer take it. A request has one vote, however many calls: who comes
     a second time for something else takes half a vote from the path that it took."""
-    load_moved: float = Field(default=0.05, ge=0, le=1)
+    calls_rerouted: float = Field(default=0.05, ge=0, le=1)
     """Part of a site's requests that must go elsewhere to move a queue."""
     slow_with_failing: float = Field(default=0.5, ge=0, le=1)
     """Part of the requests of a slower operation in which a call below must fail: a median needs half."""
@@ -200,7 +200,7 @@ class RobustSettings(Config):
     """and is seen in so many requests of either period;"""
     plain_share: float = Field(default=0.1, ge=0, le=1)
     """then this part of `time_share` is enough."""
-    shape_floor: float = Field(default=0.05, ge=0, le=1)
+    pattern_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest change of a path's share that counts."""
     new_floor: float = Field(default=0.01, ge=0, le=1)
     """The same for a path that is new or gone, and for errors."""
@@ -221,11 +221,11 @@ class RobustSettings(Config):
     does not follow from how fast a machine is today."""
     assumed_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where nothing tells."""
-    mix_patterns: int = Field(default=10, ge=2)
+    dispersion_patterns: int = Field(default=10, ge=2)
     """Call patterns that, without a history, say together how much the requests themselves differ;"""
-    mix_sure: float = Field(default=0.9, gt=0.5, lt=1)
+    dispersion_sure: float = Field(default=0.9, gt=0.5, lt=1)
     """by this confidence, since a few have a large change by chance,"""
-    mix_most: float = Field(default=5.0, ge=1, le=1e6)
+    dispersion_most: float = Field(default=5.0, ge=1, le=1e6)
     """and as over-dispersion of so much at most: runs of one user's requests make no more of it."""
     share_margin: float = Field(default=0.02, ge=0, le=1)
     """A share must leave what ordinary times show by this much."""

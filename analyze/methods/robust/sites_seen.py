@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.measures import MEASURES, Measure, Observed
+from analyze.methods.robust.measures.registry import MEASURES, Measure, Observed
 from analyze.methods.robust.places import Places, joined_places, places_of
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
@@ -116,17 +116,21 @@ def seen_part(part: SiteView) -> SeenPart:
 
 
 def seen_at_sites(parts: Iterable[SeenPart], names: Names, settings: RobustSettings) -> SitesSeen:
-    """Put together what was seen at all sites."""
-    seen = [*parts]
-    order = np.argsort(np.concatenate([part.site for part in seen]), kind="stable")
-    by_measure = [(m, [part.observed[m.name] for part in seen if m.name in part.observed]) for m in MEASURES]
+    """Put together what was seen at all sites, measure by measure: nothing of it is held twice for long."""
+    by_measure: dict[str, list[Observed]] = {}
+    rest: list[SeenPart] = []
+    for part in parts:
+        for name, observed in part.observed.items():
+            by_measure.setdefault(name, []).append(observed)
+        rest.append(part._replace(observed={}))
+    order = np.argsort(np.concatenate([part.site for part in rest]), kind="stable")
     return SitesSeen(
         names,
         settings,
-        tuple((measure, _joined(found)) for measure, found in by_measure if found),
-        seen[-1].noise_assumed,
-        joined_places([part.places for part in seen], order),
-        np.concatenate([part.call_ratio for part in seen])[order],
+        tuple((m, _joined(by_measure.pop(m.name))) for m in MEASURES if m.name in by_measure),
+        rest[-1].noise_assumed,
+        joined_places([part.places for part in rest], order),
+        np.concatenate([part.call_ratio for part in rest])[order],
     )
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
-from analyze.methods.robust.measures import Measure, Observed
-from analyze.methods.robust.mixes import REQUEST_MIX
+from analyze.methods.robust.changes import CALL_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.measures.registry import Measure, Observed
+from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.view import not_normal
@@ -77,8 +77,8 @@ def judged_sites(seen: SitesSeen) -> Tested:
     seen_by: Sequence[tuple[Measure, Observed]] = [
         (measure, found) for measure, found in seen.observed if measure.name not in settings.without
     ]
-    if seen.noise_assumed and REQUEST_MIX.name not in settings.without:
-        seen_by = REQUEST_MIX.noisier(seen_by, settings)
+    if seen.noise_assumed and PATTERN_DISPERSION.name not in settings.without:
+        seen_by = PATTERN_DISPERSION.noisier(seen_by, settings)
     usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
     words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
     more = [_judged(settings, [(m, o) for m, o in seen_by if m.apart == word], usual) for word in words]
@@ -190,7 +190,7 @@ def _change(row: _Row, at: int) -> Change:
         n1=int(shown.n1[at]),
         contribution_ns=float(seen.gain_ns[at]),
         weight=float(seen.weight[at]),
-        shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
+        pattern=NO_PATTERN if seen.pattern is None else int(seen.pattern[at]),
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
         q=float(row.q[at]),

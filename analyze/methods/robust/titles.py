@@ -11,8 +11,8 @@ from typing import Final
 from analyze.methods.robust.causes.context import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.causes.symptoms import Cause
-from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
-from analyze.methods.robust.instances import HOST
+from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import Names, OperationName, Shape, SiteKind
@@ -131,10 +131,10 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     `calls X`, and `calling X`."""
     said = names.operation(change.site).text
     other = counterpart(change, changes)
-    shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
+    shape = names.shapes[change.pattern] if change.pattern != NO_PATTERN else ()
     if other is None:
         return _calls(shape, names, said, "only " if shape else "")
-    more, fewer = difference(shape, names.shapes[other.shape])
+    more, fewer = difference(shape, names.shapes[other.pattern])
     added, left_out = _list(more, names, said), _list(fewer, names, said)
     if more and fewer:
         return f"calls {added} instead of {left_out}", f"calling {added} instead of {left_out}"
@@ -143,10 +143,10 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     if fewer:
         does_not = "stopped calling" if change.before < GONE else "leaves out"
         return f"{does_not} {left_out}", f"leaving out {left_out}"
-    return _waiting(shape, names.shapes[other.shape], names, said) or _calls(shape, names, said)
+    return _waiting(shape, names.shapes[other.pattern], names, said) or _calls(shape, names, said)
 
 
-def shape_words(shape: Shape, names: Names) -> str:
+def pattern_words(shape: Shape, names: Names) -> str:
     """Say a local shape, for a row of evidence."""
     return _calls(shape, names)[0]
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
@@ -119,11 +118,6 @@ class LabelRules:
         return tuple(marker for marker in self.markers if not marker.is_expired(self.day))
 
     @cached_property
-    def expired(self) -> tuple[Marker, ...]:
-        """The others."""
-        return tuple(marker for marker in self.markers if marker.is_expired(self.day))
-
-    @cached_property
     def accepted(self) -> tuple[Marker, ...]:
         """Those whose variance is not to be reduced."""
         return tuple(m for m in self.valid if m.kind is not MarkerKind.INADVERTENT)
@@ -189,7 +183,7 @@ def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules
 def _judged(
     marker: Marker, rules: LabelRules, labels: dict[str, set[int]]
 ) -> tuple[MarkerRow, frozenset[int]]:
-    meant = _union(sites for text, sites in labels.items() if marker.matches(text))
+    meant = frozenset[int]().union(*(sites for text, sites in labels.items() if marker.matches(text)))
     row = MarkerRow(
         label=marker.label,
         kind=marker.kind,
@@ -199,10 +193,6 @@ def _judged(
         state="expired" if marker.is_expired(rules.day) else "holds" if meant else "unused",
     )
     return row, meant
-
-
-def _union(parts: Iterable[set[int]]) -> frozenset[int]:
-    return frozenset[int]().union(*parts)
 
 
 def suggested(name: PartName) -> tuple[MarkerKind, str] | None:

@@ -8,17 +8,10 @@ from typing import Final
 import pyarrow as pa
 
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.methods.variance.markers import (
-    LabelRules,
-    Marker,
-    day_of,
-    marked_labels,
-    read_markers,
-)
+from analyze.methods.variance.markers import Marker, read_markers
 from analyze.methods.variance.rows import (
     RANK,
     Looked,
-    VarianceRun,
     category_rows,
     details_section,
     edge_rows,
@@ -28,16 +21,11 @@ from analyze.methods.variance.rows import (
 from analyze.methods.variance.sections import VARIANCE, VARIANCE_CHANGE, VARIANCE_DETAILS
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_change import change_section
-from analyze.methods.variance.variance_decomposition import (
-    sample_variance,
-    unmarked_edges,
-)
+from analyze.methods.variance.variance_run import VarianceRun, variance_run
 from analyze.population import Population
-from analyze.profile.times import path_times
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
-from schemas.errors import PeriodError
 from schemas.report.columns import arrow_table, columns_of, stored
 from schemas.report.parts import Section
 from schemas.report.report import Verdict
@@ -80,19 +68,11 @@ def variance_result(
     Markers hold that have not expired on the last day of the samples. Raises ConfigError for a category
     that is not there, PeriodError where a sample has no request.
     """
-    _refuse_empty(population)
-    times = path_times(population)
-    day = day_of(max(sample.end_ns for sample in population.samples))
-    labels = marked_labels(population, times, LabelRules(tuple(markers), day, times.names))
-    unmarked = unmarked_edges(population, times, labels.rules)
-    samples = tuple(
-        sample_variance(population, times, number, unmarked) for number in range(len(population.samples))
-    )
-    run = VarianceRun(population, times, labels, samples, settings, limits)
+    run = variance_run(population, markers, settings, limits)
     sites, categories = site_table(run), category_rows(run)
     first = variance_section(run, sites, categories)
     second, looked = details_section(run, sites)
-    change = change_section(run) if len(samples) == 2 else None
+    change = change_section(run) if len(run.samples) == 2 else None
     sections: tuple[Section, ...] = (first, second) if change is None else (change, first, second)
     return Result(
         settings=settings,
@@ -102,19 +82,6 @@ def variance_result(
         notes=_notes(first),
         weighed=[] if change is None else _weighed(change),
     )
-
-
-def _refuse_empty(population: Population) -> None:
-    """Raise PeriodError where a sample has no request: none was made, or none is complete."""
-    for number, sample in enumerate(population.samples):
-        if not any(
-            category.rows(number).stop > category.rows(number).start for category in population.categories
-        ):
-            named = "period" if sample.name == "period" else f"{sample.name} period"
-            raise PeriodError(
-                f"No request of the {named} has a variance.",
-                remedy="Take a longer period; what was left out as damaged is listed by `flowdiff windows`.",
-            )
 
 
 def _weighed(change: VarianceChangeSection) -> list[Weighed]:

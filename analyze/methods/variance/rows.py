@@ -23,7 +23,7 @@ from analyze.methods.variance.covariance import (
     group_parts,
     queue_hints,
 )
-from analyze.methods.variance.markers import MarkedLabels, suggested
+from analyze.methods.variance.markers import suggested
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
@@ -34,10 +34,9 @@ from analyze.methods.variance.variance_decomposition import (
     deviation,
     log_coefficient,
 )
-from analyze.population import Graph, Population
+from analyze.methods.variance.variance_run import VarianceRun
+from analyze.population import Population
 from analyze.profile.names import caller_name, site_name
-from analyze.profile.times import AllPathTimes
-from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.stats.histograms import log_histogram
 from analyze.stats.jackknife import jackknife
@@ -71,39 +70,6 @@ _LEAST_SUGGESTED = 0.02
 
 RANK: Final = stored("rank", "place", "from 1")
 _SITES: Final = (RANK, *columns_of(VariableSite))
-
-
-@dataclass(frozen=True, slots=True)
-class VarianceRun:
-    """What a report of variance is made of."""
-
-    population: Population
-    times: AllPathTimes
-    labels: MarkedLabels
-    samples: tuple[SampleVariance, ...]
-    settings: VarianceSettings
-    limits: ReportLimits
-
-    @property
-    def shown(self) -> SampleVariance:
-        """The last sample: everything is about it but what became more variable."""
-        return self.samples[-1]
-
-    def graph_of(self, group: int) -> Graph | None:
-        """The category of a group; None of rare ones of a root type, which are looked at together."""
-        alone = int(self.shown.groups.category[group])
-        return None if alone == NOWHERE else self.population.categories[alone].graph
-
-    def key_of(self, group: int) -> str | None:
-        """Its key."""
-        graph = self.graph_of(group)
-        return None if graph is None else graph.key
-
-    def root_of(self, group: int) -> str:
-        """Its root type."""
-        groups = self.shown.groups
-        root: str = groups.roots[groups.root[group]]
-        return root
 
 
 def site_table(run: VarianceRun) -> pa.Table:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.rows import MOST_SITES, VarianceRun, c2_interval
+from analyze.methods.variance.rows import MOST_SITES, c2_interval
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
     GroupVariances,
@@ -19,6 +19,7 @@ from analyze.methods.variance.variance_decomposition import (
     deviation,
     log_coefficient,
 )
+from analyze.methods.variance.variance_run import VarianceRun
 from analyze.profile.names import caller_name, site_name
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.moments import LARGE

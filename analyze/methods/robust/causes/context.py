@@ -1,4 +1,4 @@
-"""Know where symptoms lie, which requests show them, on which hosts they are, and where load moved."""
+"""Know where symptoms lie, which requests show them, on which hosts they are, and where calls go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from analyze.methods.robust.affected_requests import Requests, affected_by_statistics
 from analyze.methods.robust.causes.order import Entries, Order
-from analyze.methods.robust.causes.patterns import cut_after, last_callees, load_moved
+from analyze.methods.robust.causes.patterns import calls_rerouted, cut_after, last_callees
 from analyze.methods.robust.causes.symptoms import (
     Bundle,
     Symptom,
@@ -25,7 +25,7 @@ from analyze.methods.robust.causes.symptoms import (
 from analyze.methods.robust.changes import (
     CALL_KINDS,
     FAMILIES,
-    NO_SHAPE,
+    NO_PATTERN,
     PATH_KINDS,
     TIME_KINDS,
     Change,
@@ -186,17 +186,17 @@ def context_of(
 ) -> Context:
     """Bundle significant changes to symptoms, with what is known of them.
 
-    by_load: changes that the load explains; those of time may still follow from paths that moved the load.
+    by_load: changes that the load explains; those of time may still follow from paths that brought it.
     """
-    profile, patterns = profiled
+    profile, groups = profiled
     names = profile.names
     asked = {names.sites[change.site].operation for change in changes}
-    order = Order.of(names, patterns, asked, None if patterns else Entries.of(profile))
-    named = hosts_in(category.graph for category in population.categories) if patterns else hosts_named(names)
+    order = Order.of(names, groups, asked, None if groups else Entries.of(profile))
+    named = hosts_in(category.graph for category in population.categories) if groups else hosts_named(names)
     hosts = Hosts(names, named)
-    requests = Requests.of(population, patterns, roles.reference, roles.problem)
+    requests = Requests.of(population, groups, roles.reference, roles.problem)
     mean_ns = _larger_mean_ns(profile, roles)
-    last = last_callees(population, patterns, {c.shape for c in changes if c.shape != NO_SHAPE}, names)
+    last = last_callees(population, groups, {c.pattern for c in changes if c.pattern != NO_PATTERN}, names)
 
     def symptom(place: Bundle, mine: Sequence[Change], component: str, *, by_load: bool = False) -> Symptom:
         operation, timed, *_ = place
@@ -227,7 +227,7 @@ def context_of(
         for place, mine in bundles([c for c in by_load if c.kind in TIME_KINDS], names).items()
     ]
     moved = {
-        one.operation: load_moved(one.changes, one.lead, names, settings.load_moved)
+        one.operation: calls_rerouted(one.changes, one.lead, names, settings.calls_rerouted)
         for one in symptoms
         if not one.timed
     }

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.profile.build import Pattern
+from analyze.profile.build import RequestGroup
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import Profile
 from analyze.stats.sums import totals
@@ -95,12 +95,12 @@ class Order:
     @staticmethod
     def of(
         names: Names,
-        patterns: Sequence[Pattern] = (),
+        groups: Sequence[RequestGroup] = (),
         asked: Collection[int] = (),
         entries: Entries | None = None,
     ) -> Order:
-        """Order by the paths of a profile; records by the patterns, or of statistics by `entries`:
-        those `asked` for. O(paths · depth + patterns · asked²).
+        """Order by the paths of a profile; records by the groups, or of statistics by `entries`:
+        those `asked` for. O(paths · depth + groups · asked²).
         """
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
@@ -118,7 +118,7 @@ class Order:
             site.operation for site in names.sites if site.kind in (SiteKind.STEP, SiteKind.POINT)
         )
         mine = sorted(records & set(asked))
-        in_time = _order_in_time(names, patterns, mine) if entries is None else entries.order(mine)
+        in_time = _order_in_time(names, groups, mine) if entries is None else entries.order(mine)
         for later, earlier in in_time.items():
             above[later] = earlier
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
@@ -135,14 +135,14 @@ class Order:
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
 
 
-def _order_in_time(names: Names, patterns: Sequence[Pattern], asked: list[int]) -> dict[int, set[int]]:
+def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int]) -> dict[int, set[int]]:
     """Map an operation to those that come before it, first occurrences, in most requests that have both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}
     earlier = np.zeros((len(asked), len(asked)))
-    for pattern in patterns:
-        sites = pattern.sites
+    for group in groups:
+        sites = group.sites
         if sites.are_calls:
             continue
         first = np.full(len(asked), np.inf)
@@ -151,7 +151,7 @@ def _order_in_time(names: Names, patterns: Sequence[Pattern], asked: list[int]) 
             if place is not None:
                 first[place] = min(first[place], position)
         there = np.isfinite(first)
-        earlier += len(pattern.rows) * ((first[:, None] < first) & there[:, None] & there)
+        earlier += len(group.rows) * ((first[:, None] < first) & there[:, None] & there)
     return {
         later: {asked[place] for place in np.flatnonzero(earlier[:, at] > earlier[at]).tolist()}
         for at, later in enumerate(asked)

@@ -1,4 +1,4 @@
-"""Compare call patterns: what is called besides or no longer, where load moved, after whose call it stops."""
+"""Compare call patterns: what is called besides or no longer, to whom calls go, after whose call it stops."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from analyze.methods.robust.changes import NO_SHAPE, Change
+from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.population import Population
-from analyze.profile.build import Pattern
+from analyze.profile.build import RequestGroup
 from analyze.profile.names import Names, Shape
 
 
@@ -28,7 +28,7 @@ def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
     others = [
         other
         for other in changes
-        if other.site == change.site and other.shape != NO_SHAPE and other.ups != change.ups
+        if other.site == change.site and other.pattern != NO_PATTERN and other.ups != change.ups
     ]
     return max(others, key=lambda other: abs(other.after - other.before), default=None)
 
@@ -40,7 +40,7 @@ def leaves_out(change: Change, changes: Sequence[Change], names: Names) -> bool:
     if other is None:
         return True
     now, then = (
-        {child.operation for child in names.shapes[each.shape]}
+        {child.operation for child in names.shapes[each.pattern]}
         for each in ((change, other) if change.ups else (other, change))
     )
     return len(then - now) > len(now - then)
@@ -55,24 +55,24 @@ def what_moved(
     Operations of one component of which the same is true are named once.
     """
     other = counterpart(change, changes)
-    if change.shape == NO_SHAPE or other is None:
+    if change.pattern == NO_PATTERN or other is None:
         return None
-    one, two = (names.shapes[each.shape] for each in ((change, other) if change.ups else (other, change)))
+    one, two = (names.shapes[each.pattern] for each in ((change, other) if change.ups else (other, change)))
     more, fewer = (frozenset(calls) for calls in difference(one, two))
     return (more, fewer) if more or fewer else None
 
 
-def load_moved(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
+def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
     """Map a component to 1 if calls of the leading site go to it more often than before, -1 if less often: in
     `least` of its requests or more."""
     own = names.operation(lead.site).component
     share: dict[str, float] = defaultdict(float)
     for change in changes:
-        if change.shape == NO_SHAPE or change.site != lead.site:
+        if change.pattern == NO_PATTERN or change.site != lead.site:
             continue
         called = {
             component
-            for child in names.shapes[change.shape]
+            for child in names.shapes[change.pattern]
             for component in (
                 names.operations[child.operation].callee or names.operations[child.operation].component
             ).split("+")
@@ -91,22 +91,22 @@ def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int,
     shorter = [
         change
         for change in changes
-        if change.shape != NO_SHAPE
+        if change.pattern != NO_PATTERN
         and change.ups
         and any(
-            _is_part(names.shapes[change.shape], names.shapes[other.shape])
+            _is_part(names.shapes[change.pattern], names.shapes[other.pattern])
             for other in changes
-            if other.shape != NO_SHAPE and not other.ups
+            if other.pattern != NO_PATTERN and not other.ups
         )
     ]
     if not shorter:
         return ""
-    change = max(shorter, key=lambda c: c.after - c.before if names.shapes[c.shape] else 0.0)
-    if change.shape in last_callee:
-        return last_callee[change.shape]
+    change = max(shorter, key=lambda c: c.after - c.before if names.shapes[c.pattern] else 0.0)
+    if change.pattern in last_callee:
+        return last_callee[change.pattern]
     called = {
         names.callee(child.operation) or names.operations[child.operation].component
-        for child in names.shapes[change.shape]
+        for child in names.shapes[change.pattern]
     }
     return called.pop() if len(called) == 1 and names.operation(change.site).component not in called else ""
 
@@ -117,32 +117,32 @@ def _is_part(shorter: Shape, longer: Shape) -> bool:
 
 
 def last_callees(
-    population: Population, patterns: Sequence[Pattern], shapes: Iterable[int], names: Names
+    population: Population, groups: Sequence[RequestGroup], shapes: Iterable[int], names: Names
 ) -> dict[int, str]:
     """Map a shape to the component of the remote call that started last in most calls of the shape; "" for
     none.
 
-    Only the shapes asked for, which are few. O(patterns · units).
+    Only the shapes asked for, which are few. O(groups · units).
     """
     wanted = set(shapes)
     votes: dict[int, Counter[str]] = defaultdict(Counter)
-    for pattern in patterns:
-        sites = pattern.sites
+    for group in groups:
+        sites = group.sites
         if wanted.isdisjoint(sites.shape.tolist()) or (sites.above < 0).all():
             continue
-        category = population.categories[pattern.category]
-        mean_start = category.node_ns[:, pattern.rows].mean(axis=1)[sites.start]
+        category = population.categories[group.category]
+        mean_start = category.node_ns[:, group.rows].mean(axis=1)[sites.start]
         last: dict[int, int] = {}
         for unit in np.argsort(mean_start, kind="stable").tolist():
             last[int(sites.above[unit])] = unit
         for unit in np.flatnonzero(np.isin(sites.shape, list(wanted))).tolist():
-            votes[int(sites.shape[unit])][_callee(unit, pattern, names, last)] += len(pattern.rows)
+            votes[int(sites.shape[unit])][_callee(unit, group, names, last)] += len(group.rows)
     return {shape: max(sorted(count), key=count.__getitem__) for shape, count in votes.items()}
 
 
-def _callee(unit: int, pattern: Pattern, names: Names, last: dict[int, int]) -> str:
+def _callee(unit: int, group: RequestGroup, names: Names, last: dict[int, int]) -> str:
     """Find the first component that differs, going down from one last call to the next."""
-    sites = pattern.sites
+    sites = group.sites
     own = names.operation(int(sites.site[unit])).component
     while unit in last:
         unit = last[unit]

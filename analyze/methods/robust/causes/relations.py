@@ -16,7 +16,7 @@ from math import log
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import what_moved
 from analyze.methods.robust.causes.symptoms import Symptom
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_PATTERN, PATH_KINDS
 from schemas.report.findings import ChangeKind
 
 Fit = tuple[float, ...] | None
@@ -78,7 +78,7 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
 
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
     """Tell whether a path that became more frequent goes to an operation."""
-    taken = (c.shape for c in path.changes if c.ups and c.shape != NO_SHAPE)
+    taken = (c.pattern for c in path.changes if c.ups and c.pattern != NO_PATTERN)
     return any(child.operation == to.operation for shape in taken for child in context.names.shapes[shape])
 
 
@@ -109,15 +109,15 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
     return (v.score,) if all(not 1 / factor < context.came(change) < factor for change in u.changes) else None
 
 
-def moved_load(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's queue, number of calls or mix of known paths to the larger change of paths that
-    moved its load."""
+def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate a component's queue, number of calls or shares of known paths to the larger change of paths that
+    brings, or no longer brings, its calls."""
     if v.timed or (v.score < u.score and not u.by_load):
         return None
     way = context.moved[v.operation].get(context.own(u), 0)
     queue = u.timed or u.lead.kind in CALL_KINDS
     moved = [c for c in u.changes if u.timed or c.kind in CALL_KINDS]
-    follows = all(way == (1 if c.ups else -1) for c in moved) if queue else u.is_mix
+    follows = all(way == (1 if c.ups else -1) for c in moved) if queue else u.of_known_paths
     return (v.score,) if way and follows else None
 
 
@@ -227,7 +227,7 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
     Relation("failing-below", Link.FOLLOWS, failing_below, "tests/unit/test_error_chain.py: several calls"),
     Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),
-    Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15", of_load=True),
+    Relation("rerouted-calls", Link.FOLLOWS, rerouted_calls, "8.2, F15", of_load=True),
     Relation(
         "slow-after-failure",
         Link.FOLLOWS,

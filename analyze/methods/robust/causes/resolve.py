@@ -13,7 +13,7 @@ from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import counterpart, difference, leaves_out
 from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
 from analyze.methods.robust.causes.symptoms import Cause, Edge, Symptom, part_ns, sure_part
-from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, PATH_KINDS, Change
+from analyze.methods.robust.changes import CALL_KINDS, NO_PATTERN, PATH_KINDS, Change
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
@@ -190,7 +190,7 @@ def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names
 
 def _makes_other_work(change: Change, cause: Cause, names: Names) -> bool:
     other = counterpart(change, cause.changes)
-    if other is None or change.shape == NO_SHAPE:
+    if other is None or change.pattern == NO_PATTERN:
         return True
-    more, fewer = difference(names.shapes[change.shape], names.shapes[other.shape])
+    more, fewer = difference(names.shapes[change.pattern], names.shapes[other.pattern])
     return sum(more.values()) != sum(fewer.values())

@@ -71,7 +71,7 @@ class Symptom:
         return self.has({ChangeKind.NEW_PATH})
 
     @cached_property
-    def is_mix(self) -> bool:
+    def of_known_paths(self) -> bool:
         """Tell whether known paths are taken more or less often, and nothing else changed."""
         return all(change.kind is ChangeKind.PATH for change in self.changes)
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
 from analyze.explain.parameters import parameter_words
-from analyze.methods.robust.changes import NO_SHAPE, Change
+from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.settings import CausesSettings
 from analyze.population import Graph, Population
-from analyze.profile.build import Pattern
+from analyze.profile.build import RequestGroup
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import Names, SiteKind
 from schemas.arrays import I4, I8
@@ -44,13 +44,13 @@ class _Calls:
 
     place: tuple[str, str]
     """(component, point) as they are stored."""
-    patterns: list[tuple[int, I8, int]] = field(default_factory=list)
+    groups: list[tuple[int, I8, int]] = field(default_factory=list)
     """(category, rows, calls a request)"""
 
 
 def unrecorded_callees(
     population: Population,
-    patterns: Sequence[Pattern],
+    groups: Sequence[RequestGroup],
     names: Names,
     changes: Sequence[Change],
     settings: CausesSettings,
@@ -62,7 +62,7 @@ def unrecorded_callees(
     Those that call something in any request, begin a request or are a server's side are not asked. Requests
     must be at hand; else nothing is known. Reads parameters of `callee_requests` requests an operation.
     """
-    calls = _ends(population, patterns, names, _wanted(names, changes, failing), settings.callee_operations)
+    calls = _ends(population, groups, names, _wanted(names, changes, failing), settings.callee_operations)
     if not calls:
         return {}
     chosen, n_calls = _chosen(population, calls, settings.callee_requests)
@@ -92,22 +92,22 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
     if changes:
         found |= dict.fromkeys(failing)
     for change in changes:
-        if change.shape != NO_SHAPE:
-            found |= dict.fromkeys(child.operation for child in names.shapes[change.shape])
+        if change.pattern != NO_PATTERN:
+            found |= dict.fromkeys(child.operation for child in names.shapes[change.pattern])
     return [operation for operation in found if not names.operations[operation].callee]
 
 
 def _ends(
-    population: Population, patterns: Sequence[Pattern], names: Names, wanted: Sequence[int], most: int
+    population: Population, groups: Sequence[RequestGroup], names: Names, wanted: Sequence[int], most: int
 ) -> dict[int, _Calls]:
-    """Find calls by operation, the most wanted first; those that do not qualify are left out. O(patterns ·
+    """Find calls by operation, the most wanted first; those that do not qualify are left out. O(groups ·
     units)."""
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
     asked = np.array(sorted(wanted), dtype=np.int64)
     found: dict[int, _Calls] = {}
     others: set[int] = set()
-    for pattern in patterns if len(asked) else ():
-        sites, graph = pattern.sites, population.categories[pattern.category].graph
+    for group in groups if len(asked) else ():
+        sites, graph = group.sites, population.categories[group.category].graph
         if not sites.are_calls or graph.nesting is None:
             continue
         operation = operation_of[sites.site]
@@ -122,9 +122,9 @@ def _ends(
             calls = found.setdefault(number, _Calls(place))
             # Parameters are known by call site: they do not say to whom other calls of the site go.
             if counts[place] == len(mine):
-                calls.patterns.append((pattern.category, pattern.rows, len(mine)))
+                calls.groups.append((group.category, group.rows, len(mine)))
     kept = [number for number in wanted if number in found and number not in others]
-    return {number: found[number] for number in kept[:most] if found[number].patterns}
+    return {number: found[number] for number in kept[:most] if found[number].groups}
 
 
 def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
@@ -149,15 +149,15 @@ def _chosen(
     rows: list[I8] = []
     n_calls = {}
     for group, (operation, found) in enumerate(calls.items()):
-        first = np.cumsum([0, *(len(mine) for _, mine, _ in found.patterns)])
+        first = np.cumsum([0, *(len(mine) for _, mine, _ in found.groups)])
         n = int(first[-1])
         picked = np.unique(np.linspace(0, n - 1, min(most, n)).astype(np.int64))
         at = (np.searchsorted(first, picked, side="right") - 1).tolist()
-        row = [found.patterns[p][1][k - first[p]] for p, k in zip(at, picked.tolist(), strict=True)]
+        row = [found.groups[p][1][k - first[p]] for p, k in zip(at, picked.tolist(), strict=True)]
         groups.append(np.full(len(picked), group, dtype=np.int32))
-        categories.append(np.array([found.patterns[p][0] for p in at], dtype=np.int32))
+        categories.append(np.array([found.groups[p][0] for p in at], dtype=np.int32))
         rows.append(np.array(row, dtype=np.int64))
-        n_calls[operation] = sum(found.patterns[p][2] for p in at)
+        n_calls[operation] = sum(found.groups[p][2] for p in at)
     return (
         chosen_rows(population, np.concatenate(categories), np.concatenate(rows), np.concatenate(groups)),
         n_calls,

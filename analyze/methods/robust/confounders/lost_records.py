@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, Change
+from analyze.methods.robust.changes import NO_PATTERN, PATH_KINDS, Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.roles import Roles
@@ -193,11 +193,11 @@ def _explained(
     Own times are compared within their pattern, and a call that is not made in all of a pattern's requests is
     another pattern: so a loss moves paths.
     """
-    if change.kind not in PATH_KINDS or change.shape == NO_SHAPE:
+    if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:
         return False
     children = {
         below.base[child.operation]
-        for child in profile.names.shapes[change.shape]
+        for child in profile.names.shapes[change.pattern]
         if not is_made_up(*profile.names.operations[child.operation][:2])
     }
     operation = below.base[profile.names.sites[change.site].operation]

@@ -11,7 +11,7 @@ from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.population import Population
-from analyze.profile.build import Pattern
+from analyze.profile.build import RequestGroup
 from schemas.report.findings import ChangeKind
 
 _US = 1e-3
@@ -42,7 +42,7 @@ class MovedClocks(Unadjusted):
 
 def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
     """Find changes of times between hosts whose clocks moved. O(requests at the sites)."""
-    population, patterns = comparison.population, comparison.profiled.patterns
+    population, groups = comparison.population, comparison.profiled.groups
     moves = _by_codes(population)
     if not moves:
         return []
@@ -51,7 +51,7 @@ def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Ch
         change
         for change in changes
         if (change.kind in TIME_KINDS or change.kind in _OVERLAP)
-        and _between(change, moves, population, patterns, settings)
+        and _between(change, moves, population, groups, settings)
     ]
 
 
@@ -70,18 +70,18 @@ def _between(
     change: Change,
     moves: dict[tuple[int, int], float],
     population: Population,
-    patterns: Sequence[Pattern],
+    groups: Sequence[RequestGroup],
     settings: ConfounderSettings,
 ) -> bool:
     n = crossing = 0
     largest = 0.0
-    for pattern in patterns:
-        sites, category = pattern.sites, population.categories[pattern.category]
+    for group in groups:
+        sites, category = group.sites, population.categories[group.category]
         units = np.flatnonzero(sites.site == change.site)
         if category.host is None or not len(units):
             continue
-        hosts = category.host[:, pattern.rows]
-        n += len(units) * len(pattern.rows)
+        hosts = category.host[:, group.rows]
+        n += len(units) * len(group.rows)
         if sites.are_calls:
             # The own time of a call is on its own host; whether its children overlap is not.
             if change.kind not in _OVERLAP:

@@ -53,7 +53,7 @@ class Confounded:
         """Share of a path that confounders hide."""
         return max((one.hidden_paths for one in self.explained.values()), default=0.0)
 
-    def without(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
+    def given_up(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
         """Give the same where a confounder's changes (by id) were taken by findings after all."""
         left = [change for change in self.changes(name) if id(change) not in taken]
         if len(left) == len(self.changes(name)):

@@ -19,7 +19,7 @@ from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Explained
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
-from analyze.profile.build import Pattern, Profiled
+from analyze.profile.build import Profiled, RequestGroup
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, Recoding
 from analyze.profile.profile import Profile, joined
@@ -188,7 +188,7 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
 
 
 def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
-    """Give the profile with the old names for the new ones, and its patterns renumbered. O(rows log rows)."""
+    """Give the profile with the old names for the new ones, and its groups renumbered. O(rows log rows)."""
     names = _old_names(profiled.profile.names, found)
     # The numbers that `joined` gives: names as they come.
     codes = NameBook().taken_in(names)
@@ -196,7 +196,7 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
     under = joined([replace(profiled.profile, names=names, runs=None)])
     return Profiled(
         under if runs is None else replace(under, runs=runs.renumbered(codes.site, codes.shape)),
-        tuple(_renumbered(pattern, codes) for pattern in profiled.patterns),
+        tuple(_renumbered(group, codes) for group in profiled.groups),
     )
 
 
@@ -210,9 +210,9 @@ def _old_names(names: Names, found: tuple[Rename, ...]) -> Names:
     )
 
 
-def _renumbered(pattern: Pattern, codes: Recoding) -> Pattern:
-    sites: GraphSites = pattern.sites
-    return pattern._replace(
+def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
+    sites: GraphSites = group.sites
+    return group._replace(
         sites=replace(
             sites,
             site=codes.site[sites.site],

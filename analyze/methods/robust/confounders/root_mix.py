@@ -22,7 +22,7 @@ class RootMix(Unadjusted):
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain changes of shares that are gone, or less than half as large, within root types."""
-        floor = comparison.settings.shape_floor
+        floor = comparison.settings.pattern_floor
         found = []
         for change in changes:
             if change.kind is ChangeKind.PATH:
@@ -46,14 +46,14 @@ def _moved(change: Change, comparison: Comparison) -> tuple[float, float]:
     roles, population = comparison.roles, comparison.population
     touching: dict[str, F8] = {}
     taking: dict[str, F8] = {}
-    for pattern in comparison.profiled.patterns:
-        here = pattern.sites.shape_of[pattern.sites.shape_site == change.site]
+    for group in comparison.profiled.groups:
+        here = group.sites.shape_of[group.sites.shape_site == change.site]
         if not len(here):
             continue
-        category = population.categories[pattern.category]
-        part = float((here == change.shape).mean())
-        weight = category.weight[pattern.rows]
-        sides = np.array([weight[side[pattern.slot]].sum() for side in (roles.reference, roles.problem)])
+        category = population.categories[group.category]
+        part = float((here == change.pattern).mean())
+        weight = category.weight[group.rows]
+        sides = np.array([weight[side[group.slot]].sum() for side in (roles.reference, roles.problem)])
         root = category.graph.root
         touching[root] = touching.get(root, np.zeros(2)) + sides
         taking[root] = taking.get(root, np.zeros(2)) + part * sides

@@ -22,11 +22,11 @@ from analyze.methods.robust.affected_requests import (
 )
 from analyze.methods.robust.causes.resolve import is_better
 from analyze.methods.robust.causes.symptoms import Cause
-from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.titles import finding_title, shape_words, title
+from analyze.methods.robust.titles import finding_title, pattern_words, title
 from analyze.paths.critical_path import attribute
 from analyze.population import Population
 from analyze.profile.names import Names
@@ -74,7 +74,7 @@ def findings_of(
     found, affected = [], []
     n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
     for rank, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True), 1):
-        at = requests_at(run.population, run.patterns.patterns, [cause.lead, *cause.leads])
+        at = requests_at(run.population, run.profiled.groups, [cause.lead, *cause.leads])
         found.append(_finding(run, cause, at, rank, share, (n0, n1), settings, limits, claim_ns))
         affected.append(affected_rows(at))
     return found, affected
@@ -84,7 +84,7 @@ def evidence_of(
     change: Change, names: Names, relation: str = "", consequence_of: int | None = None
 ) -> Evidence:
     """Give a change as a row of evidence."""
-    what = shape_words(names.shapes[change.shape], names) if change.shape != NO_SHAPE else ""
+    what = pattern_words(names.shapes[change.pattern], names) if change.pattern != NO_PATTERN else ""
     return Evidence(
         kind=change.kind,
         site=site_of(change.site, names),
@@ -130,7 +130,7 @@ def _finding(
     explained = rank <= settings.explained
     affected = (
         affected_counts(at)
-        if run.patterns.patterns
+        if run.profiled.groups
         else affected_by_statistics(run.profile, run.roles, [lead, *cause.leads])
     )
     ordered = [lead, *(change for change in cause.changes if change is not lead)]
@@ -185,7 +185,7 @@ def _finding(
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
         when=when_of(run.population, at)
-        if run.patterns.patterns
+        if run.profiled.groups
         else when_by_statistics(run.profile, run.roles, lead),
     )
 
@@ -254,7 +254,7 @@ def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Exam
 def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
     """Draw one request."""
     source = run.population.categories[category]
-    sites = next(pattern.sites for pattern in run.patterns.patterns if pattern.category == category)
+    sites = next(group.sites for group in run.profiled.groups if group.category == category)
     return train_schedule(
         source.graph,
         sites,
@@ -397,9 +397,9 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
     busiest = categories[best]
     changed = np.zeros(len(busiest.graph.edges), dtype=np.bool_)
     sites = {change.site for change in cause.changes}
-    for pattern in run.patterns.patterns:
-        if pattern.category == best:
-            changed |= np.isin(pattern.sites.site[pattern.sites.owner], list(sites))
+    for group in run.profiled.groups:
+        if group.category == best:
+            changed |= np.isin(group.sites.site[group.sites.owner], list(sites))
     return timing_account(busiest, attribute(busiest), changed, _STEPS)
 
 
@@ -425,7 +425,7 @@ def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, 
     """Give the times of the problem's requests of the same root types that do not touch the site; none is
     hit."""
     touching: dict[int, list[I8]] = {}
-    for found in at:  # a category may have several patterns
+    for found in at:  # a category may have several groups
         touching.setdefault(found.category, []).append(found.rows)
     roots = {population.categories[number].graph.root for number in touching}
     for number, category in enumerate(population.categories):

@@ -133,9 +133,9 @@ def _untested(run: RobustRun) -> int:
     tested = np.zeros(len(run.profile.names.sites), dtype=np.bool_)
     tested[list(run.tested.sites)] = True
     total = 0
-    for pattern in run.patterns.patterns:
-        sample = run.population.categories[pattern.category].sample[pattern.rows]
-        sites = pattern.sites
+    for group in run.profiled.groups:
+        sample = run.population.categories[group.category].sample[group.rows]
+        sites = group.sites
         if not (tested[sites.site].any() or tested[sites.shape_site].any()):
             total += int((sample == PROBLEM).sum())
     return total

@@ -71,7 +71,7 @@ class Paths:
         upto = np.cumsum(self.weight[busiest]) / self.weight.sum()
         last = busiest[int(np.searchsorted(upto, settings.verdict.nearly_all - 1e-9))]
         # A path that was known may move by its own floor unseen.
-        return max(self.smallest(int(last), settings, factor), settings.shape_floor, self.hidden)
+        return max(self.smallest(int(last), settings, factor), settings.pattern_floor, self.hidden)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.changes import Instance
-from analyze.methods.robust.far_calls import Touched, far_calls
-from analyze.methods.robust.instances import InstanceTests, failing_instances, slower_instances
+from analyze.methods.robust.measures.far_calls import Touched, far_calls
+from analyze.methods.robust.measures.instances import InstanceTests, failing_instances, slower_instances
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
@@ -415,7 +415,7 @@ def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
         at,
         found,
         (np.minimum(found.n0, found.n1) >= settings.min_requests),
-        np.where(found.new, settings.new_floor, settings.shape_floor),
+        np.where(found.new, settings.new_floor, settings.pattern_floor),
         np.maximum(requests[:, BEFORE], requests[:, AFTER]) >= settings.least_affected,
         np.zeros(len(at)),
         np.nan_to_num(weight),

@@ -22,7 +22,7 @@ from analyze.methods.robust.changes import Instance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
-from analyze.profile.build import Pattern
+from analyze.profile.build import RequestGroup
 from analyze.profile.names import Names
 from analyze.profile.times import own_time_ns
 from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_change
@@ -87,7 +87,7 @@ class ByInstance:
     @staticmethod
     def of(
         population: Population,
-        patterns: Sequence[Pattern],
+        groups: Sequence[RequestGroup],
         names: Names,
         roles: Roles,
         settings: RobustSettings,
@@ -99,7 +99,9 @@ class ByInstance:
             [number[names.operations[s.operation].component] for s in names.sites], dtype=np.int64
         )
         spans = [
-            p for p in patterns if p.sites.are_calls and population.categories[p.category].host is not None
+            one
+            for one in groups
+            if one.sites.are_calls and population.categories[one.category].host is not None
         ]
         hosts = _hosts_of(population, spans, of_site, roles)
         several = {at for at, mine in hosts.items() if 1 < len(mine) <= settings.most_instances}
@@ -111,29 +113,29 @@ class ByInstance:
 
 
 def _hosts_of(
-    population: Population, patterns: Sequence[Pattern], of_site: I8, roles: Roles
+    population: Population, groups: Sequence[RequestGroup], of_site: I8, roles: Roles
 ) -> dict[int, list[int]]:
     """Map a component to the hosts that its calls in the problem ran on, ascending."""
     found: dict[int, set[int]] = defaultdict(set)
-    for pattern in patterns:
-        host = population.categories[pattern.category].host
+    for group in groups:
+        host = population.categories[group.category].host
         assert host is not None
-        rows = pattern.rows[roles.problem[pattern.slot]]
-        for component, start in zip(of_site[pattern.sites.site].tolist(), pattern.sites.start, strict=True):
+        rows = group.rows[roles.problem[group.slot]]
+        for component, start in zip(of_site[group.sites.site].tolist(), group.sites.start, strict=True):
             found[component].update(np.unique(host[start, rows]).tolist())
     return {component: sorted(mine - {-1}) for component, mine in found.items()}
 
 
 def _calls_of(
-    population: Population, patterns: Sequence[Pattern], of_site: I8, several: set[int], roles: Roles
+    population: Population, groups: Sequence[RequestGroup], of_site: I8, several: set[int], roles: Roles
 ) -> Calls:
     parts: list[Calls] = []
-    for pattern in patterns:
-        category, sites = population.categories[pattern.category], pattern.sites
-        side = np.where(roles.problem[pattern.slot], 1, np.where(roles.reference[pattern.slot], 0, -1))
+    for group in groups:
+        category, sites = population.categories[group.category], group.sites
+        side = np.where(roles.problem[group.slot], 1, np.where(roles.reference[group.slot], 0, -1))
         component = of_site[sites.site]
         units = np.flatnonzero(np.isin(component, list(several)))
-        rows, late = pattern.rows[side >= 0], side[side >= 0]
+        rows, late = group.rows[side >= 0], side[side >= 0]
         if not len(units) or not len(rows):
             continue
         assert category.host is not None
@@ -179,7 +181,7 @@ def _added(calls: Calls) -> Calls:
 
 def _attributes_of(
     population: Population,
-    patterns: Sequence[Pattern],
+    groups: Sequence[RequestGroup],
     of_site: I8,
     components: Sequence[str],
     several: set[int],
@@ -189,17 +191,17 @@ def _attributes_of(
     asked."""
     asked: Counter[tuple[int, int]] = Counter()
     chosen: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
-    for pattern in patterns if settings.instance_attributes else ():
-        host = population.categories[pattern.category].host
+    for group in groups if settings.instance_attributes else ():
+        host = population.categories[group.category].host
         assert host is not None
-        for component, start in zip(of_site[pattern.sites.site].tolist(), pattern.sites.start, strict=True):
+        for component, start in zip(of_site[group.sites.site].tolist(), group.sites.start, strict=True):
             if component not in several:
                 continue
-            found, first = np.unique(host[start, pattern.rows], return_index=True)
-            for one, row in zip(found.tolist(), pattern.rows[first].tolist(), strict=True):
+            found, first = np.unique(host[start, group.rows], return_index=True)
+            for one, row in zip(found.tolist(), group.rows[first].tolist(), strict=True):
                 if one >= 0 and asked[component, one] < _ASKED_OF_A_HOST:
                     asked[component, one] += 1
-                    chosen[pattern.category, row].add((component, one))
+                    chosen[group.category, row].add((component, one))
     if not chosen:
         return {}
     order = sorted(chosen)

@@ -13,7 +13,7 @@ from oracles.span_events import T0
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.mixes import REQUEST_MIX, least_median
+from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION, least_median
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from schemas.arrays import F8
@@ -36,7 +36,7 @@ def requests(of_one_kind: int, calls: int) -> list[Call]:
 
 @pytest.mark.parametrize(
     ("kinds", "without", "finds"),
-    [((6, 6), (), True), ((10, 2), (), False), ((10, 2), (REQUEST_MIX.name,), True)],
+    [((6, 6), (), True), ((10, 2), (), False), ((10, 2), (PATTERN_DISPERSION.name,), True)],
 )
 def test_a_path_of_few_requests_counts_only_where_the_others_are_alike(
     kinds: Sequence[int], without: tuple[str, ...], finds: bool

@@ -1,28 +1,27 @@
 """Find and rank all mutations of a population (NSDI §5, TR §5).
 
-Structural mutations, which categories gained, where their requests came from and what that cost, are found by
-a threshold on raw counts (TR §5.2, NSDI §5.2), by edit distance between categories,
-by the formulas of both papers (TR §5.3, NSDI §5.4).
-
-Distance is Levenshtein on sequences of names: `text` compares canonical tokens, `released` the names of its
-edges' ends. Names are turned into one character each, so that the distance runs on strings. Every candidate's
-distance enters the weighted mean of a mutation's precursors, hence no score cutoff: a cut distance would
-change the published formula. Equal sequences (in `text`, categories that differ in loop counts only) are
-computed once.
+Structural ones are in `structural`, those of response times in `timing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from rapidfuzz.distance import Levenshtein
-from rapidfuzz.process import cdist
 
 from analyze.methods.paper.settings import Distance, PaperSettings
+from analyze.methods.paper.structural import (
+    MutationCandidates,
+    StructuralSets,
+    TokenTexts,
+    candidates,
+    edge_sequence,
+    similarity_weights,
+    structural_contribution,
+    structural_sets,
+)
 from analyze.methods.paper.timing import (
     KsTests,
     critical_edge_tests,
@@ -31,128 +30,13 @@ from analyze.methods.paper.timing import (
     response_time_tests,
 )
 from analyze.paths.critical_path import Attribution, attribute, critical_path, edge_latency_ns
-from analyze.population import Category, Graph, Population
+from analyze.population import Category, Population
 from analyze.stats.moments import SampleMoments, category_moments, pooled
 from schemas.arrays import F8, I4, I8
 from schemas.report.mutations import Direction, MutationKind
 
-
-@dataclass(frozen=True, slots=True)
-class StructuralSets:
-    """Indices into the population's categories, ascending."""
-
-    mutations: _INDEX
-    precursors: _INDEX
-
-
-def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
-    """Categories that gained, and that lost, the threshold in requests.
-
-    count: [2, categories] raw counts. `text`: gained >= threshold; `released`: strictly more.
-    """
-    gained = count[1] - count[0]
-    least = settings.sm_threshold + (1 if settings.variant == "released" else 0)
-    return StructuralSets(np.flatnonzero(gained >= least), np.flatnonzero(-gained >= least))
-
-
-def candidates(mutation: int, precursors: _INDEX, count: I8, root: I8, *, one_to_n: bool) -> _INDEX:
-    """Precursors that may have given requests to `mutation` (NSDI §5.3), ascending.
-
-    Same root type; and, with `one_to_n`, lost at least as many requests as the mutation gained. root:
-    [categories] code of the root type.
-    """
-    keep = root[precursors] == root[mutation]
-    if one_to_n:
-        lost = count[0, precursors] - count[1, precursors]
-        keep &= lost >= count[1, mutation] - count[0, mutation]
-    chosen: _INDEX = precursors[keep]
-    return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Distances:
-    """[mutations, precursors] edit distances."""
-
-    edits: I4
-    """Levenshtein distance d."""
-    normalized: F8
-    """d over the longer sequence, in [0, 1]."""
-
-
-def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:
-    """Names of the ends of every edge, (src, dst, src, dst, …), loops unfolded, in the order of `edges`.
-
-    What the released tool compares. a → b → c is (a, b, b, c); a graph of one node is empty.
-    """
-    return tuple(graph.nodes[end] for end in graph.edges.reshape(-1).tolist())
-
-
-class TokenTexts:
-    """Sequences as strings over a private alphabet, one character a distinct token."""
-
-    def __init__(self, sequences: Sequence[tuple[Hashable, ...]]) -> None:
-        tokens = dict.fromkeys(token for sequence in sequences for token in sequence)
-        alphabet = {token: chr(i) for i, token in enumerate(tokens)}
-        self.texts = tuple("".join(alphabet[t] for t in s) for s in sequences)
-
-    def distances(self, rows: _INDEX, columns: _INDEX) -> Distances:
-        """Distances between the sequences `rows` and `columns`. O(Σ n·m / 64)."""
-        left, back_left = _distinct([self.texts[i] for i in rows])
-        right, back_right = _distinct([self.texts[i] for i in columns])
-        edits = cdist(left, right, scorer=Levenshtein.distance, dtype=np.int32)[np.ix_(back_left, back_right)]
-        longer = np.maximum(
-            np.array([len(self.texts[i]) for i in rows])[:, None],
-            np.array([len(self.texts[i]) for i in columns])[None, :],
-        )
-        return Distances(edits, edits / np.maximum(longer, 1))
-
-
-def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
-    """Distinct texts, and for each input its place among them."""
-    place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    return list(place), np.array([place[text] for text in texts], dtype=np.intp)
-
-
-def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
-    """Weights of a mutation's candidates, summing to 1.
-
-    `text`: s = 1/(1+d) on the raw distance, 1 - d on the normalized one. `released`: 1/d, whichever d; a
-    candidate at distance 0 then takes all (the limit), shared where there are several.
-    """
-    d = edits.astype(np.float64) if distance == "raw" else normalized
-    if settings.variant == "released":
-        s = np.where(d == 0, 1.0, 0.0) if (d == 0).any() else 1.0 / d
-    else:
-        s = 1.0 / (1.0 + d) if distance == "raw" else 1.0 - d
-    total = s.sum()
-    # No token in common with any candidate: similarity says nothing, so they count alike.
-    return s / total if total > 0 else np.full(len(s), 1.0 / len(s))
-
-
-def structural_contribution(gained: int, mean1_us: float, baseline_us: float) -> float:
-    """Requests gained times the problem-period mean over the precursors' mean, requests·µs."""
-    return gained * (mean1_us - baseline_us)
-
-
-_INDEX = npt.NDArray[np.intp]
-
 _NOTHING_US: Final = 1e-3
 """A contribution below this is none: it is less than one tick of the clock (1 ns) in one request."""
-
-
-@dataclass(frozen=True, slots=True)
-class MutationCandidates:
-    """Candidate precursors of one structural mutation, most likely first."""
-
-    category: _INDEX
-    edits: I4
-    distance: F8
-    weight: F8
-    """Sum to 1."""
-    relaxed: bool
-    """`text`: the 1:N heuristic left none, so these are the candidates without it: many categories may have
-    given to one. The papers leave the case open; an empty `category` then means that nothing of the root lost
-    the threshold. `released` drops no rule: an empty `category` means that nothing passed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +77,7 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class PaperResult:
+class PaperRun:
     """Everything paper mode found."""
 
     moments: SampleMoments
@@ -222,7 +106,7 @@ class PaperResult:
         return _direction(mutation.contribution_us, self.change_sign)
 
 
-def paper_mutations(population: Population, settings: PaperSettings) -> PaperResult:
+def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
     """All mutations of both kinds, ranked as the variant does.
 
     Complexity: one sort of each category's response times; for response-time mutations the critical path and
@@ -245,7 +129,7 @@ def paper_mutations(population: Population, settings: PaperSettings) -> PaperRes
     named.sort(key=lambda m: (m.kind, categories[m.category].graph.key))
     change_sign = _change_sign(moments)
     lists = _signed_list(named) if settings.variant == "released" else _lists_by_direction(named, change_sign)
-    return PaperResult(moments, root, times, sets, lists, painted, change_sign)
+    return PaperRun(moments, root, times, sets, lists, painted, change_sign)
 
 
 def _signed_list(found: list[Ranked]) -> tuple[Ranking, ...]:
@@ -319,7 +203,7 @@ def _structural(
 
 def _rank_candidates(
     mutation: int,
-    chosen: _INDEX,
+    chosen: npt.NDArray[np.intp],
     edits: I4,
     normalized: F8,
     moments: SampleMoments,
