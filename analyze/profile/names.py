@@ -263,3 +263,9 @@ def site_name(site: int, names: Names) -> PartName:
     if name.kind == SiteKind.STEP and caller is not None:
         return PartName(caller.text, operation, -1, -1, site)
     return PartName(operation, "", -1, -1, site)
+
+
+def caller_name(site: int, names: Names) -> str | None:
+    """Who calls, where a site is a call; None for a step, or the root."""
+    caller = names.caller(site) if names.sites[site].kind == SiteKind.CALL else None
+    return None if caller is None else caller.text
