@@ -180,11 +180,13 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
             for other in pipes[position + 1 :]:
                 other.close()
             _serve(tasks, orphaned)
-            return
+            break
         forked.append(pid)
         tasks.close()
-    for pid in forked:
-        os.waitpid(pid, 0)
+    else:
+        for pid in forked:
+            os.waitpid(pid, 0)
+    gc.unfreeze()  # DuckDB's library reports what is never freed as leaks
 
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:

@@ -37,6 +37,14 @@ if __name__ == "__main__":
     with worker_processes(2) as pool:
         list(pool.map(note_and_wait, [sys.argv[1]] * 2))
 """
+QUIET = """
+from analyze.profile.stored import ProfileTally
+from stitch.processes import worker_processes
+
+if __name__ == "__main__":
+    with worker_processes(2) as pool:
+        assert pool.submit(ProfileTally).result() == ProfileTally()
+"""
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -201,3 +209,12 @@ def test_blocks_share_their_processes() -> None:
         os.kill(started[0], 0)
     with worker_processes(1) as pool:
         assert pool.submit(os.getpid).result() != started[0]
+
+
+def test_processes_end_without_a_word(tmp_path: Path) -> None:
+    """DuckDB's library says on standard error what is not freed when a process ends."""
+    script = tmp_path / "quiet.py"
+    script.write_text(QUIET)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ended = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=True)
+    assert (ended.stdout, ended.stderr) == (b"", b"")
