@@ -15,7 +15,7 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.events import SMALLEST_RATE
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
-from stitch.columnar.runs import ranges, sorted_words, whole
+from stitch.columnar.runs import in_long_runs, ranges, run_starts, sorted_words, whole
 from stitch.graph.placed import END, LabelCodes, PlacedFlows
 from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
@@ -74,13 +74,11 @@ def lake_order(structure: I8, start_ns: I8, ids_of: Callable[[I8], pa.Array]) ->
     some flows; only those that tie are asked for. O(flows log flows).
     """
     order = np.lexsort((start_ns, structure))
-    rank, start = structure[order], start_ns[order]
-    tied = (rank[1:] == rank[:-1]) & (start[1:] == start[:-1])
-    if tied.any():
-        group = np.concatenate(([0], np.cumsum(~tied)))
-        places = np.flatnonzero(np.concatenate((tied, [False])) | np.concatenate(([False], tied)))
+    starts = run_starts(structure[order], start_ns[order])
+    if not starts.all():
+        places = np.flatnonzero(in_long_runs(starts))
         by_name = pc.sort_indices(
-            pa.table({"group": group[places], "name": ids_of(order[places])}),
+            pa.table({"group": np.cumsum(starts)[places], "name": ids_of(order[places])}),
             sort_keys=[("group", "ascending"), ("name", "ascending")],
         )
         order[places] = order[places][by_name.to_numpy()]

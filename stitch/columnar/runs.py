@@ -84,9 +84,21 @@ def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
 def distinct(values: I8) -> I8:
     """Distinct values, ascending. By sorting: numpy's hash table degrades on keys that lie close together."""
     ordered = np.sort(values)
-    new = np.ones(len(ordered), dtype=np.bool_)
-    new[1:] = ordered[1:] != ordered[:-1]
-    found: I8 = ordered[new]
+    found: I8 = ordered[run_starts(ordered)]
+    return found
+
+
+def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
+    """[rows] whether each begins a run: it differs in some key from the row before, or is the first."""
+    starts = np.ones(len(keys[0]), dtype=np.bool_)
+    starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return starts
+
+
+def in_long_runs(starts: B1) -> B1:
+    """[rows] whether each shares its run with another; `starts` as `run_starts` says."""
+    found: B1 = ~starts
+    found[:-1] |= ~starts[1:]
     return found
 
 
