@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from types import NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
@@ -173,6 +174,13 @@ def columns_of(row: type[Any], *names: str) -> tuple[Column, ...]:
 
     names: to show these only, in this order; `mean{}_us` is the pair of mean0_us and mean1_us.
     """
+    found = _columns(row)
+    return tuple(_named(found, name) for name in names) if names else tuple(found.values())
+
+
+@cache
+def _columns(row: type[Any]) -> Mapping[str, Column]:
+    """All columns of a row's class by name; kept, as sections ask for few of them at a time."""
     found: dict[str, Column] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)
@@ -183,7 +191,7 @@ def columns_of(row: type[Any], *names: str) -> tuple[Column, ...]:
             elif isinstance(mark, Inside):
                 inner = (_inside(name, mark, one, null) for one in columns_of(_class_of(type_)))
                 found |= {one.key: one for one in inner}
-    return tuple(_named(found, name) for name in names) if names else tuple(found.values())
+    return found
 
 
 def _named(found: Mapping[str, Column], name: str) -> Column:
