@@ -144,7 +144,7 @@ def _category(run: BrowseRun, number: int, limits: ReportLimits) -> BinnedCatego
     return BinnedCategory(
         category=graph.key,
         root=graph.root,
-        canonical=canonical(graph.canonical, limits)[:_CANONICAL],
+        canonical=canonical(graph.text.canonical, limits)[:_CANONICAL],
         **_moments_of(run.moments, number),
         **_bins_of(run.bins.categories, number),
     )

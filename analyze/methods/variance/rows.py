@@ -216,7 +216,7 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
                 category=None if graph is None else graph.key,
                 members=len(groups.members(group)),
                 root=run.root_of(group),
-                canonical="" if graph is None else graph.canonical,
+                canonical="" if graph is None else graph.text.canonical,
                 requests=n,
                 mean_us=_over(sums[group, 1], sums[group, 0]),
                 sd_us=float(sd[group]),
