@@ -1,9 +1,9 @@
 """Decompose the variance of response times: between root types, between paths, within paths; by call site.
 
 `sample_variance` does it for one sample: `request_groups` says which requests took the same path, `levels`
-gives means of all, of each root type and of each group, and the rest is sums of squares around those means, by
-block of time, so that the jackknife can say how sure they are. It is done for the response times, and again
-for what is left of them without marked sources (`residual`).
+gives means of all, of each root type and of each group, and the rest is sums of squares around those means,
+by block of time, so that the jackknife can say how sure they are. It is done for the response times, and
+again for what is left of them without marked sources (`residual`).
 
 The law of total variance splits it exactly:
 
