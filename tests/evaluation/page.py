@@ -65,7 +65,7 @@ nothing here has its case elsewhere: the column names it."""
 
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
 compared as the command does it, with the quiet stretches of the recording as history, and with the
-reference alone. A result is right when it lies at the labelled service: its own time, its shapes or its
+reference alone. A result is right when it lies at the labelled service: its own time, its call pattern or its
 call as the caller sees it (rule: `tests/evaluation/recordings/naming.py`). *named first* is stricter:
 the finding's own component or suspect is the service. *visible*: an independent look at the spans found
 an effect; at *invisible* faults nothing should be reported. *nothing reported*: faults without a result.
