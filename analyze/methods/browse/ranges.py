@@ -23,7 +23,7 @@ from analyze.methods.browse.response_bins import (
     parted,
     sites_in,
 )
-from analyze.profile.names import SiteKind, site_name
+from analyze.profile.names import caller_name, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
@@ -144,7 +144,7 @@ def _category(run: BrowseRun, number: int, limits: ReportLimits) -> BinnedCatego
     return BinnedCategory(
         category=graph.key,
         root=graph.root,
-        canonical=canonical(graph.canonical, limits)[:_CANONICAL],
+        canonical=canonical(graph.text.canonical, limits)[:_CANONICAL],
         **_moments_of(run.moments, number),
         **_bins_of(run.bins.categories, number),
     )
@@ -152,8 +152,7 @@ def _category(run: BrowseRun, number: int, limits: ReportLimits) -> BinnedCatego
 
 def site_words(times: AllPathTimes, site: int) -> tuple[str, str | None]:
     """A place, and who calls where it is a call."""
-    caller = times.names.caller(site) if times.names.sites[site].kind == SiteKind.CALL else None
-    return site_name(site, times.names).text, None if caller is None else caller.text
+    return site_name(site, times.names).text, caller_name(site, times.names)
 
 
 def _site(times: AllPathTimes, bins: ResponseBins, site: int) -> BinnedSite:

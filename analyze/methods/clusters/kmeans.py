@@ -310,7 +310,7 @@ def path_agreement(population: Population, clustered: ClusteredRequests) -> Path
     number: dict[tuple[str, tuple[str, ...]], int] = {}
     code = np.array(
         [
-            number.setdefault((category.graph.root, category.graph.tokens), len(number))
+            number.setdefault((category.graph.root, category.graph.text.tokens), len(number))
             for category in population.categories
         ],
         dtype=np.int64,

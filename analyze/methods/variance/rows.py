@@ -36,7 +36,7 @@ from analyze.methods.variance.variance_decomposition import (
 )
 from analyze.methods.variance.variance_run import VarianceRun
 from analyze.population import Population
-from analyze.profile.names import SiteKind, site_name
+from analyze.profile.names import caller_name, site_name
 from analyze.report.moment_rows import canonical
 from analyze.stats.histograms import log_histogram
 from analyze.stats.jackknife import jackknife
@@ -105,12 +105,11 @@ def site_table(run: VarianceRun) -> pa.Table:
     }
     listed = order.tolist()
     names = run.times.names
-    calls = [names.caller(s) if names.sites[s].kind == SiteKind.CALL else None for s in listed]
     return arrow_columns(
         _SITES,
         rank=np.arange(1, len(listed) + 1),
         label=[site_name(site, names).text for site in listed],
-        caller=[None if caller is None else caller.text for caller in calls],
+        caller=[caller_name(site, names) for site in listed],
         marker=[run.labels.of_site(site) for site in listed],
         **{name: values[order] for name, values in columns.items()},
     )
@@ -217,7 +216,7 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
                 category=None if graph is None else graph.key,
                 members=len(groups.members(group)),
                 root=run.root_of(group),
-                canonical="" if graph is None else graph.canonical,
+                canonical="" if graph is None else graph.text.canonical,
                 requests=n,
                 mean_us=_over(sums[group, 1], sums[group, 0]),
                 sd_us=float(sd[group]),
