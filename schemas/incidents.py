@@ -44,9 +44,6 @@ EventKind = Literal["opened", "changed", "resolved"]
 """opened: also again, within the time of reopening. changed: became worse, spread, or its version is known.
 resolved: over, or accepted."""
 
-BETTER: Final = frozenset({ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL})
-"""Kinds that are good news. A path that is gone, or fewer calls, may be a broken one: those are worse."""
-
 
 class IncidentExamples(Config):
     """Requests to look at, ids as recorded (`flowdiff flow ID`)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.events import SMALLEST_RATE
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
-from stitch.columnar.runs import ranges, sorted_words, whole
+from stitch.columnar.runs import in_long_runs, ranges, run_starts, sorted_words, whole
 from stitch.graph.placed import END, LabelCodes, PlacedFlows
 from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
@@ -61,20 +62,27 @@ def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> 
 def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
     """The order of the lake's rows. O(flows log flows + nodes)."""
     start = placed.ts_ns[placed.first_node[:-1]]
-    flow = np.lexsort((start, categorised.of_flow))
-    rank, start = categorised.of_flow[flow], start[flow]
-    tied = (rank[1:] == rank[:-1]) & (start[1:] == start[:-1])
-    if tied.any():
-        group = np.concatenate(([0], np.cumsum(~tied)))
-        places = np.flatnonzero(np.concatenate((tied, [False])) | np.concatenate(([False], tied)))
-        names = _request_ids(placed, flow[places])
-        by_name = pc.sort_indices(
-            pa.table({"group": group[places], "name": names}),
-            sort_keys=[("group", "ascending"), ("name", "ascending")],
-        )
-        flow[places] = flow[places][by_name.to_numpy()]
+    flow = lake_order(categorised.of_flow, start, lambda some: _request_ids(placed, some))
     n_nodes = np.diff(placed.first_node)[flow]
     return FlowOrder(flow, ranges(placed.first_node[flow], n_nodes), n_nodes)
+
+
+def lake_order(structure: I8, start_ns: I8, ids_of: Callable[[I8], pa.Array]) -> I8:
+    """[flows] the order of the lake: (root, category, start_ns, request_id).
+
+    structure: [flows] row of the structures, which are in order of root and category. ids_of: request ids of
+    some flows; only those that tie are asked for. O(flows log flows).
+    """
+    order = np.lexsort((start_ns, structure))
+    starts = run_starts(structure[order], start_ns[order])
+    if not starts.all():
+        places = np.flatnonzero(in_long_runs(starts))
+        by_name = pc.sort_indices(
+            pa.table({"group": np.cumsum(starts)[places], "name": ids_of(order[places])}),
+            sort_keys=[("group", "ascending"), ("name", "ascending")],
+        )
+        order[places] = order[places][by_name.to_numpy()]
+    return order
 
 
 def flows_table(

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from flowdiff.__main__ import GC_THRESHOLDS
+
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 4 * 2**30
 """A file system in memory, and what the suite leaves there at the most, twice."""
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
@@ -85,6 +87,7 @@ gc.disable()  # to collect makes half a million objects, and no garbage
 def pytest_collection_finish() -> None:
     """Keep what was collected out of the garbage collections of all tests."""
     gc.enable()
+    gc.set_threshold(*GC_THRESHOLDS)  # as commands do, which some tests run here
     gc.collect()
     gc.freeze()
 

@@ -13,17 +13,16 @@ import numpy as np
 
 from analyze.explain.attribute_table import attribute_rows
 from analyze.explain.chosen_requests import Selection
+from analyze.explain.coded_columns import CodedColumns, code_columns
 from analyze.explain.columns import REQUEST, AttributeColumn
 from analyze.explain.rules import NodeGroup, best_group, tree_rules
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, observe
 from analyze.explain.tree import (
-    CodedColumns,
     Question,
     Split,
     agreement,
     class_weights,
-    code_columns,
     cross_validated_auc,
     goes_left,
     grow,

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.columns import AttributeColumn, shown, text_column
 from analyze.explain.settings import IDENTIFIER_NAMES
+from analyze.numbering import Numbering
 from analyze.population import Category, Population
 from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import SPANS
@@ -220,7 +221,7 @@ def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[st
 def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
     """Operations by stored position, for every structure that a chosen request has."""
     of_request = np.zeros(len(chosen), np.int32)
-    keys: dict[str, int] = {}
+    keys = Numbering[str]()
     graphs: list[Category] = []
     for index in np.unique(chosen.category):
         category = population.categories[int(index)]
@@ -230,7 +231,7 @@ def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
         )
         for stored in np.unique(origin):
             key = category.stored[int(stored)]
-            number = keys.setdefault(key, len(keys))
+            number = keys[key]
             if number == len(graphs):
                 graphs.append(category)
             of_request[mine[origin == stored]] = number

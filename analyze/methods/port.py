@@ -1,9 +1,19 @@
 """What an analysis is: a method behind one port.
 
-A method is one folder under `analyze.methods` whose module `method` has the attribute `METHOD`. It takes a
-population (one sample, two, or many), looks at nothing else, and gives typed sections for people and complete
-tables for tools. Nothing else in flowdiff knows it: the registry finds it, the command line makes its options
-of its settings model, the run calls it, and the report asks its sections' own renderers.
+A method takes a population (one sample, two, or many), looks at nothing else, and gives typed sections for
+people and complete tables for tools. It is one folder under `analyze.methods`, and all folders are laid out
+alike: who knows one finds the way in the others.
+
+    settings.py      what can be asked of it: one frozen model, whose fields are command-line options
+    <name>_run.py    the work: `<name>_run` takes population and settings and gives all that was found;
+                     the ideas that it is made of lie beside it, each in a file of its textbook name
+    rows.py          what was found as rows of the report's models, and as complete tables
+    sections.py      how a section is shown: on a page, on a terminal
+    method.py        `analyse`, which puts run, rows, verdict and notes together, and `METHOD`
+
+Where sections are many, each has a file of rows to itself (browsing), or rows and views lie together in the
+folder `sections` (robust mode). Nothing else in flowdiff knows a method: the registry finds it, the command
+line makes its options of its settings, the run calls it, and the report asks its sections' own renderers.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def path_changes(population: Population, history: Population | None, settings: P
     tests = share_tests(table, counts, shares.change, settings)
     times = time_tests(table, settings)
     lost, gained = np.flatnonzero(tests.lost), np.flatnonzero(tests.gained)
-    tokens = {at: table.graphs[at].tokens for at in np.union1d(lost, gained).tolist()}
+    tokens = {at: table.graphs[at].text.tokens for at in np.union1d(lost, gained).tolist()}
     pairs = candidate_pairs(tokens, table.root, lost, gained, settings.candidates)
     supply = np.where(tests.lost, -shares.change, 0.0)
     demand = np.where(tests.gained, shares.change, 0.0)

@@ -6,18 +6,14 @@ samples of a population, reference and problem (0 and 1 unless stated).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from analyze.cache_blocks import MANY_CELLS, blocks
 from analyze.population import Category, Graph
 from schemas.arrays import B1, F8, I8
-
-_BLOCK_CELLS = 1 << 16
-"""Cells of a block worked on at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
-_PRODUCT_CELLS = 1 << 20
-"""Cells of a block of products: 8 MB."""
 
 
 def edge_latency_ns(category: Category) -> I8:
@@ -27,7 +23,8 @@ def edge_latency_ns(category: Category) -> I8:
     """
     edges = category.graph.edges
     latency = np.empty((len(category.response_ns), len(edges)), dtype=np.int64, order="F")
-    for rows, times in _blocks(category):
+    for rows in blocks(category.n_requests, len(category.node_ns)):
+        times = category.node_ns[:, rows]
         np.subtract(times[edges[:, 1]], times[edges[:, 0]], out=latency[rows].T)
     return latency
 
@@ -43,7 +40,8 @@ def critical_path(category: Category) -> B1:
     graph = category.graph
     path = np.zeros((len(category.response_ns), len(graph.edges)), dtype=np.bool_, order="F")
     incoming = _incoming(graph)
-    for rows, times in _blocks(category):
+    for rows in blocks(category.n_requests, graph.n_nodes):
+        times = category.node_ns[:, rows]
         on_path = _response_nodes(graph, times, category.response_ns[rows])
         for node in range(graph.n_nodes - 1, 0, -1):
             visited = on_path[node]
@@ -70,15 +68,6 @@ def critical_positions(
         at = max(predecessors[at], key=lambda position: (offsets[position], -position))
         path.append(at)
     return path[::-1]
-
-
-def _blocks(category: Category) -> Iterator[tuple[slice, I8]]:
-    """(rows, their times [nodes, requests]) blocks of the category."""
-    n_nodes, n_requests = category.node_ns.shape
-    step = max(1, _BLOCK_CELLS // n_nodes)
-    for start in range(0, n_requests, step):
-        rows = slice(start, min(start + step, n_requests))
-        yield rows, category.node_ns[:, rows]
 
 
 def _incoming(graph: Graph) -> list[list[tuple[int, int]]]:
@@ -185,9 +174,7 @@ def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8
     if total == 0:
         return pi, mean
     uniform = bool((weight == weight[0]).all())
-    step = max(1, _PRODUCT_CELLS // len(weight))
-    for at in range(0, n_edges, step):
-        edges = slice(at, at + step)
+    for edges in blocks(n_edges, len(weight), MANY_CELLS):
         on_path = path[rows, edges]
         critical = on_path * latency[rows, edges]
         if uniform:  # whole numbers: exact in any order

@@ -150,7 +150,7 @@ class _Maker:
         times = call_times(category, sites)
         self.groups.append(RequestGroup(number, runs.order, runs.slot, sites))
         self._watch(category, runs)
-        root = self.book.root(category.graph.root)
+        root = self.book.roots[category.graph.root]
         at = Grouped(sites.site)
         self._responses(category, runs, root)
         self._votes(sites, at, times, runs)
@@ -315,7 +315,7 @@ class _Maker:
         return found
 
     def _error(self, error: int) -> int:
-        return self.book.error(self.population.errors[error])
+        return self.book.errors[self.population.errors[error]]
 
 
 def _inclusive(critical: F8, sites: GraphSites) -> F8:

@@ -96,29 +96,29 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
             called[caller].append(unit)
     kind = nesting.kind.tolist()
     operation = [
-        book.operation(
+        book.operations[
             _operation(graph.nodes, kind[position], position, [start[child] for child in children])
-        )
+        ]
         for position, children in zip(start, called, strict=True)
     ]
     left: dict[int, list[int]] = {}
     for child in left_behind:
         component, _, point = child.operation.partition("/")
-        left.setdefault(unit_at[child.parent], []).append(book.operation(OperationName(component, point)))
+        left.setdefault(unit_at[child.parent], []).append(book.operations[OperationName(component, point)])
     site: list[int] = []
     path: list[int] = []
     shape: list[int] = []
     depth: list[int] = []
     for unit, caller in enumerate(above):
         calling = NO_CALLER if caller < 0 else operation[caller]
-        site.append(book.site(calling, operation[unit], SiteKind.CALL))
+        site.append(book.sites[calling, operation[unit], SiteKind.CALL])
         depth.append(0 if caller < 0 else depth[caller] + 1)
         if caller < 0 or depth[unit] > MOST_DEPTH:
-            path.append(book.path(NO_CALLER, site[unit]))
+            path.append(book.paths[NO_CALLER, site[unit]])
         elif operation[caller] == operation[unit]:
             path.append(path[caller])
         else:
-            path.append(book.path(path[caller], site[unit]))
+            path.append(book.paths[path[caller], site[unit]])
         awaited = [(operation[child], True) for child in called[unit]]
         shape.append(book.shape([*awaited, *((child, False) for child in left.get(unit, ()))]))
     # Between two events under one span the time is that span's own.
@@ -163,15 +163,15 @@ def _operation(
 
 def _steps(graph: Graph, book: NameBook) -> GraphSites:
     operation = [
-        book.operation(
+        book.operations[
             OperationName(
                 f"{node.host}/{node.component}" if node.host else node.component,
                 node.point if node.label is None else f"{node.point}/{node.label}",
             )
-        )
+        ]
         for node in graph.nodes
     ]
-    root = book.path(NO_CALLER, book.site(NO_CALLER, operation[0], SiteKind.POINT))
+    root = book.paths[NO_CALLER, book.sites[NO_CALLER, operation[0], SiteKind.POINT]]
     empty = book.shape([])
     site: list[int] = []
     path: list[int] = []
@@ -179,8 +179,8 @@ def _steps(graph: Graph, book: NameBook) -> GraphSites:
     first = {name: at for at, name in reversed([*enumerate(operation)])}
     enters = np.zeros(graph.n_nodes, dtype=np.bool_)
     for src, dst in graph.edges.tolist():
-        site.append(book.site(operation[src], operation[dst], SiteKind.STEP))
-        path.append(book.path(root, site[-1]))
+        site.append(book.sites[operation[src], operation[dst], SiteKind.STEP])
+        path.append(book.paths[root, site[-1]])
         following[src].append((operation[dst], True))
         enters[src] |= first[operation[dst]] == dst
     n_units = len(graph.edges)
@@ -192,7 +192,7 @@ def _steps(graph: Graph, book: NameBook) -> GraphSites:
         path=np.array(path, dtype=np.int64),
         shape=np.full(n_units, empty, dtype=np.int64),
         owner=np.arange(n_units, dtype=np.int64),
-        shape_site=np.array([book.site(NO_CALLER, name, SiteKind.POINT) for name in operation], np.int64),
+        shape_site=np.array([book.sites[NO_CALLER, name, SiteKind.POINT] for name in operation], np.int64),
         shape_of=np.array([book.shape(after) for after in following], dtype=np.int64),
         enters=enters,
         unit_at=np.full(graph.n_nodes, -1, dtype=np.int64),

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from analyze.numbering import Numbering
 from analyze.population import Graph
 from schemas.arrays import I8
 
@@ -115,29 +116,17 @@ class Names:
 class NameBook:
     """Numbers names in the order in which they are first asked for."""
 
-    operations: dict[OperationName, int] = field(default_factory=dict)
-    sites: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    operations: Numbering[OperationName] = field(default_factory=Numbering)
+    sites: Numbering[tuple[int, int, int]] = field(default_factory=Numbering)
     """(caller, operation, kind) -> number; plain tuples of integers, which are made and found faster."""
-    paths: dict[tuple[int, int], int] = field(default_factory=dict)
-    shapes: dict[Shape, int] = field(default_factory=dict)
+    paths: Numbering[tuple[int, int]] = field(default_factory=Numbering)
+    shapes: Numbering[Shape] = field(default_factory=Numbering)
     _seen: dict[tuple[tuple[int, bool], ...], int] = field(default_factory=dict)
     """Children as they came -> number of their shape."""
-    roots: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, int] = field(default_factory=dict)
+    roots: Numbering[str] = field(default_factory=Numbering)
+    errors: Numbering[str] = field(default_factory=Numbering)
     _ranks: dict[int, ShapeRank] = field(default_factory=dict)
     """Of the shapes that were asked for."""
-
-    def operation(self, name: OperationName) -> int:
-        """Number of an operation."""
-        return self.operations.setdefault(name, len(self.operations))
-
-    def site(self, caller: int, operation: int, kind: SiteKind) -> int:
-        """Number of a site."""
-        return self.sites.setdefault((caller, operation, int(kind)), len(self.sites))
-
-    def path(self, above: int, site: int) -> int:
-        """Number of a path."""
-        return self.paths.setdefault((above, site), len(self.paths))
 
     def shape(self, children: Sequence[tuple[int, bool]]) -> int:
         """Number of the shape of (operation, awaited) children, in any order."""
@@ -157,7 +146,7 @@ class NameBook:
         shape = tuple(
             sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
         )
-        return self.shapes.setdefault(shape, len(self.shapes))
+        return self.shapes[shape]
 
     def most_common(self, shapes: Sequence[int]) -> int:
         """The shape that most calls have; of equals that of most children, then the first by its names.
@@ -178,14 +167,6 @@ class NameBook:
             self._ranks[shape] = (-sum(child.calls for child in children), tuple(words))
         return self._ranks[shape]
 
-    def root(self, name: str) -> int:
-        """Number of a root type."""
-        return self.roots.setdefault(name, len(self.roots))
-
-    def error(self, name: str) -> int:
-        """Number of an error class."""
-        return self.errors.setdefault(name, len(self.errors))
-
     def names(self) -> Names:
         """What was numbered so far."""
         return Names(
@@ -199,19 +180,19 @@ class NameBook:
 
     def taken_in(self, other: Names) -> Recoding:
         """Number the names of another profile: what each of its numbers is here. O(names)."""
-        operations = [self.operation(name) for name in other.operations]
+        operations = [self.operations[name] for name in other.operations]
         sites = [
-            self.site(
+            self.sites[
                 NO_CALLER if name.caller == NO_CALLER else operations[name.caller],
                 operations[name.operation],
                 name.kind,
-            )
+            ]
             for name in other.sites
         ]
         paths: list[int] = []
         for name in other.paths:  # a path comes after the one above it
             above = NO_CALLER if name.above == NO_CALLER else paths[name.above]
-            paths.append(self.path(above, sites[name.site]))
+            paths.append(self.paths[above, sites[name.site]])
         shapes = []
         for shape in other.shapes:
             children = [((operations[child.operation], child.awaited), child.calls) for child in shape]
@@ -220,8 +201,8 @@ class NameBook:
             site=np.array(sites, dtype=np.int64),
             path=np.array(paths, dtype=np.int64),
             shape=np.array(shapes, dtype=np.int64),
-            root=np.array([self.root(name) for name in other.roots], dtype=np.int64),
-            error=np.array([self.error(name) for name in other.errors], dtype=np.int64),
+            root=np.array([self.roots[name] for name in other.roots], dtype=np.int64),
+            error=np.array([self.errors[name] for name in other.errors], dtype=np.int64),
         )
 
 
@@ -282,3 +263,9 @@ def site_name(site: int, names: Names) -> PartName:
     if name.kind == SiteKind.STEP and caller is not None:
         return PartName(caller.text, operation, -1, -1, site)
     return PartName(operation, "", -1, -1, site)
+
+
+def caller_name(site: int, names: Names) -> str | None:
+    """Who calls, where a site is a call; None for a step, or the root."""
+    caller = names.caller(site) if names.sites[site].kind == SiteKind.CALL else None
+    return None if caller is None else caller.text

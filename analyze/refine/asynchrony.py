@@ -20,9 +20,9 @@ from typing import Final
 
 import numpy as np
 
+from analyze.numbering import Numbering
 from analyze.refine.consensus import Votes, all_votes, votes_of
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import Numbering
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from schemas.arrays import B1, I8

@@ -38,6 +38,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.population import ClockMove
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
@@ -47,8 +48,6 @@ from schemas.periods import format_instant
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 _Pair = tuple[int, int]
-_BLOCK_CELLS = 1 << 18
-"""Spans looked at in one block: a dozen arrays of 2 MB each."""
 _MAX_NOTES = 5
 _ONE_IN = 20
 """One call in so many may contradict: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
@@ -159,9 +158,7 @@ def _bounds(
         if not units:
             continue
         above = [tree.parent[unit] for unit in units]
-        step = max(1, _BLOCK_CELLS // tree.n_units)
-        for at in range(0, category.n_requests, step):
-            rows = slice(at, at + step)
+        for rows in blocks(category.n_requests, tree.n_units, FEW_CELLS):
             hosts = host_code[category.host[list(tree.start), rows]]
             a, b = hosts[above], hosts[units]
             apart = (a != b) & (a >= 0) & (b >= 0)
@@ -473,9 +470,8 @@ def _between_hosts(category: StoredCategory, host_code: I8) -> list[list[int]]:
     """Edges that cross from one host that is looked at to another, in some request."""
     edges = np.array(category.structure.edges, dtype=np.int64).reshape(-1, 2)
     crossing = np.zeros(len(edges), dtype=np.bool_)
-    step = max(1, _BLOCK_CELLS // max(1, len(edges)))
-    for at in range(0, category.n_requests, step):
-        hosts = host_code[category.host[:, at : at + step]]
+    for rows in blocks(category.n_requests, len(edges), FEW_CELLS):
+        hosts = host_code[category.host[:, rows]]
         one, other = hosts[edges[:, 0]], hosts[edges[:, 1]]
         crossing |= ((one != other) & (one >= 0) & (other >= 0)).any(axis=1)
     found: list[list[int]] = edges[crossing].tolist()

@@ -12,12 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import StoredCategory
 from schemas.arrays import B1, F8, I8
-
-_CHUNK_CELLS = 1 << 18
-"""Cells of a block of comparisons: half a dozen arrays of 2 MB each."""
 
 Ask = Callable[[slice], Sequence[B1]]
 """Some requests -> [entries, requests] whether each answer holds, one array an answer."""
@@ -71,9 +69,7 @@ class Votes:
 def votes_of(category: StoredCategory, key: I8, n_samples: int, width: int, ask: Ask) -> Votes:
     """Ask the requests of a category, in blocks. width: cells that a request takes meanwhile. O(cells)."""
     weight = np.zeros(0)
-    step = max(1, _CHUNK_CELLS // width)
-    for at in range(0, category.n_requests, step):
-        rows = slice(at, at + step)
+    for rows in blocks(category.n_requests, width, FEW_CELLS):
         bounds = np.searchsorted(category.sample[rows], np.arange(n_samples + 1)).tolist()
         answers = ask(rows)
         every = np.ones((len(key), len(category.weight[rows])), dtype=np.bool_)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analyze.numbering import Numbering
 from analyze.population import GraphNode
 from analyze.refine.graphs import Columns, Draft, DraftGraph, LeftOut, equal_rows, own_columns
 from analyze.refine.hosts import HostLabels, split_by_hosts
@@ -52,10 +53,8 @@ def span_drafts(
         shapes = _shapes(tree, hosts)
         part, moved = _sort_twins(part, tree, shapes)
         choices = [_choices(part, tree, shapes, family, settings) for family in families]
-        signature = np.concatenate(
-            [np.zeros((len(rows), 0), dtype=np.int64), *(c.columns for c in choices)], axis=1
-        )
-        first, variant = equal_rows(signature)
+        decisions = [each for c in choices for each in (*c.standing.values(), *c.decided.values())]
+        first, variant = equal_rows(np.array(decisions, dtype=np.int64).reshape(-1, len(rows)).T)
         for number, row in enumerate(first.tolist()):
             mine = slice(None) if len(first) == 1 else np.flatnonzero(variant == number)
             own = part[:, mine]
@@ -74,7 +73,7 @@ def span_drafts(
 
 def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
     """[units] equal numbers for interchangeable subtrees (labels, hosts where labelled, children)."""
-    known: dict[tuple[object, ...], int] = {}
+    known = Numbering[tuple[object, ...]]()
     shapes = [0] * tree.n_units
     for unit in range(tree.n_units - 1, -1, -1):
         key = (
@@ -84,7 +83,7 @@ def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
             tree.start[unit] == tree.end[unit],
             tuple(sorted(shapes[child] for child in tree.children[unit])),
         )
-        shapes[unit] = known.setdefault(key, len(known))
+        shapes[unit] = known[key]
     return shapes
 
 
@@ -129,37 +128,28 @@ def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """What each request decides about one family, as columns of small integers."""
+    """What each request decides about one family."""
 
     family: Family
-    columns: I8
-    """[requests, choices]: first the permutations, then the relations."""
-    permuted: tuple[tuple[int, ...], ...]
-    """Groups of rows whose branches differ in shape: occurrence j is the branch that the column says."""
-    open_pairs: tuple[int, ...]
-    """Pairs that each request decides."""
+    standing: dict[int, I8]
+    """Row -> [requests] the unit that stands there, where the branches of an operation differ in shape."""
+    decided: dict[int, I8]
+    """Pair -> [requests] its relation, where no consensus says it."""
 
-    def pairs(self, row: int, tree: SpanTree, mean_ns: F8) -> Iterator[tuple[int, int]]:
-        """(earlier unit, later unit) of every sequential pair, for the requests that decide as `row` does.
+    def pairs(self, request: int, tree: SpanTree, mean_ns: F8) -> Iterator[tuple[int, int]]:
+        """(earlier unit, later unit) of every sequential pair, for the requests that decide as one does.
 
         A relation that the mean starts of these requests contradict is dropped (parallel): what remains
         follows one total order, so it has no cycle.
         """
-        family = self.family
-        units = list(family.children)
-        at = 0
-        for group in self.permuted:
-            order = self.columns[row, at : at + len(group)].tolist()
-            at += len(group)
-            for slot, branch in enumerate(order):
-                units[group[slot]] = family.children[group[branch]]
-        relation = family.relation
-        if self.open_pairs:
-            relation = relation.copy()
-            relation[list(self.open_pairs)] = self.columns[row, at:]
+        units, relation = list(self.family.children), self.family.relation.tolist()
+        for row, standing in self.standing.items():
+            units[row] = int(standing[request])
+        for pair, decided in self.decided.items():
+            relation[pair] = int(decided[request])
         rank = {unit: (mean_ns[tree.start[unit]], unit) for unit in units}
         firsts, seconds = pair_rows(len(units))
-        for first, second, found in zip(firsts.tolist(), seconds.tolist(), relation.tolist(), strict=True):
+        for first, second, found in zip(firsts.tolist(), seconds.tolist(), relation, strict=True):
             if not found:
                 continue
             earlier, later = units[first], units[second]
@@ -173,36 +163,29 @@ def _choices(
     times: I8, tree: SpanTree, shapes: list[int], family: Family, settings: RefineSettings
 ) -> _Choices:
     relation = family.relation
+    choices = _Choices(family, {}, {})
     firsts, seconds = pair_rows(len(family.children))
-    empty = np.zeros((times.shape[1], 0), dtype=np.int64)
-    open_pairs = np.flatnonzero(relation >= SiblingRelation.BY_TRACE).tolist()
-    if not family.groups and not open_pairs:
-        return _Choices(family, empty, (), ())
-    related = set(firsts[relation != 0].tolist()) | set(seconds[relation != 0].tolist())
-    columns: list[I8] = []
-    permuted = []
+    related = {*firsts[relation != 0].tolist(), *seconds[relation != 0].tolist()} if family.groups else set()
     for group in family.groups:
         branches = [family.children[row] for row in group]
         if related.isdisjoint(group) or len({shapes[branch] for branch in branches}) == 1:
             continue
-        starts = times[[tree.start[branch] for branch in branches]]
-        columns.append(np.argsort(starts, axis=0, kind="stable").T)
-        permuted.append(group)
-    if open_pairs:
-        starts, ends = occurrence_times(times, tree, [family])
-        slack = slack_ns(times, tree, [family.parent], settings)[0]
-        for pair in open_pairs:
-            first, second = int(firsts[pair]), int(seconds[pair])
-            if relation[pair] == SiblingRelation.SEQUENTIAL:
-                found = np.where(
-                    starts[first] <= starts[second],
-                    SiblingRelation.FIRST_SECOND,
-                    SiblingRelation.SECOND_FIRST,
-                )
-            else:
-                found = relations_by_trace(starts, ends, slack, first, second)
-            columns.append(found.astype(np.int64)[:, None])
-    return _Choices(family, np.concatenate([empty, *columns], axis=1), tuple(permuted), tuple(open_pairs))
+        order = np.argsort(times[[tree.start[branch] for branch in branches]], axis=0, kind="stable")
+        choices.standing.update(zip(group, np.array(branches)[order], strict=True))
+    open_pairs = np.flatnonzero(relation >= SiblingRelation.BY_TRACE).tolist()
+    if not open_pairs:
+        return choices
+    starts, ends = occurrence_times(times, tree, [family])
+    slack = slack_ns(times, tree, [family.parent], settings)[0]
+    for pair in open_pairs:
+        first, second = int(firsts[pair]), int(seconds[pair])
+        if relation[pair] == SiblingRelation.SEQUENTIAL:
+            is_first = starts[first] <= starts[second]
+            found = np.where(is_first, SiblingRelation.FIRST_SECOND, SiblingRelation.SECOND_FIRST)
+        else:
+            found = relations_by_trace(starts, ends, slack, first, second)
+        choices.decided[pair] = found.astype(np.int64)
+    return choices
 
 
 def _graph(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -19,23 +19,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.population import Category, Codes, Graph, GraphNode, LeftBehind, Nesting, RecordedFailures
+from analyze.cache_blocks import MANY_CELLS, blocks
+from analyze.population import (
+    NO_FAILURES,
+    Category,
+    Codes,
+    Graph,
+    GraphNode,
+    GraphText,
+    LeftBehind,
+    Nesting,
+    RecordedFailures,
+)
 from analyze.refine.stored import StoredCategory, row_order
 from schemas.arrays import B1, I4, I8
 from stitch.columnar.hashing import hash_word, mix
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
-from stitch.graph.text import split_words
-from stitch.readings import reading_of
 
 Columns = npt.NDArray[np.unsignedinteger[Any]]
 """Numbers of stored columns, in the smallest type that holds them."""
-_CHUNK_CELLS = 1 << 20
-"""Cells looked through at a time: 1 MB, however many nodes fail."""
 _Left = tuple[LeftBehind, ...]
-_BLOCK_CELLS = 1 << 16
-"""Cells of a block worked on at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +269,7 @@ def _graph(root: str, key: str, draft: Draft) -> Graph:
         nodes=graph.labels,
         edges=graph.edges.astype(np.int32),
         responses=graph.responses.astype(np.int32),
-        text=TemplateText(draft.category.structure if draft.as_stored else _template(graph)),
+        text=GraphText(draft.category.structure if draft.as_stored else _template(graph)),
         nesting=_nesting(draft) if draft.nested else None,
     )
 
@@ -291,28 +296,6 @@ def _template(graph: DraftGraph) -> Template:
     )
 
 
-class TemplateText:
-    """`GraphText` of a template: 10 µs a node at the first look."""
-
-    def __init__(self, template: Template) -> None:
-        self._template = template
-
-    @cached_property
-    def _texts(self) -> tuple[str, str]:
-        reading = reading_of(self._template)
-        return reading.canonical, reading.canonical_l1
-
-    @property
-    def canonical(self) -> str:
-        """Canonical text, for people."""
-        return self._texts[0]
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """Canonical token sequence at level L1."""
-        return split_words(self._texts[1])
-
-
 def _hosts(members: Sequence[Draft], order: I8 | slice) -> Codes:
     """[positions, rows]; one row repeated where all have the same hosts."""
     parts = []
@@ -332,6 +315,8 @@ def _hosts(members: Sequence[Draft], order: I8 | slice) -> Codes:
 
 def _failures(members: Sequence[Draft], order: I8 | slice) -> RecordedFailures:
     """Failures at nodes of the graph; row `i` of the category is row `order[i]` of all drafts."""
+    if not any(len(draft.category.failures.row) for draft in members):
+        return NO_FAILURES
     rows, positions, errors, first_row = [], [], [], 0
     for draft in members:
         failures = draft.category.failures
@@ -357,9 +342,7 @@ def _failures(members: Sequence[Draft], order: I8 | slice) -> RecordedFailures:
 def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
     """[entries] where the time of a stored column stands in a row of a draft. O(entries · columns)."""
     found = np.empty(len(rows), dtype=np.int64)
-    step = max(1, _CHUNK_CELLS // len(moved))
-    for at in range(0, len(rows), step):
-        part = slice(at, at + step)
+    for part in blocks(len(rows), len(moved), MANY_CELLS):
         found[part] = np.argmax(moved[:, rows[part]] == columns[part], axis=0)
     return found
 
@@ -422,9 +405,7 @@ def _settle(times: I8, graph: DraftGraph, out: I8) -> tuple[I8, B1]:
     moved = np.zeros(n_nodes, dtype=np.bool_)
     starts, ends = graph.within.T.tolist()
     deferred, edges = graph.deferred.tolist(), graph.edges.tolist()
-    step = max(1, _BLOCK_CELLS // max(n_nodes, 1))
-    for start in range(0, n_requests, step):
-        rows = slice(start, min(start + step, n_requests))
+    for rows in blocks(n_requests, n_nodes):
         raw = times[graph.column, rows]
         t = raw.copy()
         latest = np.maximum(t[graph.responses].max(axis=0), 0)

@@ -29,10 +29,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
+from analyze.numbering import Numbering
 from analyze.refine.consensus import Votes, all_votes, votes_of
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
@@ -42,9 +43,6 @@ from schemas.arrays import B1, I1, I8
 _MOVED = 0.2
 """Difference of the share between the reference and another sample that is worth a note."""
 _MAX_NOTES = 5
-
-
-K = TypeVar("K")
 
 
 class SiblingRelation(IntEnum):
@@ -69,15 +67,6 @@ class ChildKey(NamedTuple):
     def text(self) -> str:
         """`operation`, or `operation (call 2)` for its second call; for display."""
         return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
-
-
-class Numbering(dict[K, int]):
-    """Numbers for keys, in order of first sight: who asks for the number of a new key gives it one."""
-
-    def __missing__(self, key: K) -> int:
-        """Number a key."""
-        number = self[key] = len(self)
-        return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +273,8 @@ def decide_order(
 
 def _components(children: Sequence[ChildKey]) -> I8:
     """[keys] a number for the component of each child."""
-    words: dict[str, int] = {}
-    codes = [words.setdefault(child.operation.component, len(words)) for child in children]
-    return np.array(codes, dtype=np.int64)
+    numbers = Numbering[str]()
+    return np.array([numbers[child.operation.component] for child in children], dtype=np.int64)
 
 
 def _by_share(votes: Votes, settings: RefineSettings) -> I1:

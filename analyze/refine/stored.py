@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from analyze.cache_blocks import blocks
 from analyze.population import NO_FAILURES, Codes, RecordedFailures
 from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
@@ -20,9 +21,6 @@ from stitch.columnar.runs import whole
 from stitch.graph.placed import END, START
 from stitch.graph.template import Template
 from stitch.readings import templates_of
-
-_BLOCK_CELLS = 1 << 16
-"""Cells of a block turned at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
 
 _COLUMNS = [
     "request_id",
@@ -221,9 +219,8 @@ def _checked(failures: RecordedFailures, key: str, n_nodes: int) -> RecordedFail
 def _turned(rows: I8) -> I8:
     """[columns, rows] in C order, block by block: a strided copy of the whole misses the cache each step."""
     turned = np.empty(rows.shape[::-1], dtype=np.int64)
-    step = max(1, _BLOCK_CELLS // rows.shape[1])
-    for at in range(0, len(rows), step):
-        turned[:, at : at + step] = rows[at : at + step].T
+    for block in blocks(*rows.shape):
+        turned[:, block] = rows[block].T
     return turned
 
 

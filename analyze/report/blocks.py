@@ -122,6 +122,19 @@ def dim(text: str) -> Styled:
     return Styled(text, "dim")
 
 
+def call_site(label: str, caller: str | None) -> Words:
+    """A call site, and who calls."""
+    return (
+        strong(wording.clip(label, 120)),
+        dim("" if caller is None else f" from {wording.clip(caller, 80)}"),
+    )
+
+
+def sides(before: str, after: str) -> Words:
+    """A legend: the colours of before and after, with what each stands for."""
+    return (Styled("", "swatch"), f"{before} ", Styled("", "swatch", "after"), after)
+
+
 def code(text: str, title: str = "") -> Styled:
     """A key or an expression, as it is written."""
     return Styled(text, "code", title=title)

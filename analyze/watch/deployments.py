@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from analyze.load import read_flow_files, read_params, read_stored_structures
 from analyze.scope import LakePeriod
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
-from analyze.watch.incidents import RECENT_NS, direction_of
+from analyze.watch.incidents import RECENT_NS
 from schemas.config import Config
 from schemas.report.findings import ChangeKind
 
@@ -142,7 +142,7 @@ def looked_at(
         found = decide(joined(before), joined(during), ())
     alpha = FIRST_LEVEL / (1 << rollout.looks)
     kept = tuple(f for f in found.findings if f.q <= alpha and f.kind != ChangeKind.WORKLOAD)
-    worse = any(direction_of(finding.kind) == "worse" for finding in kept)
+    worse = any(not finding.is_better for finding in kept)
     return replace(found, findings=kept, code=CHANGED if worse else 0)
 
 

@@ -17,8 +17,6 @@ from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, I8
 from schemas.config import Config
 from schemas.incidents import (
-    BETTER,
-    Direction,
     EventKind,
     Incident,
     IncidentEvent,
@@ -89,12 +87,7 @@ def places_of(finding: Finding) -> tuple[str, ...]:
 
 def worse_of(decision: Decision) -> list[Finding]:
     """Findings that are no good news, the most important first."""
-    return [finding for finding in decision.findings if direction_of(finding.kind) == "worse"]
-
-
-def direction_of(kind: ChangeKind) -> Direction:
-    """Whether a kind is good news."""
-    return "better" if kind in BETTER else "worse"
+    return [finding for finding in decision.findings if not finding.is_better]
 
 
 def quiet_ticks(
@@ -162,7 +155,7 @@ class Book:
             id_ = incident_id(self._lake_id, FAMILY.get(first.kind, "path"), "worse", there)
             known: dict[str, object] = {
                 "id": f"{id_}-{began[1] // NS_PER_SECOND}",
-                "direction": direction_of(first.kind),
+                "direction": "worse",
                 "lane": lane,
                 "state": "open",
                 "began_from_ns": began[0],
@@ -341,8 +334,6 @@ def _facts(decision: Decision, first: Finding, report: str) -> dict[str, object]
 
 
 def _severity(decision: Decision, finding: Finding) -> Severity:
-    if direction_of(finding.kind) == "better":
-        return "info"
     fails = FAMILY.get(finding.kind) == "errors" and finding.share1 - finding.share0 >= MUCH_FAILS
     slow = decision.mean_us > 0 and finding.contribution_us >= MUCH_SLOWER * decision.mean_us
     return "critical" if fails or slow else "warning"

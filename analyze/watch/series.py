@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.lib.recfunctions import repack_fields
 
 from analyze.load import load_population
+from analyze.numbering import Numbering
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import version
 from analyze.profile.names import NO_CALLER, Names
@@ -202,7 +203,7 @@ class _Rows:
     """Collects rows of a window's series."""
 
     def __init__(self) -> None:
-        self.names: dict[Name, int] = {}
+        self.names = Numbering[Name]()
         self.parts: list[Rows] = []
 
     def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
@@ -212,7 +213,7 @@ class _Rows:
 
     def codes(self, names: list[Name]) -> I8:
         """Numbers of some names, new ones for those not seen yet."""
-        return np.array([self.names.setdefault(name, len(self.names)) for name in names], dtype=np.int64)
+        return np.array([self.names[name] for name in names], dtype=np.int64)
 
     def add_totals(self, names: list[Name], series: I8, tick: I8, den: F8, n_ticks: int) -> None:
         """The same of rows that may come more than once, without sums."""
@@ -386,7 +387,7 @@ class Ring:
 
     def add_ticks(self, window: WindowTicks) -> None:
         """Take in the ticks of a window that have a request, and not its hours."""
-        rows = self._coded(window)
+        codes, rows = self._codes(window), window.rows
         there = np.flatnonzero(window.requests > 0)
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
         column = np.full(window.n_ticks, -1)
@@ -394,27 +395,27 @@ class Ring:
         self.at = np.concatenate([self.at, first + there])
         self.requests = np.concatenate([self.requests, window.requests[there]])
         is_slow = rows["bin"] >= 0
-        self.ticks.add(len(self.names), len(self.at), rows[~is_slow], column[rows["tick"][~is_slow]])
+        place = np.where(is_slow, -1, column[rows["tick"]])
+        self.ticks.add(len(self.names), len(self.at), codes[rows["series"]], place, rows)
         if is_slow.any():
             slow = repack_fields(rows[["series", "tick", "bin", "num"]][is_slow])
+            slow["series"] = codes[slow["series"]]
             slow["tick"] += first
             self.slow.append(slow)
 
     def add_hours(self, window: WindowTicks) -> None:
         """Take in the hours of a window, or of a day (`by_hour`), and nothing else of it."""
-        rows = self._coded(window)
-        rows = rows[rows["bin"] < 0]
+        codes, rows = self._codes(window), window.rows
         hour = (window.start_ns + rows["tick"] * window.tick_ns) // HOUR_NS
         for number in np.unique(hour):
             if not len(self.hour) or number > self.hour[-1]:
                 self.hour = np.append(self.hour, number)
-        self.hours.add(len(self.names), len(self.hour), rows, np.searchsorted(self.hour, hour))
+        place = np.where(rows["bin"] < 0, np.searchsorted(self.hour, hour), -1)
+        self.hours.add(len(self.names), len(self.hour), codes[rows["series"]], place, rows)
 
-    def _coded(self, window: WindowTicks) -> Rows:
-        """The rows of a window by the ring's numbers of series."""
-        rows = window.rows.copy()
-        rows["series"] = np.array([self._code(name) for name in window.names], dtype=np.int64)[rows["series"]]
-        return rows
+    def _codes(self, window: WindowTicks) -> I8:
+        """[series of a window] the ring's numbers of them."""
+        return np.array([self._code(name) for name in window.names], dtype=np.int64)
 
     def by_hour(self, day_ns: int) -> WindowTicks:
         """Give the hours of a day as ticks, to the bit what `add_hours` makes the same sums of."""
@@ -473,8 +474,8 @@ class Sums:
 
     cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))
 
-    def add(self, n_series: int, n_columns: int, rows: Rows, column: I8) -> None:
-        """Add rows up where their column is not negative."""
+    def add(self, n_series: int, n_columns: int, series: I8, column: I8, rows: Rows) -> None:
+        """Add the sums of rows up, each in its series and column; in none where that is negative."""
         room = self.cells.shape
         if n_series > room[1] or n_columns > room[2]:
             grown = [
@@ -484,10 +485,10 @@ class Sums:
             cells = np.zeros((3, *grown), dtype=np.float32)
             cells[:, : room[1], : room[2]] = self.cells
             self.cells = cells
-        rows, column = rows[column >= 0], column[column >= 0]
-        flat = rows["series"] * self.cells.shape[2] + column
+        there = column >= 0
+        flat = series[there] * self.cells.shape[2] + column[there]
         for cell, name in zip(self.cells, ("den", "num", "sq"), strict=True):
-            np.add.at(cell.reshape(-1), flat, rows[name].astype(np.float32))
+            np.add.at(cell.reshape(-1), flat, rows[name][there].astype(np.float32))
 
     def keep(self, needed: B1) -> None:
         """Let go of the other columns; [columns in use] needed."""

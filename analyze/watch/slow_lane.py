@@ -14,7 +14,6 @@ from typing import Final, Protocol
 import numpy as np
 
 from analyze.watch.decide import CHANGED, Decide, Decision, Range, joined
-from analyze.watch.incidents import direction_of
 from schemas.config import Config
 from schemas.incidents import LaneName
 from schemas.windows import NS_PER_DAY
@@ -68,7 +67,7 @@ def after(spent: Spent, rejected: bool) -> Spent:
 def certain(decision: Decision, alpha: float) -> Decision:
     """A decision with the findings of this level only; unchanged where none of them is for the worse."""
     kept = tuple(finding for finding in decision.findings if finding.q <= alpha)
-    if any(direction_of(finding.kind) == "worse" for finding in kept):
+    if any(not finding.is_better for finding in kept):
         return replace(decision, findings=kept)
     return replace(decision, findings=kept, code=0) if decision.code == CHANGED else decision
 

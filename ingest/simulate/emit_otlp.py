@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ingest.codecs.otlp.encode_otlp import threshold
 from ingest.simulate.points import Point, Span
 from ingest.simulate.recording import Recording, decoded, recorded_point
 from ingest.simulate.trace import Structure, Trace
@@ -119,12 +120,6 @@ def call_attributes(trace: Trace, row: int) -> str:
         aligned,
     ]
     return json.dumps(attributes, separators=(",", ":"))
-
-
-def threshold(rate: float) -> str:
-    """The `th` of OpenTelemetry's tracestate: p = 1 - T/2^56, trailing zeros dropped."""
-    digits = f"{(1 << 56) - round(rate * 2.0**56):014x}".rstrip("0")
-    return digits or "0"
 
 
 def _spans(structure: Structure, renamed: bool, rate: float) -> list[_SpanShape]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from schemas.errors import ConfigError
 
@@ -42,8 +43,18 @@ class Injection:
     cause: int
     mode: str = ""
 
+    def acts(self, t_ns: float) -> bool:
+        """Whether it is at work at a time of the run."""
+        return t_ns >= self.start_ns and self.severity != 0.0
+
 
 Injections = Mapping[FaultMechanism, Injection]
+
+
+def injected(injections: Injections, mechanism: FaultMechanism) -> Injection:
+    """Give the injection of a mechanism; one that never acts where there is none."""
+    return injections.get(mechanism) or Injection(mechanism, 0.0, inf, -1)
+
 
 MAX_CAUSES = 3
 """Truth runs every subset of the causes (shares are Shapley values): 2³ runs at most."""

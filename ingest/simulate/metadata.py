@@ -9,7 +9,7 @@ import numpy as np
 
 from ingest.simulate import points as p
 from ingest.simulate.engine import Lock, Loop, Lru, Process, Server, Strand, newest_first
-from ingest.simulate.faults import FaultMechanism, Injections
+from ingest.simulate.faults import FaultMechanism, Injections, injected
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode
 from ingest.simulate.streams import Stream, mix_one
@@ -79,9 +79,9 @@ class MetadataServer:
         self._tree = BTree(parameters.page_items, parameters.tree_levels)
         self._expected_inserts = max(1, expected_inserts)
         self._prefetched = Lru(parameters.directories // 4 + 1)
-        self._config = injections.get(FaultMechanism.MDS_CONFIG)
-        self._prefetch = injections.get(FaultMechanism.PREFETCH)
-        self._growth = injections.get(FaultMechanism.TREE_GROWTH)
+        self._config = injected(injections, FaultMechanism.MDS_CONFIG)
+        self._prefetch = injected(injections, FaultMechanism.PREFETCH)
+        self._growth = injected(injections, FaultMechanism.TREE_GROWTH)
 
     def warm(self, files: list[int]) -> None:
         """Put items (the last used first, each once) and their pages into the caches, as if used before."""
@@ -103,7 +103,7 @@ class MetadataServer:
         s.mark(p.AT_MDS[kind])
         cpu_ns = s.draw(streams["mds_cpu"])
         prefetch = self._prefetch
-        if prefetch is not None and s.t >= prefetch.start_ns and prefetch.severity > 0.0:
+        if prefetch.acts(s.t):
             added = cpu_ns * (PREFETCH_CPU - 1.0) * prefetch.severity
             s.touch(prefetch.cause, added)
             cpu_ns += added
@@ -126,8 +126,8 @@ class MetadataServer:
             lock.in_io = True
             yield from self._update(s, kind, file)
         yield from self._release(s, lock)
-        if prefetch is not None and s.t >= prefetch.start_ns and kind != "REMOVE":
-            yield from self._prefetch_siblings(s, file, directory, prefetch.severity, prefetch.cause)
+        if prefetch.acts(s.t) and kind != "REMOVE":
+            yield from self._prefetch_siblings(s, file, directory)
         s.work(streams["mds_reply"], p.MDS_DONE[kind])
         s.t += s.draw(streams["net"])
         s.mark(p.MDS_REPLY[kind])
@@ -189,15 +189,14 @@ class MetadataServer:
         streams = self._streams
         node, allocates = self._meta_node, False
         config = self._config
-        active = config is not None and s.t >= config.start_ns
         # One decision a request: its item lies in a segment that lost its preallocation, or not.
-        if config is not None and active and s.draw(streams["u_config"]) < config.severity:
+        if config.acts(s.t) and s.draw(streams["u_config"]) < config.severity:
             node, allocates = self._data_node, True
             s.touch(config.cause, 0.0)
         if kind == "CREATE":
             pages = self._p.tree_pages + self._tree.insert(self._key(file) >> 5)
             growth = self._growth
-            if growth is not None and s.t >= growth.start_ns:
+            if growth.acts(s.t):
                 progress = min(1.0, self._tree.inserted / self._expected_inserts)
                 more = round(GROWTH * growth.severity * progress)
                 linear_ns = LINEAR_NS * growth.severity * progress
@@ -244,17 +243,15 @@ class MetadataServer:
             yield from self._meta_node.read(s, page, p.MDS_CALLER)
         return page
 
-    def _prefetch_siblings(
-        self, s: Strand, file: int, directory: int, severity: float, cause: int
-    ) -> Process:
+    def _prefetch_siblings(self, s: Strand, file: int, directory: int) -> Process:
         """F3: fetch a directory's other items to the client, each under its own lock round."""
         streams = self._streams
         spread = s.draw(streams["u_prefetch"])
-        if s.draw(streams["u_prefetch"]) >= severity or self._prefetched.touch(directory):
+        if s.draw(streams["u_prefetch"]) >= self._prefetch.severity or self._prefetched.touch(directory):
             return
         yield s.t
         for i in range(PREFETCH_MIN + int(PREFETCH_SPAN * spread)):
-            s.touch(cause, 0.0)
+            s.touch(self._prefetch.cause, 0.0)
             lock = self.locks[(directory + i) % len(self.locks)]
             yield from self._acquire(s, lock)
             s.t += s.draw(streams["prefetch_item"])

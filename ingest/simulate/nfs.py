@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ingest.simulate import points as p
 from ingest.simulate.engine import Gather, Loop, Lru, Process, SimulatedFlow, Strand
-from ingest.simulate.faults import FaultMechanism, Injections
+from ingest.simulate.faults import FaultMechanism, Injections, injected
 from ingest.simulate.metadata import MetadataServer
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode
@@ -53,11 +53,11 @@ class NfsServer:
         self._offset, self._count = requests.offset.tolist(), requests.count.tolist()
         self._stable, self._grows = requests.stable.tolist(), requests.grows.tolist()
         self._sequential = requests.sequential.tolist()
-        self._bucket = injections.get(FaultMechanism.ONE_BUCKET)
-        self._readdir = injections.get(FaultMechanism.READDIR_LOOP)
-        self._stale = injections.get(FaultMechanism.STALE_BACKOFF)
-        self._one_by_one = injections.get(FaultMechanism.SEQUENTIAL_READ)
-        self._small_io = injections.get(FaultMechanism.SMALL_IO)
+        self._bucket = injected(injections, FaultMechanism.ONE_BUCKET)
+        self._readdir = injected(injections, FaultMechanism.READDIR_LOOP)
+        self._stale = injected(injections, FaultMechanism.STALE_BACKOFF)
+        self._one_by_one = injected(injections, FaultMechanism.SEQUENTIAL_READ)
+        self._small_io = injected(injections, FaultMechanism.SMALL_IO)
         self._operations: list[Operation] = [
             self._attributes_only,  # LOOKUP
             self._read,
@@ -112,12 +112,11 @@ class NfsServer:
         s.work(streams["decode"], p.DECODED)
         s.t += s.draw(streams["handle"])
         bucket = self._bucket
-        if bucket is not None and s.t >= bucket.start_ns:
+        if bucket.acts(s.t):
             self._handles += 1
             added = BUCKET_NS * bucket.severity * self._handles
-            if added > 0.0:
-                s.touch(bucket.cause, added)
-                s.t += added
+            s.touch(bucket.cause, added)
+            s.t += added
         s.mark(p.HANDLE)
         s.t += s.draw(streams["nfs_cpu"])
         if hit:
@@ -177,12 +176,11 @@ class NfsServer:
 
     def _fetch(self, s: Strand, blocks: list[int]) -> Process:
         """Read blocks from the data node: one on this strand, or several at once on their own."""
-        one_by_one = self._one_by_one
-        serial = one_by_one is not None and s.t >= one_by_one.start_ns and one_by_one.severity > 0.0
+        serial = self._one_by_one.acts(s.t)
         if len(blocks) == 1 or serial:
             for block in blocks:
-                if one_by_one is not None and serial and len(blocks) > 1:
-                    s.touch(one_by_one.cause, 0.0)
+                if serial and len(blocks) > 1:
+                    s.touch(self._one_by_one.cause, 0.0)
                 yield from self._data_node.read(s, block, p.NFS_CALLER)
             return
         for at in range(0, len(blocks), PARALLEL):
@@ -257,9 +255,8 @@ class NfsServer:
             partial = end - start < BLOCK_BYTES and not (self._grows[row] and start % BLOCK_BYTES == 0)
             if partial:
                 # Read-modify-write: a part of a block can only be changed in the whole block (NSDI 8.3).
-                small = self._small_io
-                if small is not None and s.t >= small.start_ns and size < BLOCK_BYTES:
-                    s.touch(small.cause, 0.0)
+                if self._small_io.acts(s.t) and size < BLOCK_BYTES:
+                    s.touch(self._small_io.cause, 0.0)
                 if cached:
                     s.work(streams["block_hit"], p.DATA_HIT)
                 else:
@@ -320,7 +317,7 @@ class NfsServer:
     def _rounds(self, s: Strand, n: int) -> int:
         """F8: how often the entries are gone through; once, unless the loop starts over."""
         fault = self._readdir
-        if fault is None or s.t < fault.start_ns:
+        if not fault.acts(s.t):
             return 1
         extra = round(fault.severity * n)
         if extra:
@@ -356,7 +353,7 @@ class NfsServer:
     def _wait_if_stale(self, s: Strand) -> Process:
         """F10: a stale location; the client of the storage nodes backs off before it asks again."""
         stale = self._stale
-        if stale is None or s.t < stale.start_ns:
+        if not stale.acts(s.t):
             return
         if s.draw(self._streams["u_stale"]) < stale.severity:
             s.touch(stale.cause, BACKOFF_NS)

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from ingest.simulate.faults import FaultMechanism, Injection
+from ingest.simulate.faults import FaultMechanism, injected
 from ingest.simulate.points import HOSTS, MDS_HOST, POINTS, Point
 from ingest.simulate.run import SAMPLING, RunPlan
 from ingest.simulate.streams import mix, request_keys, unit_interval
@@ -47,17 +47,17 @@ class Recording:
         )
         self.tag = blake2b(name.encode(), digest_size=4).hexdigest()
         injections = {c.injection.mechanism: c.injection for c in plan.causes}
-        self._sampling = injections.get(FaultMechanism.SAMPLING)
-        self._skew = injections.get(FaultMechanism.CLOCK_SKEW)
-        self._loss = injections.get(FaultMechanism.SPAN_LOSS)
-        self._rename = injections.get(FaultMechanism.RENAME)
+        self._sampling = injected(injections, FaultMechanism.SAMPLING)
+        self._skew = injected(injections, FaultMechanism.CLOCK_SKEW)
+        self._loss = injected(injections, FaultMechanism.SPAN_LOSS)
+        self._rename = injected(injections, FaultMechanism.RENAME)
 
     def recorded(self, trace: Trace) -> RecordedRequests:
         """Which requests are recorded, and under which names."""
         begin = trace.time_ns[trace.first_step[:-1]]
         rate = np.full(len(trace), self.plan.sample)
         kept = np.ones(len(trace), dtype=bool)
-        if self._sampling is not None:
+        if self._sampling.severity:
             rate[begin >= self._sampling.start_ns] /= max(1.0, self._sampling.severity)
             kept = unit_interval(request_keys(self.plan.seed, trace.uid, SAMPLING)) < rate
         rows = np.flatnonzero(kept)
@@ -71,17 +71,12 @@ class Recording:
             trace_id=[f"{h:016x}{low_:016x}" for h, low_ in zip(high, low, strict=True)],
             start_ns=begin[rows] + self.start_ns,
             sample_rate=rate[rows],
-            renamed=self._active(self._rename, begin[rows]),
+            renamed=(begin[rows] >= self._rename.start_ns) & (self._rename.severity > 0.0),
         )
-
-    @staticmethod
-    def _active(fault: Injection | None, begin: I8) -> B1:
-        on = fault is not None and fault.severity > 0.0
-        return begin >= fault.start_ns if fault is not None and on else np.zeros(len(begin), dtype=bool)
 
     def clock_offsets(self, structures: Sequence[Structure]) -> list[I8] | None:
         """[steps] what each step's host adds to the time, by structure; None: all clocks agree."""
-        if self._skew is None or self._skew.severity == 0.0:
+        if self._skew.severity == 0.0:
             return None
         ahead = {host: round(self._skew.severity * 1e6) if host == MDS_HOST else 0 for host in HOSTS}
         return [
@@ -93,14 +88,14 @@ class Recording:
         """[steps] of the trace: time on the recording host, ns since the epoch."""
         times = trace.time_ns + self.start_ns
         offsets = self.clock_offsets(structures)
-        if offsets is None or self._skew is None or len(trace) == 0:
+        if offsets is None or len(trace) == 0:
             return times
         added = np.concatenate([offsets[s] for s in trace.structure.tolist()])
         return np.where(trace.time_ns >= self._skew.start_ns, times + added, times)
 
     def lost(self, trace: Trace) -> B1 | None:
         """[steps] of the trace: the record never arrives; None: nothing is lost."""
-        if self._loss is None or self._loss.severity == 0.0:
+        if self._loss.severity == 0.0:
             return None
         keys = np.repeat(
             request_keys(self.plan.seed, trace.uid, _LOSS), np.diff(trace.first_step).astype(np.int64)

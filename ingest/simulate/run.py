@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from ingest.simulate.engine import Loop, Process, SimulatedFlow, Strand, newest_first
-from ingest.simulate.faults import TRACING_ONLY, FaultCause, FaultMechanism, Injection, Injections
+from ingest.simulate.faults import TRACING_ONLY, FaultCause, FaultMechanism, Injection, Injections, injected
 from ingest.simulate.metadata import MetadataServer
 from ingest.simulate.nfs import BLOCK_BITS, NfsServer
 from ingest.simulate.parameters import STATIONS, Parameters, broad, stream_specs
@@ -69,8 +69,8 @@ class ShardPlan:
 def run_shard(plan: ShardPlan) -> Trace:
     """Simulate every request of the shard; keep the sampled ones."""
     injections = {i.mechanism: replace(i, start_ns=i.start_ns - plan.offset_ns) for i in plan.injections}
-    spin = injections.get(FaultMechanism.SPIN)
-    parameters = broad(plan.parameters) if spin is not None and spin.mode == "broad" else plan.parameters
+    is_broad = injected(injections, FaultMechanism.SPIN).mode == "broad"
+    parameters = broad(plan.parameters) if is_broad else plan.parameters
     rng = generator(plan.seed, WORKLOAD, plan.shard)
     load = WORKLOADS[plan.workload].generate(plan.n_requests, plan.shard, rng, parameters)
     return _Run(plan, parameters, injections, load).trace()
@@ -159,16 +159,15 @@ class _Run:
             plan.parameters.minute_sd,
             plan.parameters.minute_rho,
         )
-        noisy = self._injections.get(FaultMechanism.NOISY_HOST)
+        noisy = injected(self._injections, FaultMechanism.NOISY_HOST)
         t, next_minute = 0.0, MINUTE_NS
         while self._open_requests[0]:
             for stream in self._streams.values():
                 factor = weather.factor(stream.station) if stream.station else 1.0
-                if noisy is not None and t >= noisy.start_ns and stream.station == "data":
+                if noisy.acts(t) and stream.station == "data":
                     factor *= 1.0 + noisy.severity
                 stream.mean_ns = stream.base_ns * factor
-            starts = noisy is not None and t < noisy.start_ns < next_minute
-            t = noisy.start_ns if noisy is not None and starts else next_minute
+            t = noisy.start_ns if t < noisy.start_ns < next_minute else next_minute
             yield t
             if t >= next_minute:
                 weather.next_minute()
@@ -176,10 +175,10 @@ class _Run:
 
     def _arrivals(self) -> Process:
         """Open loop: requests arrive when they arrive."""
-        more = self._injections.get(FaultMechanism.LOAD)
+        more = injected(self._injections, FaultMechanism.LOAD)
         t = 0.0
         for row, gap in enumerate(self._gap):
-            if more is not None and t >= more.start_ns:
+            if more.acts(t):
                 gap /= 1.0 + more.severity
             t += gap
             yield t
@@ -193,23 +192,23 @@ class _Run:
 
     def _closed_client(self, rows: list[int]) -> Process:
         """Closed loop: think, ask, wait for the answer."""
-        more = self._injections.get(FaultMechanism.LOAD)
-        pauses = self._injections.get(FaultMechanism.PAUSES)
+        more = injected(self._injections, FaultMechanism.LOAD)
+        pauses = injected(self._injections, FaultMechanism.PAUSES)
+        small = injected(self._injections, FaultMechanism.SMALL_IO)
         t = 0.0
-        next_pause = PAUSE_EVERY_NS if pauses is None else max(0.0, pauses.start_ns) + PAUSE_EVERY_NS
+        next_pause = max(0.0, pauses.start_ns) + PAUSE_EVERY_NS
         for row in rows:
             gap = self._gap[row]
-            if more is not None and t >= more.start_ns:
+            if more.acts(t):
                 gap /= 1.0 + more.severity
             t += gap
             todo = [row]
-            if pauses is not None and t >= next_pause and pauses.severity > 0.0:
+            if pauses.acts(t) and t >= next_pause:
                 t += PAUSE_EVERY_NS * pauses.severity
                 next_pause = t + PAUSE_EVERY_NS
                 todo = [self._extra(row, REVALIDATION, OP["GETATTR"], 0, 0), row]
             yield t
-            small = self._injections.get(FaultMechanism.SMALL_IO)
-            if small is not None and t >= small.start_ns and small.severity > 1.0:
+            if small.acts(t) and small.severity > 1.0:
                 todo[-1:] = self._parts(row, small.severity)
             for each in todo:
                 s = self._open(each, t)

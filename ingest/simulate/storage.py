@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.simulate.engine import Lru, Process, Server, Strand
-from ingest.simulate.faults import FaultMechanism, Injection, Injections
+from ingest.simulate.faults import FaultMechanism, Injections, injected
 from ingest.simulate.points import DATA_HOST, CallerPoints, NodePoints
 from ingest.simulate.streams import Stream
 
@@ -41,11 +41,11 @@ class StorageNode:
         self._log, self._ack = streams[f"{station}_log"], streams[f"{station}_ack"]
         self._backoff, self._chance = streams["retry_backoff"], streams["u_storage"]
         self._absorbs = streams["u_absorb"]
-        self._errors = injections.get(FaultMechanism.ERROR_BURST)
-        self._spin = injections.get(FaultMechanism.SPIN)
-        on_data = host == DATA_HOST
-        self._through = injections.get(FaultMechanism.WRITE_THROUGH) if on_data else None
-        self._noisy = injections.get(FaultMechanism.NOISY_HOST) if on_data else None
+        self._errors = injected(injections, FaultMechanism.ERROR_BURST)
+        self._spin = injected(injections, FaultMechanism.SPIN)
+        here = injections if host == DATA_HOST else {}
+        self._through = injected(here, FaultMechanism.WRITE_THROUGH)
+        self._noisy = injected(here, FaultMechanism.NOISY_HOST)
 
     def read(self, s: Strand, block: int, caller: CallerPoints) -> Process:
         """Read one block: from the cache, or from the disk behind whatever queues there."""
@@ -103,20 +103,21 @@ class StorageNode:
         if allocates:
             yield s.t
             s.t = self._disk.serve(s.t, s.draw(self._device))
-        if self._through is not None and s.t >= self._through.start_ns and self._through.severity > 0.0:
+        if self._through.acts(s.t):
             yield s.t
             before = s.t
             s.t = self._disk.serve(s.t, s.draw(self._device) * self._through.severity)
             s.touch(self._through.cause, s.t - before)
         s.mark(points.logged)
         s.t += s.draw(self._ack)
-        if self._spin is not None and s.t >= self._spin.start_ns:
-            self._spin_before_reply(s, self._spin, logged_ns)
+        if self._spin.acts(s.t):
+            self._spin_before_reply(s, logged_ns)
         s.mark(points.write_reply)
         s.t += s.draw(self._net)
         s.mark(caller.write_reply)
 
-    def _spin_before_reply(self, s: Strand, spin: Injection, logged_ns: float) -> None:
+    def _spin_before_reply(self, s: Strand, logged_ns: float) -> None:
+        spin = self._spin
         added = spin.severity * 1e3
         if spin.mode == "absorbed" and s.draw(self._absorbs) < ABSORBED_SHARE:
             added = max(0.0, added - logged_ns)
@@ -126,7 +127,7 @@ class StorageNode:
 
     def _fails(self, s: Strand) -> bool:
         errors = self._errors
-        if errors is None or s.t < errors.start_ns:
+        if not errors.acts(s.t):
             return False
         failed = s.draw(self._chance) < errors.severity
         if not failed or (s.t - errors.start_ns) % BURST_EVERY_NS >= BURST_NS:
@@ -136,6 +137,5 @@ class StorageNode:
 
     def _feel_neighbour(self, s: Strand) -> None:
         # The slow-down itself is in the station's weather (service.py); here only the truth is noted.
-        noisy = self._noisy
-        if noisy is not None and s.t >= noisy.start_ns and noisy.severity > 0.0:
-            s.touch(noisy.cause, 0.0)
+        if self._noisy.acts(s.t):
+            s.touch(self._noisy.cause, 0.0)

@@ -63,18 +63,24 @@ class Role(StrEnum):
     PRECURSOR = "precursor"
 
 
+Key = Annotated[str, column("key", "category key, after the refinement of this comparison")]
+RootType = Annotated[str, column("text", "root type")]
+
+
 class CategoryRow(Frozen):
     """One line of the category table."""
 
-    category: str
-    root: str
-    canonical: str
-    n_nodes: int
+    category: Key
+    root: RootType
+    canonical: Annotated[str, column("text", "canonical text")]
+    n_nodes: Annotated[int, column("place", "number of nodes", label="Nodes", far=1)]
     before: Moments
     after: Moments
     ks: Annotated[KsResult, Inside("ks_")]
-    roles: tuple[Role, ...]
-    change_us: float
+    roles: Annotated[tuple[Role, ...], column("keys", "structural, precursor, response-time")]
+    change_us: Annotated[
+        float, column("change", "change of the summed response time, µs", label="Change of the sum")
+    ]
     """n1·mean1 - n0·mean0."""
 
 
@@ -164,14 +170,17 @@ class PrecursorRow(Frozen):
 class Mutation(Frozen):
     """One ranked result."""
 
-    rank: int
-    """From 1: first those of the direction in which the mean went, by |contribution|; then the others."""
+    rank: Annotated[
+        int,
+        column("place", "from 1: the direction of the change first, then |contribution|", label="#"),
+    ]
+    """The direction in which the mean went."""
     rank_in_direction: int
     """From 1, by |contribution| among the mutations of the same direction (the papers' separate lists)."""
-    kind: MutationKind
-    direction: Direction
-    category: str
-    root: str
+    kind: Annotated[MutationKind, column("text", "response-time or structural")]
+    direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
+    category: Key
+    root: RootType
     stored: tuple[str, ...]
     """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
     stored_total: int
@@ -181,27 +190,30 @@ class Mutation(Frozen):
     after: Moments
     ks: KsResult
     """On response time."""
-    contribution_us: float
-    """The rank key, by the ranking of the settings: requests times µs."""
-    contribution_nsdi_us: float
-    contribution_tr_us: float
+    contribution_us: Annotated[float, column("change", "rank key, requests times µs", label="Contribution")]
+    """By the ranking of the settings."""
+    contribution_nsdi_us: Annotated[float, column("change", "by the NSDI'11 formula")]
+    contribution_tr_us: Annotated[float, column("change", "by the technical report's formula")]
     share_of_change: float | None
     """contribution / total change of summed response time; does not add up to 1 over mutations."""
     share_of_listed: float
     """|contribution| / sum of |contribution| over all mutations."""
-    virtual: str
-    """Why the category appears more than once (virtual categories); empty otherwise."""
+    virtual: Annotated[str, column("text", "why the category has several rows; empty otherwise")]
+    """Virtual categories."""
     no_precursor: bool
     """Structural: no candidate; compared with the problem-period mean of its root type."""
     one_to_n_relaxed: bool
     """Structural: no single category lost enough requests (1:N), so the precursors are those without that
     heuristic: several categories that may have given requests together."""
-    baseline_mean_us: float | None
-    """Structural: mean of the precursors, weighted by similarity; response time: mean before."""
+    baseline_mean_us: Annotated[
+        float | None,
+        column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),
+    ]
+    """Of the precursors weighted by similarity."""
     edges: tuple[EdgeRow, ...]
     """Response time: changed edges first, then by |A_e|; so the first is the reddest."""
     edges_total: int
-    edges_changed: int
+    edges_changed: Annotated[int, column("place", "edges whose test rejected; 0 for structural mutations")]
     displaced_us: float | None
     """Response time: sum of A_e over edges that did not change by test ("displaced on the critical path")."""
     recoverable_us: float | None
@@ -274,24 +286,12 @@ _MOMENTS = (
 
 
 MUTATIONS: Final = (
-    stored("rank", "place", "from 1: the direction of the change first, then |contribution|"),
-    stored("kind", "text", "response-time or structural"),
-    stored("direction", "text", "increase or decrease of response time in sum"),
-    stored("category", "key", "category key, after the refinement of this comparison"),
+    *columns_of(Mutation, "rank", "kind", "direction", "category"),
     _STORED,
-    stored("root", "text", "root type"),
-    stored("contribution_us", "change", "rank key, requests times µs"),
-    stored("contribution_nsdi_us", "change", "by the NSDI'11 formula"),
-    stored("contribution_tr_us", "change", "by the technical report's formula"),
-    stored(
-        "baseline_mean_us",
-        "us",
-        "mean that the mutation is compared with, µs: its precursors', or its own before",
-        null=True,
-    ),
+    *columns_of(Mutation, "root", "contribution_us", "contribution_nsdi_us", "contribution_tr_us"),
+    *columns_of(Mutation, "baseline_mean_us"),
     stored("precursors", "place", "candidate precursors; 0 for response-time mutations"),
-    stored("edges_changed", "place", "edges whose test rejected; 0 for structural mutations"),
-    stored("virtual", "text", "why the category has several rows; empty otherwise"),
+    *columns_of(Mutation, "edges_changed", "virtual"),
 )
 
 EDGES: Final = (
@@ -312,28 +312,16 @@ PRECURSORS: Final = (
 )
 
 CATEGORIES: Final = (
-    stored("category", "key", "category key, after the refinement of this comparison"),
+    *columns_of(CategoryRow, "category"),
     _STORED,
-    stored("root", "text", "root type"),
-    stored("canonical", "text", "canonical text"),
-    stored("n_nodes", "place", "number of nodes"),
+    *columns_of(CategoryRow, "root", "canonical", "n_nodes"),
     *_MOMENTS,
-    *columns_of(CategoryRow),
-    stored(
-        "roles",
-        "keys",
-        "structural, precursor, response-time",
-        lambda row: [role.value for role in row.roles],
-    ),
-    stored("change_us", "change", "change of the summed response time, µs"),
+    *columns_of(CategoryRow, "ks_n0", "ks_n1", "ks_d", "ks_p", "roles", "change_us"),
 )
 
 PAINTED: Final = (
-    stored("category", "key", "category key, after the refinement of this comparison"),
-    stored("src", "place", "canonical position of the earlier node"),
-    stored("dst", "place", "canonical position of the later node"),
-    stored("src_label", "text", "label of the earlier node"),
-    stored("dst_label", "text", "label of the later node"),
+    *columns_of(CategoryRow, "category"),
+    *columns_of(EdgeRow, "src", "dst", "src_label", "dst_label"),
     stored("ks_n{}", "count", "latencies tested, {}: of all places of this name in the category"),
     stored("ks_d", "number", "one-sided KS statistic; null where the test was not run", null=True),
     stored("ks_p", "p", "its p-value", null=True),

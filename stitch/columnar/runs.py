@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -83,9 +84,21 @@ def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
 def distinct(values: I8) -> I8:
     """Distinct values, ascending. By sorting: numpy's hash table degrades on keys that lie close together."""
     ordered = np.sort(values)
-    new = np.ones(len(ordered), dtype=np.bool_)
-    new[1:] = ordered[1:] != ordered[:-1]
-    found: I8 = ordered[new]
+    found: I8 = ordered[run_starts(ordered)]
+    return found
+
+
+def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
+    """[rows] whether each begins a run: it differs in some key from the row before, or is the first."""
+    starts = np.ones(len(keys[0]), dtype=np.bool_)
+    starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return starts
+
+
+def in_long_runs(starts: B1) -> B1:
+    """[rows] whether each shares its run with another; `starts` as `run_starts` says."""
+    found: B1 = ~starts
+    found[:-1] |= ~starts[1:]
     return found
 
 
@@ -121,6 +134,26 @@ def count_values(values: I8) -> tuple[I8, I8]:
     counts = np.bincount(values - first)
     found = np.flatnonzero(counts)
     return found + first, counts[found].astype(np.int64)
+
+
+def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa.Table]:
+    """`n` parts of a table by code [rows], order kept. Rows are moved once."""
+    if n == 1:
+        yield table
+        return
+    dealt = table.take(pa.array(np.argsort(codes, kind="stable")))
+    for first, end in pairwise(offsets(np.bincount(codes, minlength=n)).tolist()):
+        yield dealt.slice(first, end - first)
+
+
+def own_words(table: pa.Table) -> pa.Table:
+    """The rows with dictionaries of their own words where those of the table are longer than the rows."""
+    for place, field in enumerate(table.schema):
+        column = table.column(place)
+        if pa.types.is_dictionary(field.type) and len(whole(column).dictionary) > table.num_rows:
+            words = column.cast(field.type.value_type).dictionary_encode().cast(field.type)
+            table = table.set_column(place, field, words)
+    return table
 
 
 def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.StructArray:

@@ -10,6 +10,7 @@ part of them, and become one file a table.
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -102,10 +103,16 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
         ) from error
     store = LocalStore.at(lake)
     scratch = f"{STAGE}/scratch"
+    own = f"{scratch}/{secrets.token_hex(8)}"
+
+    def sweep() -> None:
+        for name in store.names(scratch):
+            if f"{scratch}/{name}" != own:
+                store.remove(f"{scratch}/{name}")
+
     with exclusive_lock(lake):
-        store.remove(scratch)
         try:
-            return run(store, lake.absolute() / scratch)
+            return run(store, lake.absolute() / own, sweep=sweep)
         finally:
             store.remove(scratch)
 
@@ -123,11 +130,13 @@ def import_files(
     lake: str = "LAKE",
     copies: Copies | None = None,
     workers: int | Cluster = 1,
+    sweep: Callable[[], None] = lambda: None,
 ) -> ImportSummary:
     """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
 
     `copies`: where files of the lake are read, if not in the store. More than one of the `workers` open the
-    lake by its name.
+    lake by its name. `sweep` removes what an import that died left beside `scratch`: a worker of it that
+    goes on misses a file of its task then, and has to find that its queue, on the stage, is gone already.
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
@@ -136,6 +145,7 @@ def import_files(
         refuse_without_events(given, settings)
         info = ensured()
     lane = Lane(store, info, owner=owner, created_by=created_by)
+    sweep()
     config = settings.model_dump(mode="json", include={"format", "params_share", "decode", "stitch"})
     changed = lane.changed_settings(config)
     sources = sort_out(given, lane.known_inputs(), settings)

@@ -53,8 +53,8 @@ def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
     found = []
     for number in lanes(store):
         tail = read_tail(store, number)
-        if tail.records and tail.records[-1].record.standing.positions:
-            found.append(LaneOfPartitions(number, tail.head, tail.records[-1].record.standing))
+        if tail.standing.positions:
+            found.append(LaneOfPartitions(number, tail.head, tail.standing))
     return found
 
 

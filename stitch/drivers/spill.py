@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import deal, own_words, whole
 from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests, payload_bytes
 from stitch.drivers.sharded.exchange import Exchange, HandedFile, opened
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
@@ -79,6 +79,73 @@ class Dealt:
         return Dealt(self.sizes, paths, files[ends[-1] :], self.n_loose)
 
 
+class _Pile:
+    """Batches in the order they came, in memory or in streams on disk."""
+
+    def __init__(self, path: Path, *, on_disk: bool = False) -> None:
+        """`path`: its streams are called so, and numbered."""
+        self._path = path
+        self._on_disk = on_disk
+        self._held: list[pa.Table] = []
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._paths: list[HandedFile] = []
+        self.n_events = 0
+        self.size = 0
+        """Payload bytes."""
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether anything is, or would be."""
+        return self._on_disk or bool(self._paths)
+
+    def add(self, events: pa.Table) -> None:
+        """Put a batch (one chunk a column) on the pile."""
+        self.n_events += events.num_rows
+        self.size += payload_bytes(events)
+        self._held.append(events)
+        if self._on_disk:
+            self.move_to_disk()
+
+    def move_to_disk(self) -> None:
+        """Write what is held, and all that comes.
+
+        With dictionaries of their own words: 32 copies of a long one would outweigh the events.
+        """
+        self._on_disk = True
+        for batch in self._held:
+            if self._writer is None:
+                path = self._path.with_name(f"{self._path.name}-{len(self._paths)}.arrows")
+                self._paths.append(path)
+                self._writer = new_stream(path, EVENT_SCHEMA)
+            self._writer.write_table(own_words(batch))
+        self._held = []
+
+    def adopt(self, paths: list[HandedFile], size: int, n_events: int) -> None:
+        """Take streams that another process has written."""
+        self._paths += paths
+        self.size += size
+        self.n_events += n_events
+
+    def close(self) -> list[HandedFile]:
+        """End the stream, so that it can be read, and return all; what is added later goes to a new one."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        return self._paths
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield every batch. Closes."""
+        yield from self._held
+        for path in self.close():
+            yield from read_stream(path)
+
+    def given_away(self) -> Group:
+        """Return all that is there, and forget it. Closes."""
+        group = Group(self._held, self.close())
+        self._held, self._paths = [], []
+        return group
+
+
 class Buckets:
     """FANOUT buckets dealt by one set of bits of the request's hash, in memory or on disk."""
 
@@ -86,117 +153,67 @@ class Buckets:
         self._folder = folder
         self._level = level
         self.on_disk = on_disk
-        self._held: list[list[pa.Table]] = [[] for _ in range(FANOUT)]
-        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
-        self._paths: list[list[HandedFile]] = [[] for _ in range(FANOUT)]
-        self.sizes = [0] * FANOUT
-        """Payload bytes of each bucket."""
+        self._piles = [_Pile(folder / f"{bucket:02d}", on_disk=on_disk) for bucket in range(FANOUT)]
 
     def add(self, events: pa.Table) -> None:
         """Deal a batch out. O(events)."""
-        codes = bucket_of(hash_requests(events), self._level)
         # As small numbers, which numpy sorts by counting.
-        order = np.argsort(codes.astype(np.uint8), kind="stable")
-        dealt = events.unify_dictionaries().take(pa.array(order))
-        ends = np.cumsum(np.bincount(codes, minlength=FANOUT))
-        for bucket in range(FANOUT):
-            start = int(ends[bucket - 1]) if bucket else 0
-            part = dealt.slice(start, int(ends[bucket]) - start)
+        codes = bucket_of(hash_requests(events), self._level).astype(np.uint8)
+        for pile, part in zip(self._piles, deal(events.unify_dictionaries(), codes, FANOUT), strict=True):
             if part.num_rows:
-                self.sizes[bucket] += payload_bytes(part)
-                self._put(bucket, part)
-
-    def _put(self, bucket: int, part: pa.Table) -> None:
-        if self.on_disk:
-            self._writer(bucket).write_table(_own_words(part))
-        else:
-            self._held[bucket].append(part)
+                pile.add(part)
 
     def move_to_disk(self) -> None:
         """Write what is held, and all that comes, to the folder."""
         self.on_disk = True
-        for bucket in range(FANOUT):
-            parts, self._held[bucket] = self._held[bucket], []
-            for part in parts:
-                self._put(bucket, part)
-
-    def _writer(self, bucket: int) -> pa.ipc.RecordBatchStreamWriter:
-        if bucket not in self._writers:
-            path = self._folder / f"{bucket:02d}-{len(self._paths[bucket])}.arrows"
-            self._paths[bucket].append(path)
-            self._writers[bucket] = new_stream(path, EVENT_SCHEMA)
-        return self._writers[bucket]
+        for pile in self._piles:
+            pile.move_to_disk()
 
     def adopt(self, dealt: Dealt) -> None:
         """Take what was dealt by the same bits elsewhere, on disk."""
-        for bucket in range(FANOUT):
-            self._paths[bucket] += dealt.paths[bucket]
-            self.sizes[bucket] += dealt.sizes[bucket]
+        for pile, paths, size in zip(self._piles, dealt.paths, dealt.sizes, strict=True):
+            pile.adopt(paths, size, 0)
 
     def dealt(self) -> tuple[list[int], list[list[HandedFile]]]:
         """Return (payload bytes, streams) of each bucket on disk. Ends the dealing."""
-        self.close()
-        return self.sizes, self._paths
+        return [pile.size for pile in self._piles], [pile.close() for pile in self._piles]
 
-    def close(self) -> None:
-        """End every stream, so that it can be read; what is added later goes to new ones."""
-        for writer in self._writers.values():
-            writer.close()
-        self._writers = {}
-
-    def batches(self, bucket: int) -> Iterator[pa.Table]:
-        """Yield what was dealt to a bucket, piece by piece. Only after `close`."""
-        yield from self._held[bucket]
-        for path in self._paths[bucket]:
-            yield from read_stream(path)
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield what was dealt, bucket by bucket, piece by piece."""
+        return chain.from_iterable(pile.batches() for pile in self._piles)
 
     def groups(self, limit_bytes: int) -> Iterator[Group]:
         """Yield all events in groups of whole requests, none over `limit_bytes` unless a single request is.
 
         Neighbouring small buckets are joined; a large one is dealt again by other bits of the hash.
         """
-        pending: list[int] = []
-        for bucket in range(FANOUT):
-            if pending and sum(self.sizes[b] for b in [*pending, bucket]) > limit_bytes:
-                yield self._group(pending)
+        pending: list[_Pile] = []
+        for bucket, pile in enumerate(self._piles):
+            if pending and sum(each.size for each in [*pending, pile]) > limit_bytes:
+                yield _group(pending)
                 pending = []
-            if self.sizes[bucket] > limit_bytes and self._level < MAX_LEVEL:
+            if pile.size > limit_bytes and self._level < MAX_LEVEL:
                 yield from self._deal_again(bucket, limit_bytes)
-            elif self.sizes[bucket]:
-                pending.append(bucket)
+            elif pile.size:
+                pending.append(pile)
         if pending:
-            yield self._group(pending)
-
-    def _group(self, buckets: list[int]) -> Group:
-        group = Group()
-        for bucket in buckets:
-            group.held += self._held[bucket]
-            group.paths += self._paths[bucket]
-            self._held[bucket], self._paths[bucket] = [], []
-        return group
+            yield _group(pending)
 
     def _deal_again(self, bucket: int, limit_bytes: int) -> Iterator[Group]:
         below = Buckets(self._folder / f"{bucket:02d}", self._level + 1, on_disk=self.on_disk)
-        for batch in self.batches(bucket):
+        for batch in self._piles[bucket].batches():
             below.add(batch)
-        below.close()
-        for path in self._paths[bucket]:
-            path.unlink()
-        self._held[bucket], self._paths[bucket] = [], []
+        self._piles[bucket].given_away().forget()
         yield from below.groups(limit_bytes)
 
 
-def _own_words(part: pa.Table) -> pa.Table:
-    """The rows with dictionaries of their own where those of the batch are longer than the rows.
-
-    Every piece is written with its dictionaries: 32 copies of a long one would outweigh the events.
-    """
-    for place, named in enumerate(part.schema):
-        column = part.column(place)
-        if pa.types.is_dictionary(named.type) and len(column.chunk(0).dictionary) > part.num_rows:
-            words = column.cast(named.type.value_type).dictionary_encode().cast(named.type)
-            part = part.set_column(place, named, words)
-    return part
+def _group(piles: list[_Pile]) -> Group:
+    group = Group()
+    for pile in piles:
+        own = pile.given_away()
+        group.held += own.held
+        group.paths += own.paths
+    return group
 
 
 class EventSpill:
@@ -211,19 +228,21 @@ class EventSpill:
         self._limit_bytes = limit_bytes
         self._held: list[pa.Table] = []
         self._buckets: Buckets | None = None
-        self._loose = _Stash(scratch / "loose.arrows", limit_bytes)
+        self._loose = _Pile(scratch / "loose")
         self._size = 0
 
     @property
     def spilled(self) -> bool:
         """Whether events went to disk."""
-        return self._loose.spilled or (self._buckets is not None and self._buckets.on_disk)
+        return self._loose.on_disk or (self._buckets is not None and self._buckets.on_disk)
 
     def add(self, events: pa.Table) -> None:
         """Take a batch. O(events)."""
         if events["request_id"].null_count:
             loose = pc.and_(pc.is_null(events["request_id"]), pc.less(events["kind"], SPAN_KIND_BASE))
-            self._loose.add(events.filter(loose))
+            self._loose.add(events.filter(loose).unify_dictionaries().combine_chunks())
+            if self._loose.size > self._limit_bytes:
+                self._loose.move_to_disk()
             events = events.filter(pc.invert(loose))
         self._add_named(events)
 
@@ -250,7 +269,7 @@ class EventSpill:
         if self._buckets is None:
             self._buckets = Buckets(self._scratch / "events", level=0, on_disk=True)
         self._buckets.adopt(dealt)
-        self._loose.adopt(dealt.loose, dealt.n_loose)
+        self._loose.adopt(dealt.loose, 0, dealt.n_loose)
 
     def groups(self) -> Iterator[Group]:
         """Everything that was added, in groups of whole requests; each event once. Ends the collecting.
@@ -261,7 +280,6 @@ class EventSpill:
             for named in _name_records(self._loose, list(_touching(self._named(), self._loose))):
                 self._add_named(named)
         if self._buckets is not None:
-            self._buckets.close()
             yield from self._buckets.groups(self._group_bytes())
         elif self._held:
             held, self._held = self._held, []
@@ -279,9 +297,7 @@ class EventSpill:
         """Yield every event that came with a request id, to look at."""
         yield from self._held
         if self._buckets is not None:
-            self._buckets.close()
-            for bucket in range(FANOUT):
-                yield from self._buckets.batches(bucket)
+            yield from self._buckets.batches()
 
 
 def new_stream(path: Path, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
@@ -298,57 +314,7 @@ def read_stream(path: HandedFile) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-class _Stash:
-    """Batches in the order they came."""
-
-    def __init__(self, path: Path, limit_bytes: int) -> None:
-        """`path` is made once the batches are larger than `limit_bytes`."""
-        self._path = path
-        self._limit_bytes = limit_bytes
-        self._held: list[pa.Table] = []
-        self._size = 0
-        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
-        self._adopted: list[HandedFile] = []
-        self.n_events = 0
-
-    @property
-    def spilled(self) -> bool:
-        """Whether the batches are on disk."""
-        return bool(self._adopted) or self._path.exists()
-
-    def add(self, events: pa.Table) -> None:
-        """Put a batch on the pile."""
-        self.n_events += events.num_rows
-        self._size += payload_bytes(events)
-        self._held.append(events)
-        if self._writer is None and self._size > self._limit_bytes:
-            self._writer = new_stream(self._path, EVENT_SCHEMA)
-        if self._writer is not None:
-            for held in self._held:
-                self._writer.write_table(held.unify_dictionaries().combine_chunks())
-            self._held = []
-
-    def adopt(self, paths: list[HandedFile], n_events: int) -> None:
-        """Take streams that another process has written."""
-        self._adopted += paths
-        self.n_events += n_events
-
-    def close(self) -> list[HandedFile]:
-        """Return the streams on disk, ready to be read. Ends the adding."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        own = [self._path] if self._path.exists() else []
-        return [*own, *self._adopted]
-
-    def batches(self) -> Iterator[pa.Table]:
-        """Yield every batch. Ends the adding."""
-        yield from self._held
-        for path in self.close():
-            yield from read_stream(path)
-
-
-def _touching(named: Iterator[pa.Table], loose: _Stash) -> Iterator[pa.Table]:
+def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
     """Linking columns of those named records that share a breadcrumb or id with the loose. O(records)."""
     words = _words(loose)
     for events in named:
@@ -366,7 +332,7 @@ def _touching(named: Iterator[pa.Table], loose: _Stash) -> Iterator[pa.Table]:
             yield records.filter(pa.array(touches))
 
 
-def _name_records(loose: _Stash, touched: list[pa.Table]) -> Iterator[pa.Table]:
+def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
     """The loose batches again, each record with the request id that the kernel would give it."""
     columns = [batch.select(_LINKING) for batch in loose.batches()]
     requests = assign_requests(pa.concat_tables([*columns, *touched]).combine_chunks())
@@ -378,7 +344,7 @@ def _name_records(loose: _Stash, touched: list[pa.Table]) -> Iterator[pa.Table]:
         yield batch.set_column(place, batch.schema.field(place), requests.names.take(pa.array(codes)))
 
 
-def _words(loose: _Stash) -> pa.StringArray:
+def _words(loose: _Pile) -> pa.StringArray:
     """Return every breadcrumb and id that the loose records name."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():

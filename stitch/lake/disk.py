@@ -116,7 +116,7 @@ class LocalDisk:
     def size(self, name: str) -> int | None:
         """See Disk."""
         try:
-            return self.path(name).stat().st_size
+            return os.stat(f"{self.root}/{name}").st_size  # noqa: PTH116 - a third of Path's time
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import to_bytes
 from pyiceberg.exceptions import (
@@ -245,7 +244,7 @@ def _heads(manifest: Manifest) -> Heads:
 def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location: str) -> _Change:
     """What the lake has more and less than the table."""
     snapshot = table.current_snapshot()
-    listed = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), name))
+    listed = manifest.of_table(name)
     seen = _seen(snapshot)
     known = seen is not None and _goes_on_from(seen, heads, manifest.store)
     if seen is not None and known and seen.get(UPKEEP_LANE) == heads.get(UPKEEP_LANE):

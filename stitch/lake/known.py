@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from schemas.arrays import B1
 from schemas.lake import FLOWS_SCHEMA
 from stitch.columnar.hashing import hash_rows
-from stitch.lake.encoding import decode, unreadable
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.windowing import flow_names, starts_of
 
@@ -41,7 +40,7 @@ class KnownRequests:
         """Return those of the ids that the lake has, without repetition."""
         found = [
             ids.filter(pc.is_in(ids, value_set=request_ids)).combine_chunks()
-            for ids in (self._read(file, ["request_id"])["request_id"] for file in self._files)
+            for ids in (self._manifest.decoded(file, ["request_id"])["request_id"] for file in self._files)
         ]
         return pa.chunked_array([pa.chunked_array(found, pa.string()).unique()], pa.string()).combine_chunks()
 
@@ -49,9 +48,9 @@ class KnownRequests:
         """FLOWS_SCHEMA: the flows of the ids that the lake has, of every lane."""
         found = [FLOWS_SCHEMA.empty_table()]
         for file in self._files:
-            ids = self._read(file, ["request_id"])["request_id"]
+            ids = self._manifest.decoded(file, ["request_id"])["request_id"]
             if pc.any(pc.is_in(ids, value_set=request_ids)).as_py():
-                stored = self._read(file, FLOWS_SCHEMA.names)
+                stored = self._manifest.decoded(file, FLOWS_SCHEMA.names)
                 found.append(stored.filter(pc.is_in(stored["request_id"], value_set=request_ids)))
         return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
@@ -60,10 +59,10 @@ class KnownRequests:
         wanted, names = flows["request_id"].combine_chunks(), flow_names(flows)
         same = np.zeros(flows.num_rows, dtype=np.bool_)
         for file in self._files:
-            ids = self._read(file, ["request_id"])["request_id"]
+            ids = self._manifest.decoded(file, ["request_id"])["request_id"]
             if not pc.any(pc.is_in(ids, value_set=wanted)).as_py():
                 continue
-            stored = self._read(file, _COMPARED)
+            stored = self._manifest.decoded(file, _COMPARED)
             stored = stored.filter(pc.is_in(stored["request_id"], value_set=wanted))
             place = pc.index_in(flow_names(stored), value_set=names)
             stored = stored.filter(place.is_valid())
@@ -71,12 +70,6 @@ class KnownRequests:
             given = flows.select(_COMPARED).cast(stored.schema).take(pa.array(place))
             same[place[hash_rows(stored) == hash_rows(given)]] = True
         return same
-
-    def _read(self, file: LakeFile, columns: list[str]) -> pa.Table:
-        try:
-            return decode("flows", self._manifest.read(file), columns)
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable(self._manifest.lake, file.name) from error
 
 
 def rows_of(table: pa.Table, request_ids: pa.Array, *, keep: bool) -> pa.Table:

@@ -7,7 +7,7 @@ stage. Every step may be interrupted and is done again, in whole, by whoever ope
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from stitch.lake.chain import (
     Listing,
     Tail,
     is_due,
+    last_number,
     of_no_commit,
     put_record,
     read_inputs,
@@ -32,9 +33,9 @@ from stitch.lake.flow_counts import flags_of
 from stitch.lake.layout import (
     SIDE_TABLES,
     LakeInfo,
-    data_files,
     lane_folder,
-    origin,
+    most_looked_at,
+    numbered_files,
     stage_folder,
     stage_lane_folder,
     staged_seq,
@@ -86,7 +87,7 @@ class Lane:
     @property
     def standing(self) -> Standing:
         """Where the last commit left the lane."""
-        return self._tail.records[-1].record.standing if self._tail.records else Standing()
+        return self._tail.standing
 
     @property
     def events_open(self) -> int:
@@ -143,6 +144,7 @@ class Lane:
                 remedy="Nothing was written; please report it.",
             )
         items = staging.items()
+        self._refuse_names_in_use(items)
         if written := staging.names():
             try:
                 self._store.persist(written)
@@ -174,11 +176,22 @@ class Lane:
             sweep_checkpoints(self._store, self.lane)
         return record
 
+    def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
+        """Raises where a file of our number is there: of another writer, or of a commit that was lost."""
+        sizes = self._store.sizes([item.final for item in items])
+        found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
+        if found is None:
+            return
+        head = self._tail.head
+        if last_number(self._store, self.lane, head) > head:
+            raise taken(self.lane, self.seq)
+        raise of_no_commit(found, self.lane, head)
+
     def _record(self, body: CommitBody) -> CommitRecord:
         """A record that follows the chain, without files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
-            fields["standing"] = self._tail.records[-1].record.standing.kept()
+            fields["standing"] = self._tail.standing.kept()
         return CommitRecord(
             **fields,
             lane=self.lane,
@@ -229,9 +242,7 @@ class Lane:
             self._store.settle(lane_folder(self.lane))
             self._tail = read_tail(self._store, self.lane)
             verify_window_length(self._tail, self._info.window_length_ns)
-            if self._tail.records:
-                last = self._tail.records[-1].record
-                self._publish((*last.carried, *last.publish))
+            self._publish(self._tail.last_files)
             if stray := self._file_of_no_commit():
                 if read_tail(self._store, self.lane).head > self._tail.head:
                     continue
@@ -254,13 +265,13 @@ class Lane:
         )
 
     def _file_of_no_commit(self) -> str | None:
-        """A data file of this lane whose commit is not in the chain: to commit that number would lose it."""
-        # A commit that has a file in a window has one of flows.
-        for name in data_files(self._store, ("flows", *SIDE_TABLES)):
-            parts = origin(name.rpartition("/")[2])
-            if parts is not None and parts[0] == self.lane and parts[1] > self._tail.head:
-                return name
-        return None
+        """A data file of this lane whose commit is not in the chain: to commit that number would hide it.
+
+        A commit that has a file in a window has one of flows; of these the last windows are looked at.
+        """
+        windows = [f"flows/{name}" for name in self._store.names("flows")[-most_looked_at(self._store) :]]
+        files = numbered_files(self._store, [*windows, *SIDE_TABLES])
+        return next((name for name, lane, seq in files if lane == self.lane and seq > self._tail.head), None)
 
     def _staged(self) -> dict[str, int]:
         """Return every stage folder of the lane, and the number of the commit it is for."""

@@ -7,7 +7,6 @@ from collections import defaultdict
 import pyarrow as pa
 
 from schemas.events import concat_events, with_binary_ids
-from stitch.lake.encoding import decode, unreadable
 from stitch.lake.layout import SideTable, origin
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -31,10 +30,4 @@ def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]
 
 def read_events(manifest: Manifest, files: list[LakeFile]) -> pa.Table:
     """EVENT_SCHEMA, one chunk a column. `files`: of `late` or `repaired`. Raises LakeError."""
-    parts = []
-    for file in files:
-        try:
-            parts.append(with_binary_ids(decode(file.table, manifest.read(file))))
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable(manifest.lake, file.name) from error
-    return concat_events(parts)
+    return concat_events([with_binary_ids(manifest.decoded(file)) for file in files])

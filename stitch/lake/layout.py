@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Literal
 
@@ -18,7 +18,7 @@ from schemas.config import Config
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
 from schemas.windows import Window
-from stitch.lake.store import DRAFTS, Store
+from stitch.lake.store import DRAFTS, Store, abreast
 
 LAKE_FILE: Final = "flowdiff.json"
 STAGE: Final = "stage"
@@ -38,6 +38,10 @@ SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
 DATA: Final = ".parquet"
 ASIDE: Final = ".replaced"
 """Added to the name of a data file that a later generation replaces: no `*.parquet` matches it any more."""
+LOOKED_AT: Final = 2016
+"""Windows searched for files of lost commits: a week of five minutes. `flowdiff fsck` looks at all."""
+LOOKED_AT_IN_BUCKET: Final = 64
+"""The same in a bucket: each is a request, many at once."""
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
@@ -213,6 +217,19 @@ def _refuse_foreign(store: Store, lake: str) -> None:
             f"There is no {LAKE_FILE}, yet the folder holds '{foreign[0]}'.",
             remedy="Give an empty folder, or restore the file.",
         )
+
+
+def numbered_files(store: Store, folders: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the data files in some folders: name, lane and commit."""
+    for folder, names in zip(folders, abreast(store, store.names, folders), strict=True):
+        for name in names:
+            if (parts := origin(name)) is not None:
+                yield f"{folder}/{name}", parts[0], parts[1]
+
+
+def most_looked_at(store: Store) -> int:
+    """Windows, the last ones, in which readers and writers look for files of lost commits."""
+    return LOOKED_AT if store.concurrency == 1 else LOOKED_AT_IN_BUCKET
 
 
 def data_files(store: Store, tables: Iterable[str] = (*WINDOW_TABLES, *SIDE_TABLES)) -> Iterator[str]:

@@ -32,7 +32,7 @@ from stitch.lake.chain import (
     verify_window_length,
 )
 from stitch.lake.copies import Copies
-from stitch.lake.encoding import unreadable
+from stitch.lake.encoding import decode, unreadable
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA
 from stitch.lake.layout import (
     ASIDE,
@@ -40,17 +40,14 @@ from stitch.lake.layout import (
     LakeInfo,
     SideTable,
     WindowTable,
-    origin,
+    most_looked_at,
+    numbered_files,
     read_info,
     window_folder,
 )
 from stitch.lake.store import Store, abreast
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, commits_of, hidden_by, upkeep_of
 
-LOOKED_AT: Final = 2016
-"""Windows of a period that are searched for files of lost commits: the last ones, a week of five minutes."""
-LOOKED_AT_IN_BUCKET: Final = 64
-"""The same in a bucket: each is a request, many at once."""
 _OF_A_FILE: Final = [name for name in FILES_SCHEMA.names if name != "counts"]
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""
@@ -141,20 +138,14 @@ class Manifest:
             return []
         starts, codes = np.unique(listed["window_ns"].to_numpy(), return_inverse=True)
         rows = np.where(_of_table(listed, "flows"), listed["rows"].to_numpy(), 0)
-        flows, files, size = (
+        sums = (
             np.bincount(codes, weights, len(starts)).astype(np.int64).tolist()
             for weights in (rows, None, listed["size"].to_numpy())
         )
-        length = self.info.window_length_ns
+        windows = (Window(start, self.info.window_length_ns) for start in starts.tolist())
         return [
-            WindowEntry(
-                window=Window(start, length),
-                sealed=self.is_sealed(Window(start, length)),
-                flows=flows[place],
-                files=files[place],
-                size=size[place],
-            )
-            for place, start in enumerate(starts.tolist())
+            WindowEntry(window, self.is_sealed(window), flows, files, size)
+            for window, flows, files, size in zip(windows, *sums, strict=True)
         ]
 
     def starts_ns(self) -> I8:
@@ -209,20 +200,16 @@ class Manifest:
         Looks at the last windows only; `flowdiff fsck` looks at all.
         """
         heads = dict(self.heads)
-        folders = self._last_folders(start_ns, end_ns)
-        for folder, names in zip(folders, abreast(self.store, self.store.names, folders), strict=True):
-            for name in names:
-                parts = origin(name)
-                if parts is None or parts[1] <= heads.get(parts[0], 0):
-                    continue
-                heads[parts[0]] = read_tail(self.store, parts[0]).head  # it may have gone on since
-                if parts[1] > heads[parts[0]]:
-                    raise of_no_commit(f"{folder}/{name}", parts[0], heads[parts[0]])
+        for name, lane, seq in numbered_files(self.store, self._last_folders(start_ns, end_ns)):
+            if seq > heads.get(lane, 0):
+                heads[lane] = read_tail(self.store, lane).head  # it may have gone on since
+                if seq > heads[lane]:
+                    raise of_no_commit(name, lane, heads[lane])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
         """Folders of flows that a stretch may have, the last ones."""
         length = self.info.window_length_ns
-        most = LOOKED_AT if self.copies is None else LOOKED_AT_IN_BUCKET
+        most = most_looked_at(self.store)
         first, last = (at - at % length for at in (start_ns, end_ns - 1))
         if last - first < most * length:
             windows = (Window(at, length) for at in range(first, last + 1, length))
@@ -285,6 +272,17 @@ class Manifest:
         except FileNotFoundError:
             return self.store.read(f"{file.name}{ASIDE}")
 
+    def decoded(self, file: LakeFile, columns: list[str] | None = None) -> pa.Table:
+        """Rows of a file that was given, all columns or some. Raises LakeError where it cannot be read."""
+        try:
+            return decode(file.table, self.read(file), columns)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self.lake, file.name) from error
+
+    def of_table(self, table: str) -> pa.Table:
+        """Rows of `listing` of one table."""
+        return self.listing.filter(pa.array(_of_table(self.listing, table)))
+
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
         """Check its size, and its footer, which a reader would believe; pages have checksums of their own."""
         try:
@@ -340,7 +338,7 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
     heads: dict[int, int] = {}
     for tail in reversed(tails):
         verify_window_length(tail, length)
-        upkeep, own = upkeep_of(tail), hidden
+        upkeep, own = upkeep_of(tail.standing), hidden
         if tail.lane == UPKEEP_LANE:
             files = listing.filter(pc.equal(listing["lane"], UPKEEP_LANE))
             own = hidden_by(upkeep, files, length)
@@ -363,9 +361,9 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         store=store,
         copies=copies,
         open_lanes=tuple(
-            OpenLane(record.lane, record.standing.segments, record.config)
-            for record in (tail.records[-1].record for tail in tails if tail.records)
-            if record.standing.segments
+            OpenLane(tail.lane, tail.standing.segments, tail.records[-1].record.config)
+            for tail in tails
+            if tail.standing.segments
         ),
         heads=tuple(sorted(heads.items())),
         retired_to_ns=hidden.retired_to_ns,
@@ -379,7 +377,7 @@ def sealed_to_ns(store: Store) -> int | None:
     tails = [read_tail(store, lane) for lane in lanes(store)]
     reached = _sealed_to_ns(tails)
     if reached is None:
-        ended = (tail.records[-1].record.standing.ended_to_ns for tail in tails if tail.records)
+        ended = (tail.standing.ended_to_ns for tail in tails)
         return max((end for end in ended if end is not None), default=None)
     return None if reached == _NOTHING else reached
 
@@ -389,10 +387,7 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publis
 
     Raises LakeError where one is lost.
     """
-    if not tail.records:
-        return []
-    last = tail.records[-1].record
-    items = [*last.carried, *last.publish]
+    items = tail.last_files
     sizes = store.sizes([item.final for item in items])
     missing = [item for item, size in zip(items, sizes, strict=True) if size is None]
     waiting = []
@@ -413,6 +408,5 @@ def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
     """Return how far every live lane is; None where there is none. A lane that sealed nothing seals
     nothing, one that was ended does not count.
     """
-    last = [tail.records[-1].record.standing for tail in tails if tail.records]
-    live = [at for at in last if at.positions and at.ended_to_ns is None]
+    live = [at for at in (tail.standing for tail in tails) if at.positions and at.ended_to_ns is None]
     return min((_NOTHING if at.sealed_to_ns is None else at.sealed_to_ns for at in live), default=None)

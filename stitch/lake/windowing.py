@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from schemas.arrays import I8
 from schemas.windows import Window
 from stitch.columnar.hashing import hash_rows
-from stitch.columnar.runs import count_values
+from stitch.columnar.runs import count_values, deal
 
 _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 
@@ -90,8 +90,8 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
     start_ns = flows["start_ns"].to_numpy()
     windows, codes = np.unique(start_ns - start_ns % length_ns, return_inverse=True)
     param_codes = codes[_flow_of_param(params, flows)]
-    flow_parts = _deal(flows, codes, len(windows))
-    param_parts = _deal(params, param_codes, len(windows))
+    flow_parts = deal(flows, codes, len(windows))
+    param_parts = deal(params, param_codes, len(windows))
     for start, own_flows, own_params in zip(windows.tolist(), flow_parts, param_parts, strict=True):
         seen = pc.unique(own_flows["category"].cast(pa.string()))
         own_structures = (
@@ -100,18 +100,6 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
             else structures.filter(pc.is_in(structures["category"], value_set=seen))
         )
         yield WindowPart(Window(start, length_ns), own_flows, own_structures, own_params)
-
-
-def _deal(table: pa.Table, codes: I8, n: int) -> Iterator[pa.Table]:
-    """`n` parts by code. Rows are moved once."""
-    if n == 1:
-        yield table
-        return
-    dealt = table.take(pa.array(np.argsort(codes, kind="stable")))
-    ends = np.cumsum(np.bincount(codes, minlength=n))
-    for part in range(n):
-        start = int(ends[part - 1]) if part else 0
-        yield dealt.slice(start, int(ends[part]) - start)
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:

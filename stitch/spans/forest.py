@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8, U4
 from schemas.events import EventKind
 from schemas.quality import Quality
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import run_starts, whole
 from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
 from stitch.spans.identity import Identified
 from stitch.spans.span_columns import UNKNOWN_NS, Spans
@@ -66,7 +66,7 @@ def resolve_parents(identified: Identified, component: I8) -> Parents:
     if np.bincount(row, minlength=1).max() > 1:
         order = np.lexsort((references.key, follows, found < 0, row))
         row, found, follows = row[order], found[order], follows[order]
-        first = np.concatenate(([True], row[1:] != row[:-1]))
+        first = run_starts(row)
         row, found, follows = row[first], found[first], follows[first]
     parent = np.full(n, _NO_PARENT, dtype=np.int64)
     parent[row] = found
@@ -226,7 +226,7 @@ def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: 
         start = spans.start_ns[candidate]
         order = np.lexsort((candidate, -start, spans.end_ns[candidate] - start, asking))
         asking, candidate = asking[order], candidate[order]
-        best = np.concatenate(([True], asking[1:] != asking[:-1])) if len(asking) else fits[:0]
+        best = run_starts(asking)
         result[asking[best]] = candidate[best]
     return result
 

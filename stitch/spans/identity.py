@@ -26,7 +26,7 @@ import pyarrow as pa
 from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.columnar.hashing import hash_rows
-from stitch.columnar.runs import no_rows
+from stitch.columnar.runs import no_rows, run_starts
 from stitch.spans.span_columns import UNKNOWN_NS, SpanIndex, SpanReferences, Spans
 
 _OUTSIDE_IN = (
@@ -110,9 +110,9 @@ def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -
     rows, group, kind, partial = rows[order], group[order], kind[order], partial[order]
     complete, content = complete[order], content[order]
     identity = _group_numbers(group, kind)
-    first = np.concatenate(([True], identity[1:] != identity[:-1]))
+    first = run_starts(identity)
     winner = np.flatnonzero(first)[identity]
-    duplicate = ~first & np.concatenate(([False], content[1:] == content[:-1]))
+    duplicate = ~first & ~run_starts(content)
     merged = ~first & ~duplicate & (partial | (complete < complete[winner]))
     conflict = ~first & ~duplicate & ~merged
 
@@ -134,10 +134,7 @@ def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -
 
 def _group_numbers(*columns: npt.NDArray[np.generic]) -> I8:
     """[rows] 0, 0, 1, … for sorted rows: a new number where any column changes."""
-    changed = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        changed[1:] |= column[1:] != column[:-1]
-    numbers: I8 = np.cumsum(changed)
+    numbers: I8 = np.cumsum(run_starts(*columns)) - 1
     return numbers
 
 
@@ -188,7 +185,7 @@ def _shared_ids(spans: Spans, rows: I8, group: I8, component: I8, n_components: 
     place = _PRECEDENCE[spans.kind[rows].astype(np.int64) - SPAN_KIND_BASE]
     order = np.lexsort((rows, place, group))
     rows, group = rows[order], group[order]
-    first = np.concatenate(([True], group[1:] != group[:-1]))
+    first = run_starts(group)
     last = np.concatenate((first[1:], [True]))
     group_of = np.full(len(spans), -1, dtype=np.int64)
     group_of[rows] = group

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import in_long_runs, run_starts, whole
 from stitch.graph.placed import LabelCodes
 
 _ID_BYTES = 8
@@ -235,14 +235,13 @@ def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
         packed = (flow << time_bits) | since
         order = np.argsort(packed, kind="stable")
         packed = packed[order]
-        tied = packed[1:] == packed[:-1]
+        starts = run_starts(packed)
     else:
         order = np.argsort(start, kind="stable")
         order = order[np.argsort(flow[order], kind="stable")]
-        tied = (np.diff(flow[order]) == 0) & (np.diff(start[order]) == 0)
-    if tied.any():
-        in_tie = np.concatenate((tied, [False])) | np.concatenate(([False], tied))
-        places = np.flatnonzero(in_tie)
+        starts = run_starts(flow[order], start[order])
+    if not starts.all():
+        places = np.flatnonzero(in_long_runs(starts))
         rows = order[places]
         order[places] = rows[np.lexsort((kind[rows], key[rows], end[rows], start[rows], flow[rows]))]
     return order

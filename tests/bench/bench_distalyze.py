@@ -15,7 +15,7 @@ from oracles.populations import category, graph
 from sklearn.tree import DecisionTreeRegressor
 
 from analyze.methods.distalyze.dependency_network import TreeRules, coded, split_sizes
-from analyze.methods.distalyze.method import distalyze_run
+from analyze.methods.distalyze.distalyze_run import distalyze_run
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Population, Sample
 

@@ -70,7 +70,7 @@ def _fill(store: LocalStore, before: str) -> None:
     )
     flows, structures = flows_table(["r"], [0]), structures_table()
     tables = {"flows": flows, "structures": structures, "params": PARAMS}
-    made = {name: encode(name, table, None) for name, table in tables.items()}
+    made = {name: encode(name, table, Window(0, WINDOW_NS)) for name, table in tables.items()}
 
     def commit(lane: Lane, windows: range, body: CommitBody) -> None:
         with lane.stage() as coming:

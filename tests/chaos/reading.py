@@ -53,8 +53,8 @@ class GrowingLake:
     def read(self) -> None:
         """Once. Raises LakeError and OSError where the lake cannot be read."""
         manifest = self._open()
-        listed = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), "flows"))
-        names = manifest.listed.whole(listed)["name"].combine_chunks().cast(pa.large_string())
+        listed = manifest.of_table("flows")
+        names = manifest.listed.whole(listed, ["name"])["name"].combine_chunks().cast(pa.large_string())
         # Names are compared in Arrow: there are tens of thousands, and few of them differ.
         is_new = pc.invert(pc.is_in(names, value_set=self._names))
         gone = self._names.filter(pc.invert(pc.is_in(self._names, value_set=names))).to_pylist()

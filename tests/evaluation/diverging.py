@@ -26,7 +26,7 @@ from evaluation.recordings.labelled import Fault, Recording, read_recordings
 from oracles.hbase import hbase, split_at_random
 
 from analyze.load import load_population
-from analyze.methods.distalyze.method import DistalyzeRun, distalyze_run
+from analyze.methods.distalyze.distalyze_run import DistalyzeRun, distalyze_run
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import NO_FAILURES, Population
 from analyze.refine.settings import RefineSettings

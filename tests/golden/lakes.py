@@ -1,14 +1,16 @@
 """The lakes of the golden comparisons: simulated from a seed, and imported from `tests/data`.
 
 They are made by the command line, once, and kept under `.cache/golden` for as long as the sources that make
-them are the same.
+them are the same. Who needs a lake that another process makes waits for it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from evaluation.store import fingerprint
@@ -45,13 +47,29 @@ Command = Callable[..., tuple[int, str]]
 def lake_of(name: str, root: Path, flowdiff: Command) -> Path:
     """The kept lake, made where it is missing or older than its makers."""
     kept = root / ".cache" / "golden" / fingerprint(root, MAKERS)
-    if not kept.is_dir():
-        shutil.rmtree(kept.parent, ignore_errors=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(kept.parent / ".lock"):
+        if not kept.is_dir():
+            for older in kept.parent.glob("[!.]*"):
+                shutil.rmtree(older)
+            kept.mkdir()
     lake = kept / name
-    if lake.is_dir():
-        return lake
-    part = kept / f".{name}-{os.getpid()}"
-    part.mkdir(parents=True)
+    with _alone(kept / f".{name}.lock"):
+        if not lake.is_dir():
+            _make(name, lake, root, flowdiff)
+    return lake
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(name: str, lake: Path, root: Path, flowdiff: Command) -> None:
+    part = lake.with_name(f".{name}-{os.getpid()}")
+    part.mkdir()
     if name in WORKLOADS:
         files = _simulate(name, part, flowdiff)
     elif made := [system for system in SYSTEMS if system.name == name]:
@@ -62,13 +80,8 @@ def lake_of(name: str, root: Path, flowdiff: Command) -> Path:
         files = [path for one in names for path in (root / "tests" / "data" / folder).glob(f"{one}.*")]
     code, said = flowdiff("import", *files, "--lake", part / "lake", "--window", "1m")
     assert code == 0, said
-    try:
-        (part / "lake").rename(lake)
-    except OSError:  # another process was first
-        if not lake.is_dir():
-            raise
+    (part / "lake").rename(lake)
     shutil.rmtree(part)
-    return lake
 
 
 def _simulate(workload: str, folder: Path, flowdiff: Command) -> list[Path]:

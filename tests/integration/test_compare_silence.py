@@ -113,3 +113,19 @@ def test_a_recording_that_ends_before_the_period_does_is_quiet(
     code, report = compared(made, "--reference", REFERENCE, "--problem", PROBLEM, "--statistics", use)
     assert (code, verdict(report)["outcome"]) == (0, "unchanged")
     assert not any(row["severe"] for row in verdict(report)["quality"])
+
+
+@pytest.mark.parametrize("seconds", [300, 200, 45])
+def test_the_load_of_a_period_recorded_in_part_is_one_number(tmp_path: Path, seconds: int) -> None:
+    """From requests and from statistics, which keep when the first and the last of a window began."""
+    made = lake(
+        tmp_path, requests(REFERENCE_NS, 300, 1), requests(PROBLEM_NS + 70 * NS_PER_SECOND, seconds, 2)
+    )
+    asked = ("--reference", REFERENCE, "--problem", PROBLEM, "--statistics")
+    rates = []
+    for use in ("never", "all"):
+        report = compared(made, *asked, use)[1]
+        (account,) = [section for section in report["sections"] if section["section"] == "account"]
+        rates.append((account["rate0"], account["rate1"]))
+    assert rates[1] == pytest.approx(rates[0], rel=1e-9)
+    assert rates[0] == pytest.approx((10, 10), rel=0.01)

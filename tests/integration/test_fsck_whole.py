@@ -20,7 +20,7 @@ from stitch.lake.store import LocalStore
 from stitch.lake.sums import SUMS, write_sums
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
+pytestmark = pytest.mark.usefixtures("encoded_once", "forked_sessions")
 HOUR_NS = 3600 * NS_PER_SECOND
 REPORT = {"findings.parquet": b"some rows", "report.json": b"{}"}
 

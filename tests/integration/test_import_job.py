@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oracles import fork_server
 from oracles.bucket_server import BucketServer
 from oracles.killed_job import STEPS
 from oracles.mixed_input import mixed
@@ -30,10 +31,10 @@ from stitch.drivers.sharded import tasks, work_queue
 from stitch.drivers.sharded.engines import Cluster
 from stitch.drivers.sharded.work_queue import JobWorker, _Leader, _Queue, _Reader
 from stitch.lake.fsck import check
-from stitch.lake.layout import WINDOW_TABLES
+from stitch.lake.layout import WINDOW_TABLES, stage_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
-from stitch.lake.store import Store
+from stitch.lake.store import LocalStore, Store
 
 PATIENCE_S = 240.0
 """To start Python some ten times on a machine that has other things to do."""
@@ -243,7 +244,7 @@ def test_workers_that_are_killed_and_started_again(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def start(number: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*command, f"{number}/2"], env=environment)
+        return fork_server.Popen([*command, f"{number}/2"], env=environment)
 
     running, begin = {number: start(number) for number in (0, 1)}, time.monotonic()
     try:
@@ -268,6 +269,30 @@ def test_workers_that_are_killed_and_started_again(tmp_path: Path) -> None:
     mine, theirs = ([file.sha256 for file in files_of(each)] for each in (lake, tmp_path / "one"))
     assert sorted(mine) == sorted(theirs)
     assert open_store(str(lake)).names("stage") == ["ended-jobs", "lane=0"]
+
+
+def test_a_queue_is_gone_before_a_file_of_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that misses one knows by that that worker 0 was started again."""
+    files = [tmp_path / f"{number}.ndjson" for number in range(2)]
+    for number, file in enumerate(files):
+        write_native(file, 30, seed=number, seconds=900)
+    lake = tmp_path / "lake"
+    put(lake, files[:1], 1)
+    queue, left = lake / f"{stage_folder(0, 2)}-job-a", lake / "stage" / "scratch" / "left"
+    for folder in (queue, left):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+    seen = []
+    remove = LocalStore.remove
+
+    def watched(store: LocalStore, name: str) -> None:
+        seen.append((lake / name in (left, left.parent), queue.exists()))
+        remove(store, name)
+
+    monkeypatch.setattr(LocalStore, "remove", watched)
+    put(lake, files, 1)
+    assert {was_there for of_scratch, was_there in seen if of_scratch} == {False}
+    assert not left.parent.exists()
 
 
 def test_workers_with_other_options_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ class SlowLane:
 
 def test_a_lane_does_one_thing_after_another() -> None:
     lane = SlowLane()
-    work = LaneWork(lambda: Moment.exactly(0), 2)
+    work = LaneWork(lambda: Moment.exactly(0), ThreadPoolExecutor(2))
     work.begin(lane, {}, Commit.DUE)  # type: ignore[arg-type]
     work.begin(lane, {}, Commit.DUE)  # type: ignore[arg-type]  # it is at work: nothing happens
     assert [*work.finished()] == []

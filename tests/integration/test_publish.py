@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,12 +21,15 @@ import pyarrow.parquet as pq
 import pytest
 from oracles import fork_server
 from oracles.bucket_server import KEYS, BucketServer
+from oracles.encoded_once import Same
 from oracles.lake_script import Acknowledged, Import, flows_table, make, open_lane, run, structures_table
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from flowdiff.__main__ import main
 from ingest.formats import codec_for
@@ -56,6 +60,19 @@ RECORD = {
     "component": "shop",
     "point": "GET",
 }
+
+
+@lru_cache(maxsize=256)
+def _metadata(base: Same[TableMetadata], updates: tuple[Same[TableUpdate], ...]) -> TableMetadata:
+    return update_table_metadata(base.thing, tuple(update.thing for update in updates))
+
+
+@pytest.fixture(autouse=True)
+def _metadata_once() -> Iterator[None]:
+    """pyiceberg copies all metadata whenever it looks at a transaction: here once for the same updates."""
+    with patch("pyiceberg.table.update_table_metadata") as patched:
+        patched.side_effect = lambda base, updates: _metadata(Same(base), tuple(map(Same, updates)))
+        yield
 
 
 def catalog_at(folder: Path, kind: type[SqlCatalog] = SqlCatalog, **settings: str) -> SqlCatalog:

@@ -28,7 +28,7 @@ from schemas.windows import NS_PER_DAY
 from stitch.kernel import stitch
 
 EPOCH_NS = 20_458 * NS_PER_DAY
-REQUESTS = 2_000
+REQUESTS = 1_200
 SETTINGS = RobustSettings(explained=0, paths=False)
 LOSS, SKEW, RENAME = ("N5-span-loss", 0.03), ("N4-clock-skew", 5.0), ("N6-rename", 1.0)
 LOAD, SPIN = ("N2-load", 0.5), ("F5-spin", 500.0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Generic, TypeVar
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -16,15 +17,15 @@ from schemas.commits import CommitRecord, FlowCounts, Segment
 from schemas.config import DecodeConfig
 from schemas.windows import Window
 from stitch.lake import encoding, staging
+from stitch.lake.chain import Chained, files_table, read_record
 from stitch.lake.flow_counts import count_flows
+from stitch.lake.layout import commit_name
 from stitch.lake.store import Store
 
+T = TypeVar("T")
 KEPT = 4096
 """Files; those of a schedule are a few KB."""
-FILES = (
-    *("stitch.lake.fsck", "stitch.lake.known", "stitch.lake.late_events", "stitch.lake.upkeep.compaction"),
-    "stitch.drivers.live.taking_over",
-)
+FILES = ("stitch.lake.fsck", "stitch.lake.manifest", "stitch.lake.upkeep.compaction")
 """Modules that decode files of the lake."""
 SEGMENTS = (
     *("stitch.lake.fsck", "stitch.drivers.live.provisional", "stitch.drivers.live.taking_over"),
@@ -85,26 +86,48 @@ def _read_segment(store: Store, segment: Segment) -> pa.Table:
     return _segment(segment, _Held(data))
 
 
-class _Same:
-    """A table by which object it is: those that are decoded or made once are counted once."""
+class Same(Generic[T]):
+    """A thing by which object it is: a table or record that was decoded once is asked about once."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
+    def __init__(self, thing: T) -> None:
+        self.thing = thing
 
     def __hash__(self) -> int:
-        return id(self.table)
+        return id(self.thing)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.table is self.table
+        return isinstance(other, Same) and other.thing is self.thing
 
 
 @lru_cache(KEPT)
-def _counted(flows: _Same) -> FlowCounts:
-    return count_flows(flows.table)
+def _counted(flows: Same[pa.Table]) -> FlowCounts:
+    return count_flows(flows.thing)
 
 
 def _count_flows(flows: pa.Table) -> FlowCounts:
-    return _counted(_Same(flows))
+    return _counted(Same(flows))
+
+
+@lru_cache(KEPT)
+def _record(lane: int, seq: int, held: _Held) -> Chained:
+    return read_record(held, lane, seq)  # type: ignore[arg-type]
+
+
+def _read_record(store: Store, lane: int, seq: int) -> Chained:
+    try:
+        data = store.read(commit_name(lane, seq)).to_pybytes()
+    except FileNotFoundError:
+        return read_record(store, lane, seq)  # says what is missing
+    return _record(lane, seq, _Held(data))
+
+
+@lru_cache(KEPT)
+def _listed(records: tuple[Same[CommitRecord], ...]) -> pa.Table:
+    return files_table(record.thing for record in records)
+
+
+def _files_table(records: Iterable[CommitRecord]) -> pa.Table:
+    return _listed(tuple(map(Same, records)))
 
 
 @dataclass(frozen=True)
@@ -130,6 +153,8 @@ def encoded_once() -> Iterator[None]:
             patches.enter_context(patch(f"{module}.read_segment", _read_segment))
         for module in ("stitch.lake.fsck", "stitch.lake.staging"):
             patches.enter_context(patch(f"{module}.count_flows", _count_flows))
+        patches.enter_context(patch("stitch.lake.chain.read_record", _read_record))
+        patches.enter_context(patch("stitch.lake.chain.files_table", _files_table))
         patches.enter_context(patch("stitch.drivers.live.decoders.codec_for", _Codec))
         patches.enter_context(patch.object(CommitRecord, "model_validate_json", _parsed))
         yield

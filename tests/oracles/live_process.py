@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from oracles.in_place import InPlace
 from oracles.memory_disk import MemoryDisk
 from oracles.memory_log import Member, MemoryLog
 from oracles.object_store import ObjectStore
@@ -80,6 +82,7 @@ class World:
     step_s: float = 4
     """Between two turns."""
     lanes_at_once: int = 0
+    """Threads; 0: lanes work in that of the run."""
     drains: bool = True
     """Whether every turn waits for what is being decoded, so that a schedule repeats exactly."""
     log: MemoryLog = field(default_factory=MemoryLog)
@@ -104,7 +107,8 @@ class World:
         member = self.members[name] = self.log.join()
         identity = LiveIdentity(owner=name, created_by="test")
         clock = SteadyClock(lambda: self.now_ns + self.clock_ahead_ns.get(name, 0), lambda: self.now_ns)
-        run = LiveRun(member, store, info, self.settings, identity, clock, self.watch, self.lanes_at_once)
+        pool = ThreadPoolExecutor(self.lanes_at_once) if self.lanes_at_once else InPlace()
+        run = LiveRun(member, store, info, self.settings, identity, clock, self.watch, pool)
         if self.drains:
             decoders = run._decoders
             decoders.take = lambda now_ns, **_: Decoders.take(decoders, now_ns, drain=True)  # type: ignore[method-assign]

@@ -111,15 +111,15 @@ class Fleet:
         operations, paths = [], []
         for site, above in enumerate(self.above.tolist()):
             if above == NO_CALLER:
-                book.root(self.operation(site).text)
-            operations.append(book.operation(self.operation(site)))
+                book.roots[self.operation(site).text]
+            operations.append(book.operations[self.operation(site)])
             caller = NO_CALLER if above == NO_CALLER else operations[above]
-            place = book.site(caller, operations[-1], SiteKind.CALL)
-            paths.append(book.path(NO_CALLER if above == NO_CALLER else paths[above], place))
+            place = book.sites[caller, operations[-1], SiteKind.CALL]
+            paths.append(book.paths[NO_CALLER if above == NO_CALLER else paths[above], place])
             if above != NO_CALLER:
                 children[above].append((operations[-1], True))
         calling = [book.shape(called) if called else leaf for called in children]
-        book.error("timeout")
+        book.errors["timeout"]
         return book.names(), np.array(calling)
 
     def profile(self, seed: int, slot: Slot, slower: Collection[int] = (), times: float = 1.0) -> Profile:

@@ -48,15 +48,15 @@ class Service:
         """Operations, sites, paths and shapes, numbered root by root."""
         book = NameBook()
         for root in range(self.n_roots):
-            book.root(f"shop/GET /{root}")
-            above = book.operation(OperationName("shop", f"GET /{root}"))
-            first = book.path(NO_CALLER, book.site(NO_CALLER, above, SiteKind.CALL))
+            book.roots[f"shop/GET /{root}"]
+            above = book.operations[OperationName("shop", f"GET /{root}")]
+            first = book.paths[NO_CALLER, book.sites[NO_CALLER, above, SiteKind.CALL]]
             for number in range(1, self.n_sites):
-                called = book.operation(OperationName(f"service-{number % 9}", f"step {root}-{number}"))
-                book.path(first, book.site(above, called, SiteKind.CALL))
+                called = book.operations[OperationName(f"service-{number % 9}", f"step {root}-{number}")]
+                book.paths[first, book.sites[above, called, SiteKind.CALL]]
         for number in range(2):
             book.shape([(0, True)] * number)
-        book.error("timeout")
+        book.errors["timeout"]
         return book.names()
 
     def profile(

@@ -21,8 +21,8 @@ from oracles.browsing import (
 from oracles.site_populations import record_populations, span_populations
 from oracles.sites import words_of
 
+from analyze.methods.browse.browse_run import browse_run
 from analyze.methods.browse.places import host_times
-from analyze.methods.browse.ranges import Ranges
 from analyze.methods.browse.response_bins import (
     bin_edges,
     kinds_in,
@@ -223,8 +223,7 @@ def test_modes_are_the_prominent_maxima(heights: list[int]) -> None:
 @given(POPULATIONS, st.integers(1, 30))
 def test_modes_part_the_requests(found: Population, most: int) -> None:
     found = replace(found, samples=found.samples[:1]).of_samples(0, 1)
-    times = path_times(found)
-    ranges = Ranges(found, times, BrowseSettings(modes=min(most, 20)))
+    ranges = browse_run(found, BrowseSettings(modes=min(most, 20)))
     n = sum(c.rows(0).stop - c.rows(0).start for c in found.categories)
     parted = [one for one in ranges.ranges if one.mode is not None]
     if parted:

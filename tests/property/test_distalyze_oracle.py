@@ -37,7 +37,7 @@ def logs(draw: st.DrawFn, states: bool):
 def maker_of(cells, durations, states: bool, rng: np.random.Generator) -> FeatureMaker:
     book = LogBook(states=states)
     entries = [
-        (book.number(VariableName("x", name, "reached")), instance, entry)
+        (book.names[VariableName("x", name, "reached")], instance, entry)
         for (name, instance), listed in cells.items()
         for entry in listed
     ]

@@ -209,5 +209,5 @@ def test_text_taken_from_the_lake_is_that_of_the_refined_graph(seed: int) -> Non
         names = [(*label.split("/"), None) for label in graph.labels]
         edges = [(int(src), int(dst)) for src, dst in graph.edges]
         described = describe(Template.of_graph(names, edges, graph.responses.tolist()))  # type: ignore[arg-type]
-        assert graph.canonical == described.canonical
-        assert graph.tokens == tokens(described)
+        assert graph.text.canonical == described.canonical
+        assert graph.text.tokens == tokens(described)

@@ -338,7 +338,7 @@ WENT = change(LOST_PATH, SHOP, pattern=PAYS, before=0.9, after=0.1)
         (FASTER, 5.0, {}, True),
         (SLOWER, -5.0, {}, False),
         (ChangeKind.FEWER_ERRORS, 5.0, {}, True),
-        (ChangeKind.FEWER_CALLS, -5.0, {}, True),
+        (ChangeKind.FEWER_CALLS, -5.0, {}, False),
         (MORE_CALLS, -5.0, {}, False),
         (ERRORS, -5.0, {}, False),
         # Another call in the place of the one that went, or an empty answer in the place of all.
@@ -348,6 +348,7 @@ WENT = change(LOST_PATH, SHOP, pattern=PAYS, before=0.9, after=0.1)
         (PATH, -5.0, {"pattern": NOTHING, "also": (WENT,)}, False),
         (NEW_PATH, -5.0, {"pattern": ASKS}, False),
         (FASTER, -5.0, {"also": (WENT, change(PATH, SHOP, pattern=NOTHING))}, False),
+        (FASTER, -5.0, {"also": (change(ChangeKind.FEWER_CALLS, SHOP),)}, False),
         (FASTER, -5.0, {"also": (change(ERRORS, SHOP),)}, False),
         # What takes longer besides must be less.
         (PATH, -5.0, {"pattern": ASKS, "also": (WENT, change(TAIL, SHOP, contribution_ns=4.0))}, True),

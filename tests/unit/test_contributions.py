@@ -34,11 +34,11 @@ def spans() -> tuple[NameBook, Parts]:
     """web/page calls shop/get, which calls db/read: sites and paths 0, 1, 2."""
     book = NameBook()
     operations = [
-        book.operation(OperationName(c, p)) for c, p in (("web", "page"), ("shop", "get"), ("db", "read"))
+        book.operations[OperationName(c, p)] for c, p in (("web", "page"), ("shop", "get"), ("db", "read"))
     ]
     above = NO_CALLER
     for caller, operation in zip((NO_CALLER, *operations), operations, strict=False):
-        above = book.path(above, book.site(caller, operation, SiteKind.CALL))
+        above = book.paths[above, book.sites[caller, operation, SiteKind.CALL]]
     parts = Parts(
         root=np.zeros(3, np.int64),
         place=np.arange(3),
@@ -88,12 +88,12 @@ def test_shares_add_up_to_one_at_most_and_none_is_lost() -> None:
 def test_of_records_steps_that_moved_and_hang_together_count() -> None:
     book = NameBook()
     names = ["call", "near", "far", "reply", "other", "end"]
-    call, near, far, reply, other, end = (book.operation(OperationName("fs", name)) for name in names)
+    call, near, far, reply, other, end = (book.operations[OperationName("fs", name)] for name in names)
     steps = [(call, near), (near, reply), (call, far), (far, reply), (reply, other), (other, end)]
-    sites = [book.site(*step, SiteKind.STEP) for step in steps]
-    point = book.site(NO_CALLER, call, SiteKind.POINT)
-    root = book.path(NO_CALLER, point)
-    paths = [book.path(root, site) for site in sites]
+    sites = [book.sites[(*step, SiteKind.STEP)] for step in steps]
+    point = book.sites[NO_CALLER, call, SiteKind.POINT]
+    root = book.paths[NO_CALLER, point]
+    paths = [book.paths[root, site] for site in sites]
     ratio = np.array([0.1, 0.1, 8.0, 8.0, 1.0, 9.0, 1.0])  # the last step moved, but far from the others
     parts = Parts(np.zeros(6, np.int64), np.array(paths), 10.0 ** np.arange(6), np.zeros(6), np.zeros(6))
     path, loop = (cause(change(ChangeKind.NEW_PATH, point)), cause(change(ChangeKind.MORE_CALLS, sites[2])))

@@ -12,9 +12,10 @@ from oracles.refined import Call, call
 from oracles.refined import population as refined
 
 from analyze.methods.distalyze.dependency_network import trivial
+from analyze.methods.distalyze.distalyze_run import DistalyzeRun, distalyze_run
 from analyze.methods.distalyze.divergence import tail_of, tail_weights
 from analyze.methods.distalyze.features import FeatureType
-from analyze.methods.distalyze.method import DistalyzeRun, analyse, distalyze_run
+from analyze.methods.distalyze.method import analyse
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits

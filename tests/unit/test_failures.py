@@ -21,14 +21,14 @@ def names() -> Names:
     """web -> shop -> (its own call -> store), and shop -> bank."""
     book = NameBook()
     for name in ("web", "shop", "shop", "store", "bank"):
-        book.operation(OperationName(name, f"op {len(book.operations)}"))
+        book.operations[OperationName(name, f"op {len(book.operations)}")]
     above = NO_CALLER
     paths = []
     for operation in (WEB, SHOP, SEND, STORE):
-        site = book.site(NO_CALLER if above == NO_CALLER else operation - 1, operation, SiteKind.CALL)
-        above = book.path(above, site)
+        site = book.sites[NO_CALLER if above == NO_CALLER else operation - 1, operation, SiteKind.CALL]
+        above = book.paths[above, site]
         paths.append(above)
-    book.path(paths[SHOP], book.site(SHOP, BANK, SiteKind.CALL))
+    book.paths[paths[SHOP], book.sites[SHOP, BANK, SiteKind.CALL]]
     return book.names()
 
 

@@ -23,7 +23,7 @@ from oracles.object_store import ObjectStore
 from schemas.commits import CommitBody, Counters, PartitionRange, Standing
 from schemas.errors import LakeError
 from schemas.windows import Window
-from stitch.lake import chain
+from stitch.lake import chain, layout
 from stitch.lake import lane as lane_module
 from stitch.lake.chain import Chained, CommitTakenError, read_chain, read_record, read_tail
 from stitch.lake.fsck import check
@@ -224,13 +224,21 @@ def test_a_lake_file_that_disagrees_with_the_commits_is_refused(store: LocalStor
     assert "layout" in {finding.invariant for finding in check(store)}
 
 
-def test_a_target_with_other_content_is_neither_overwritten_nor_taken_for_ours(tmp_path: Path) -> None:
+def test_a_target_with_other_content_is_neither_overwritten_nor_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = LocalStore.at(tmp_path)
     run(store, Acknowledged(), HISTORY[:1])
     lane = open_lane(store)
     target = tmp_path / "flows/window=19700101T0010Z/0-000000000002-00000.parquet"
-    target.parent.mkdir()
-    target.write_bytes(b"not ours")
+    put = store.put_if_absent
+
+    def put_beside_it(name: str, data: bytes, stage: str) -> None:
+        put(name, data, stage)
+        target.parent.mkdir()
+        target.write_bytes(b"not ours")
+
+    monkeypatch.setattr(store, "put_if_absent", put_beside_it)
     with pytest.raises(LakeError, match="is there already, with other content than was committed"):
         make(lane, HISTORY[1])
     assert target.read_bytes() == b"not ours"
@@ -345,6 +353,110 @@ assert "pyarrow.dataset" not in sys.modules
         check=True,
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
     )
+
+
+def test_a_checkpoint_is_made_sooner_where_records_are_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A live lane's record names every segment it needs, 25 KB of 120: a reader would parse 64 of them."""
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS[:1])
+    one = store.size("control/commits/lane=0/000000000001.json")
+    assert one is not None
+    monkeypatch.setattr(chain, "BEHIND_BYTES", 2 * one)
+    run(store, Acknowledged(), STEPS)
+    made = [link.record.seq for link in read_chain(store, 0) if link.record.checkpoint is not None]
+    assert made == [3, 5, 7] or made == [4, 6]  # a record that names a checkpoint is longer
+    assert len(read_tail(store, 0).records) <= 3
+    assert check(store) == []
+
+
+def test_records_behind_a_large_checkpoint_may_be_longer(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS)
+    tail = read_tail(store, 0)
+    behind = chain.BEHIND_BYTES // len(tail.records)
+    long = [replace(link, size=behind + 1) for link in tail.records]
+    assert chain.is_due(replace(tail, records=(*long,)))
+    large = pa.py_buffer(bytes(2 * chain.BEHIND_SHARE * chain.BEHIND_BYTES))
+    assert not chain.is_due(replace(tail, records=(*long,), published=large))
+
+
+@pytest.mark.parametrize("probed", [1, 2, 3, 64])
+def test_the_last_record_is_found_without_listing_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probed: int
+) -> None:
+    monkeypatch.setattr(chain, "_PROBED", probed)
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS)
+    monkeypatch.setattr(store, "names", None)
+    assert [chain.last_number(store, 0, above) for above in range(1, 8)] == [7] * 7
+
+
+@pytest.mark.usefixtures("often")
+def test_a_record_that_is_missing_among_others_is_noticed(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS)
+    (tmp_path / f"control/commits/lane=0/{5:012d}.json").unlink()
+    with pytest.raises(LakeError, match=r"000000000006\.json': number 5 is missing"):
+        chain.last_number(store, 0, above=4)
+
+
+def test_what_is_committed_while_the_last_record_is_looked_for_is_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS[:2])
+    lane, more = open_lane(store), iter(STEPS[2:])
+    size = store.size
+
+    def sizes(names: list[str]) -> list[int | None]:
+        found = []
+        for name in names:
+            found.append(size(name))
+            if step := next(more, None):
+                monkeypatch.undo()
+                make(lane, step)
+                monkeypatch.setattr(store, "sizes", sizes)
+        return found
+
+    monkeypatch.setattr(store, "sizes", sizes)
+    assert chain.last_number(store, 0, above=1) >= 2
+
+
+def test_opening_a_lane_looks_into_the_last_windows_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year has 100,000 folders of windows; `flowdiff fsck` looks into all."""
+    store = LocalStore.at(tmp_path)
+    step_min = WINDOW_NS // 60_000_000_000
+    run(store, Acknowledged(), tuple(Import(f"s{n}", {f"r{n}": n * step_min}) for n in range(6)))
+    monkeypatch.setattr(layout, "LOOKED_AT", 2)
+    asked: list[str] = []
+    names = store.names
+    monkeypatch.setattr(store, "names", lambda folder, after="": asked.append(folder) or names(folder, after))
+    open_lane(store)
+    windows = names("flows")
+    assert len(windows) == 6
+    assert [folder for folder in asked if folder.startswith("flows/")] == [f"flows/{w}" for w in windows[-2:]]
+    (tmp_path / f"control/commits/lane=0/{6:012d}.json").unlink()
+    with pytest.raises(LakeError, match="belongs to a commit that the chain does not have"):
+        open_lane(store)
+
+
+def test_a_commit_lost_in_an_old_window_is_noticed_before_its_number_is_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "LOOKED_AT", 1)
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), (Import("new", {"new": 60}), Import("old", {"old": 0})))
+    (tmp_path / f"control/commits/lane=0/{2:012d}.json").unlink()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    lane = open_lane(store)
+    with pytest.raises(LakeError, match=r"-000000000002-00000\.parquet' belongs to a commit that the chain"):
+        make(lane, Import("other", {"other": 0}))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
+    assert [link.record.seq for link in read_chain(store, 0)] == [1]
 
 
 @pytest.mark.usefixtures("often")

@@ -24,8 +24,8 @@ class Requests:
 
     def add(self, n: int, *trail: str) -> None:
         at = [self.operation(word) for word in trail]
-        sites = [self.book.site(NO_CALLER, operation, SiteKind.POINT) for operation in at]
-        steps = {self.book.site(*pair, SiteKind.STEP) for pair in itertools.pairwise(at)}
+        sites = [self.book.sites[NO_CALLER, operation, SiteKind.POINT] for operation in at]
+        steps = {self.book.sites[(*pair, SiteKind.STEP)] for pair in itertools.pairwise(at)}
         for site in {*sites, *steps}:
             self.rows["passed"][(site,)] += n
         following = [[(after, True)] for after in at[1:]]
@@ -39,7 +39,7 @@ class Requests:
             self.rows["entering"][pair] += n
 
     def operation(self, word: str) -> int:
-        return self.book.operation(OperationName("store", word))
+        return self.book.operations[OperationName("store", word)]
 
     def profile(self) -> Profile:
         shapes = [

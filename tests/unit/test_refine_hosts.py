@@ -123,4 +123,4 @@ def test_key_and_components_know_the_host_apart() -> None:
     assert {tuple(node.component for node in category.graph.nodes) for category in found.categories} == {
         ("nfs", "sn", "nfs")
     }
-    assert len({category.graph.canonical for category in found.categories}) == 2
+    assert len({category.graph.text.canonical for category in found.categories}) == 2

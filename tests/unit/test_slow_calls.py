@@ -42,7 +42,7 @@ BINS = st.lists(st.integers(400, 440) | st.integers(400, 700), min_size=4, max_s
 def names_of(n_sites: int) -> Names:
     book = NameBook()
     for number in range(n_sites):
-        book.site(NO_CALLER, book.operation(OperationName("shop", f"step {number}")), SiteKind.CALL)
+        book.sites[NO_CALLER, book.operations[OperationName("shop", f"step {number}")], SiteKind.CALL]
     return book.names()
 
 

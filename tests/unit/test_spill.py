@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events
-from stitch.drivers.partition import FANOUT, bucket_of, hash_texts, payload_bytes, share_of
+from stitch.drivers.partition import bucket_of, hash_texts, payload_bytes, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.spill import Buckets, EventSpill
 from stitch.records.components import assign_requests
@@ -128,8 +128,7 @@ def test_long_dictionaries_are_not_written_with_every_piece(tmp_path: Path) -> N
     rows = [record(f"r{n}", n, point=f"point number {n:05d}") for n in range(1_000)]
     buckets = Buckets(tmp_path / "events", 0, on_disk=True)
     buckets.add(table(rows))
-    buckets.close()
-    pieces = [piece for bucket in range(FANOUT) for piece in buckets.batches(bucket)]
+    pieces = [*buckets.batches()]
     assert all(len(piece["point"].chunk(0).dictionary) == piece.num_rows for piece in pieces)
     assert as_multiset(pieces) == as_multiset([table(rows)])
 

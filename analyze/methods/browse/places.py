@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.browse.ranges import Ranges, site_words
+from analyze.methods.browse.browse_run import BrowseRun
+from analyze.methods.browse.ranges import site_words
 from analyze.methods.browse.response_bins import failed_requests
 from analyze.methods.browse.timeline import entries_of, time_edges
 from analyze.population import Category, Population
@@ -30,19 +31,19 @@ _MOST_ERROR_HOSTS: Final = 3
 class SitesAndHosts:
     """All sites, hosts and errors of the last sample, uncut."""
 
-    def __init__(self, population: Population, times: AllPathTimes, ranges: Ranges) -> None:
-        sample = ranges.sample
-        self.sites: list[SiteRow] = _sites(population, times, ranges)
-        self.hosts, self.no_host = _hosts(population, times, sample, ranges)
-        edges = time_edges(entries_of(population, sample), population.samples[sample], _TIMES)
+    def __init__(self, run: BrowseRun) -> None:
+        population = run.population
+        self.sites: list[SiteRow] = _sites(run)
+        self.hosts, self.no_host = _hosts(run)
+        edges = time_edges(entries_of(population, run.sample), population.samples[-1], _TIMES)
         self.errors: list[ErrorRow]
-        self.errors, self.failed_inside = _error_rows(population, times, sample, edges)
+        self.errors, self.failed_inside = _error_rows(population, run.times, run.sample, edges)
 
 
-def places_section(population: Population, places: SitesAndHosts) -> BrowsePlacesSection:
-    """The section."""
+def places_section(run: BrowseRun, places: SitesAndHosts) -> BrowsePlacesSection:
+    """Fill the section."""
     return BrowsePlacesSection(
-        sample=population.samples[-1].name,
+        sample=run.name,
         sites=tuple(places.sites[:_MOST_SITES]),
         sites_total=len(places.sites),
         hosts=tuple(places.hosts[:_MOST_HOSTS]),
@@ -54,22 +55,15 @@ def places_section(population: Population, places: SitesAndHosts) -> BrowsePlace
     )
 
 
-def _sites(population: Population, times: AllPathTimes, ranges: Ranges) -> list[SiteRow]:
-    bins = ranges.bins
+def _sites(run: BrowseRun) -> list[SiteRow]:
+    bins = run.bins
     us, weight = bins.sites.us.sum(axis=1), bins.sites.weight.sum(axis=1)
     total = float(bins.us.sum())
-    failed = np.zeros(len(us), dtype=np.int64)
-    for category, mine in zip(population.categories, times.categories, strict=True):
-        failures = category.failures.of_rows(category.rows(ranges.sample))
-        if len(failures.row):
-            at = mine.graph.site_at(failures.position)
-            both = np.unique(np.stack([at, failures.row.astype(np.int64)]), axis=1)
-            failed += np.bincount(both[0], minlength=len(us))
     rows = []
-    for site in np.lexsort((np.arange(len(us)), -us)).tolist():
+    for site in np.argsort(-us, kind="stable").tolist():
         if not bins.sites.n[site]:
             continue
-        label, caller = site_words(times, site)
+        label, caller = site_words(run.times, site)
         rows.append(
             SiteRow(
                 label=label,
@@ -78,17 +72,15 @@ def _sites(population: Population, times: AllPathTimes, ranges: Ranges) -> list[
                 mean_us=float(us[site] / weight[site]),
                 c2=bins.sites.c2(site),
                 share_of_time=float(us[site]) / total if total > 0 else 0.0,
-                failed=int(failed[site]),
+                failed=int(bins.sites.failed_n[site]),
             )
         )
     return rows
 
 
-def _hosts(
-    population: Population, times: AllPathTimes, sample: int, ranges: Ranges
-) -> tuple[list[HostRow], float]:
-    found = host_times(population, times, sample)
-    total, weight = float(found.us.sum()), float(ranges.bins.weight.sum())
+def _hosts(run: BrowseRun) -> tuple[list[HostRow], float]:
+    found = host_times(run.population, run.times, run.sample)
+    total, weight = float(found.us.sum()), float(run.bins.weight.sum())
     rows = [
         HostRow(
             host=host,
@@ -99,7 +91,7 @@ def _hosts(
             per_request_us=float(found.us[code] / found.weight[code]),
             failed=int(found.failed[code]),
         )
-        for code, host in enumerate(population.hosts)
+        for code, host in enumerate(run.population.hosts)
         if found.n[code]
     ]
     rows.sort(key=lambda row: (-row.share_of_time, row.host))

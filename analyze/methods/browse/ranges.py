@@ -12,28 +12,24 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from analyze.methods.browse.browse_run import BrowseRun
 from analyze.methods.browse.response_bins import (
     BinRange,
     KindBins,
     ResponseBins,
-    bin_edges,
     kinds_in,
     leading_kinds,
     leading_sites,
-    mode_ranges,
     parted,
-    response_bins,
     sites_in,
 )
-from analyze.methods.browse.settings import BrowseSettings
-from analyze.population import Population
-from analyze.profile.names import SiteKind, site_name
+from analyze.profile.names import caller_name, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.stats.density import Density, log_density, modes
+from analyze.stats.density import Density
 from analyze.stats.moments import LARGE, SampleMoments, pooled
-from schemas.arrays import F8, I8
+from schemas.arrays import F8
 from schemas.report.browse import (
     BinnedCategory,
     BinnedRoot,
@@ -57,39 +53,10 @@ _CANONICAL: Final = 600
 """Characters of a category's canonical text: two hundred of them would make a page of their own."""
 
 
-class Ranges:
-    """Bins of the last sample, the ranges that are shown, and the densities of all samples."""
-
-    def __init__(self, population: Population, times: AllPathTimes, settings: BrowseSettings) -> None:
-        self.sample = len(population.samples) - 1
-        all_of = [_responses(population, sample) for sample in range(len(population.samples))]
-        self.densities: list[Density | None] = [log_density(ns / NS_PER_US, weight) for ns, weight in all_of]
-        shown = self.densities[-1]
-        found = [] if shown is None else modes(shown, settings.modes)
-        edges = bin_edges(all_of[-1][0], settings.bins, found)
-        self.bins: ResponseBins = response_bins(population, times, self.sample, edges)
-        self.ranges: list[BinRange] = mode_ranges(self.bins, found) if len(all_of[-1][0]) else []
-        self.requests: list[int] = [len(ns) for ns, _ in all_of]
-
-
-def _responses(population: Population, sample: int) -> tuple[I8, F8]:
-    """Response times, ns, and weights of a sample."""
-    parts = [(category, category.rows(sample)) for category in population.categories]
-    ns = [category.response_ns[rows] for category, rows in parts]
-    weight = [category.weight[rows] for category, rows in parts]
-    return np.concatenate([np.zeros(0, np.int64), *ns]), np.concatenate([np.zeros(0), *weight])
-
-
-def ranges_section(
-    population: Population,
-    times: AllPathTimes,
-    moments: SampleMoments,
-    ranges: Ranges,
-    limits: ReportLimits,
-) -> BrowseRangesSection:
-    """The section."""
-    bins = ranges.bins
-    bounds = [(one.first, one.past) for one in ranges.ranges]
+def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
+    """Fill the section."""
+    bins, samples = run.bins, run.population.samples
+    bounds = [(one.first, one.past) for one in run.ranges]
     listed = [
         _listed(size, most, [number for bound in bounds for number in leading(*bound)])
         for size, most, leading in (
@@ -100,11 +67,11 @@ def ranges_section(
     ]
     places = [{number: place for place, number in enumerate(part)} for part in listed]
     return BrowseRangesSection(
-        sample=population.samples[ranges.sample].name,
+        sample=run.name,
         curves=tuple(
-            _curve(sample.name, requests, density)
+            _curve(sample.name, int(requests), density)
             for sample, requests, density in zip(
-                population.samples, ranges.requests, ranges.densities, strict=True
+                samples, run.moments.count.sum(axis=1), run.densities, strict=True
             )
             if density is not None
         ),
@@ -113,15 +80,13 @@ def ranges_section(
         weight=_short(bins.weight),
         us=_short(bins.us),
         failed=_short(bins.failed),
-        roots=tuple(_root(bins, moments, root) for root in listed[0]),
+        roots=tuple(_root(run, root) for root in listed[0]),
         roots_total=int((bins.roots.n.sum(axis=1) > 0).sum()),
-        categories=tuple(
-            _category(population, moments, bins, ranges.sample, number, limits) for number in listed[1]
-        ),
+        categories=tuple(_category(run, number, limits) for number in listed[1]),
         categories_total=int((bins.categories.n.sum(axis=1) > 0).sum()),
-        sites=tuple(_site(times, bins, site) for site in listed[2]),
+        sites=tuple(_site(run.times, bins, site) for site in listed[2]),
         sites_total=int((bins.sites.n > 0).sum()),
-        ranges=tuple(_range_row(bins, one, *places) for one in ranges.ranges),
+        ranges=tuple(_range_row(bins, one, *places) for one in run.ranges),
     )
 
 
@@ -149,15 +114,17 @@ def _short(values: F8, digits: int = _DIGITS) -> tuple[float, ...]:
     return tuple(float(f"{value:.{digits}g}") for value in values.tolist())
 
 
-def _root(bins: ResponseBins, moments: SampleMoments, root: int) -> BinnedRoot:
-    of_root = pooled(moments, np.flatnonzero(bins.root_of == root))
-    return BinnedRoot(root=bins.root_names[root], **_moments_of(of_root, -1, 0), **_bins_of(bins.roots, root))
+def _root(run: BrowseRun, root: int) -> BinnedRoot:
+    of_root = pooled(run.moments, np.flatnonzero(run.bins.root_of == root))
+    return BinnedRoot(
+        root=run.bins.root_names[root], **_moments_of(of_root, 0), **_bins_of(run.bins.roots, root)
+    )
 
 
-def _moments_of(moments: SampleMoments, sample: int, place: int) -> dict[str, Any]:
-    """Requests, mean, and C² for more than LARGE."""
-    n, mean = int(moments.count[sample, place]), float(moments.mean_us[sample, place])
-    c2 = float(moments.c2[sample, place]) if n > LARGE and mean > 0 else None
+def _moments_of(moments: SampleMoments, place: int) -> dict[str, Any]:
+    """Requests of the last sample, their mean, and C² for more than LARGE."""
+    n, mean = int(moments.count[-1, place]), float(moments.mean_us[-1, place])
+    c2 = float(moments.c2[-1, place]) if n > LARGE and mean > 0 else None
     return {"requests": n, "mean_us": mean, "c2": c2}
 
 
@@ -172,28 +139,20 @@ def _bins_of(kinds: KindBins, row: int) -> dict[str, Any]:
     }
 
 
-def _category(
-    population: Population,
-    moments: SampleMoments,
-    bins: ResponseBins,
-    sample: int,
-    number: int,
-    limits: ReportLimits,
-) -> BinnedCategory:
-    graph = population.categories[number].graph
+def _category(run: BrowseRun, number: int, limits: ReportLimits) -> BinnedCategory:
+    graph = run.population.categories[number].graph
     return BinnedCategory(
         category=graph.key,
         root=graph.root,
-        canonical=canonical(graph.canonical, limits)[:_CANONICAL],
-        **_moments_of(moments, sample, number),
-        **_bins_of(bins.categories, number),
+        canonical=canonical(graph.text.canonical, limits)[:_CANONICAL],
+        **_moments_of(run.moments, number),
+        **_bins_of(run.bins.categories, number),
     )
 
 
 def site_words(times: AllPathTimes, site: int) -> tuple[str, str | None]:
     """A place, and who calls where it is a call."""
-    caller = times.names.caller(site) if times.names.sites[site].kind == SiteKind.CALL else None
-    return site_name(site, times.names).text, None if caller is None else caller.text
+    return site_name(site, times.names).text, caller_name(site, times.names)
 
 
 def _site(times: AllPathTimes, bins: ResponseBins, site: int) -> BinnedSite:

@@ -60,6 +60,8 @@ class SiteBins:
     """Weight of the requests in which the place failed, whether they waited there or not."""
     n: I8
     """[sites] requests that waited there."""
+    failed_n: I8
+    """[sites] requests in which it failed."""
     squares: F8
     """[sites] weighted squares of the time waited there."""
 
@@ -165,7 +167,8 @@ def response_bins(population: Population, times: AllPathTimes, sample: int, edge
     shape = len(population.categories), n_bins
     categories = KindBins(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape))
     waiting, waited, failing = np.zeros((3, n_sites, n_bins))
-    sites = SiteBins(waiting, waited, failing, np.zeros(n_sites, np.int64), np.zeros(n_sites))
+    n, failed_n = np.zeros((2, n_sites), np.int64)
+    sites = SiteBins(waiting, waited, failing, n, failed_n, np.zeros(n_sites))
     for number, (category, mine) in enumerate(zip(population.categories, times.categories, strict=True)):
         rows = category.rows(sample)
         if rows.start >= rows.stop:
@@ -203,6 +206,7 @@ def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: 
         at = mine.graph.site_at(failures.position)
         site, row = np.unique(np.stack([at, failures.row.astype(np.int64)]), axis=1)
         np.add.at(to.failed, (site, place[row]), weight[row])
+        to.failed_n[:] += np.bincount(site, minlength=len(to.failed_n))
 
 
 @dataclass(frozen=True, slots=True)

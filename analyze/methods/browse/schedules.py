@@ -5,78 +5,46 @@ Typical is the medoid of a category that matters, beside it stands the mean of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.browse.ranges import Ranges
+from analyze.methods.browse.browse_run import BrowseRun
 from analyze.methods.browse.response_bins import leading_category
-from analyze.methods.browse.settings import BrowseSettings
 from analyze.paths.critical_path import edge_latency_ns
-from analyze.population import Category, Population
-from analyze.profile.times import AllPathTimes
+from analyze.population import Category
 from analyze.report.drawing.train_schedule import hosts_of, train_schedule
 from analyze.stats.density import weighted_quantile
-from analyze.stats.moments import SampleMoments
 from schemas.arrays import F8
 from schemas.report.browse import BrowseSchedulesSection, TypicalRequest
 from schemas.windows import NS_PER_US
 
 
-def schedules_section(
-    population: Population,
-    times: AllPathTimes,
-    moments: SampleMoments,
-    ranges: Ranges,
-    settings: BrowseSettings,
-) -> BrowseSchedulesSection:
-    """Fill the section."""
-    sample = ranges.sample
-    spent = np.nan_to_num(moments.weighted[sample] * moments.mean_us[sample])
-    chosen = _chosen_categories(spent.tolist(), ranges, settings.schedules)
-    total = float(spent.sum())
-    names = ["the slowest" if one.mode is None else f"mode {i}" for i, one in enumerate(ranges.ranges, 1)]
+def schedules_section(run: BrowseRun) -> BrowseSchedulesSection:
+    """Fill the section: the category of the most time, then the first of each mode, then others by time."""
+    spent = np.nan_to_num(run.moments.weighted[-1] * run.moments.mean_us[-1])
+    by_time = [number for number in np.argsort(-spent, kind="stable").tolist() if spent[number] > 0]
+    leading = [leading_category(run.bins, one.first, one.past) for one in run.ranges]
+    chosen = list(dict.fromkeys([*by_time[:1], *leading, *by_time]))[: run.settings.schedules]
+    names = ["the slowest" if one.mode is None else f"mode {i}" for i, one in enumerate(run.ranges, 1)]
     return BrowseSchedulesSection(
-        sample=population.samples[sample].name,
+        sample=run.name,
         requests=tuple(
             _typical(
-                population,
-                times,
+                run,
                 number,
-                sample,
-                share=float(spent[number]) / total if total > 0 else 0.0,
-                leads=tuple(
-                    name for name, first in zip(names, _leading(ranges), strict=True) if first == number
-                ),
+                share=float(spent[number] / spent.sum()) if spent.sum() > 0 else 0.0,
+                leads=tuple(name for name, first in zip(names, leading, strict=True) if first == number),
             )
             for number in chosen
         ),
     )
 
 
-def _chosen_categories(spent: Sequence[float], ranges: Ranges, most: int) -> list[int]:
-    """The category of the most time, then the first of each mode, then others by time."""
-    by_time = [n for n in sorted(range(len(spent)), key=lambda n: (-spent[n], n)) if spent[n] > 0]
-    return list(dict.fromkeys([*by_time[:1], *_leading(ranges), *by_time]))[:most]
-
-
-def _leading(ranges: Ranges) -> list[int]:
-    """[ranges] the category that stands for each."""
-    return [leading_category(ranges.bins, one.first, one.past) for one in ranges.ranges]
-
-
-def _typical(
-    population: Population,
-    times: AllPathTimes,
-    number: int,
-    sample: int,
-    *,
-    share: float,
-    leads: tuple[str, ...],
-) -> TypicalRequest:
-    category, mine = population.categories[number], times.categories[number]
-    rows = category.rows(sample)
+def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...]) -> TypicalRequest:
+    population, names = run.population, run.times.names
+    category, mine = population.categories[number], run.times.categories[number]
+    rows = category.rows(run.sample)
     found = medoid(category, rows)
     graph = category.graph
     weight = category.weight[rows]
@@ -91,12 +59,12 @@ def _typical(
         medoid=train_schedule(
             graph,
             mine.graph,
-            times.names,
+            names,
             category.node_ns[:, found.row].astype(np.float64),
             request_id=category.request_id[found.row].as_py(),
             hosts=hosts_of(population, category, found.row),
         ),
-        mean=train_schedule(graph, mine.graph, times.names, mean_times(category, rows)),
+        mean=train_schedule(graph, mine.graph, names, mean_times(category, rows)),
     )
 
 

@@ -160,8 +160,7 @@ def _category(kind: Any) -> b.Words:
 
 
 def _site(row: BinnedSite | SiteRow) -> b.Words:
-    caller = "" if row.caller is None else f" from {wording.clip(row.caller, 80)}"
-    return (b.strong(wording.clip(row.label, 120)), b.dim(caller))
+    return b.call_site(row.label, row.caller)
 
 
 _KIND_NUMBERS: Final = (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from analyze.numbering import Numbering
 from analyze.population import Category, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NameBook
@@ -85,7 +86,7 @@ class CallingTree:
 class _Sums:
     """What is added up while categories are read."""
 
-    numbers: dict[tuple[int, TreeName], int] = field(default_factory=dict)
+    numbers: Numbering[tuple[int, TreeName]] = field(default_factory=Numbering)
     node: list[I8] = field(default_factory=list)
     group: list[I8] = field(default_factory=list)
     values: list[F8] = field(default_factory=list)
@@ -96,7 +97,7 @@ class _Sums:
         found: list[int] = []
         for above, name in zip(places.above, places.names, strict=True):
             key = (ROOT if above == ROOT else found[above], name)
-            found.append(self.numbers.setdefault(key, len(self.numbers)))
+            found.append(self.numbers[key])
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:

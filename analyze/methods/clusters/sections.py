@@ -67,8 +67,7 @@ def clusters_blocks(section: ClustersSection) -> b.Blocks:
 
 def _blocks(s: ClustersSection) -> Iterator[b.Block]:
     if len(s.samples) == 2:
-        legend = (b.Styled("", "swatch"), f"{s.samples[0]} ", b.Styled("", "swatch", "after"), s.samples[1])
-        yield b.Only("page", (b.Text(legend, "dim"),))
+        yield b.Only("page", (b.Text(b.sides(*s.samples), "dim"),))
     rows = listed(s)
     yield b.Grid(
         "Clusters",

@@ -5,7 +5,7 @@ P is the performance of an instance, its response time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -136,12 +136,7 @@ class Found:
         """Whether node `a` happens before node `b` in all instances; events only."""
         if self.types[0] not in EVENT_TIMES:
             return False
-        return happens_before(self._times(a), self._times(b))
-
-    def _times(self, node: int) -> F8:
-        if node == len(self.values):
-            return self._end()
-        return np.asarray(self.values[node])
+        return happens_before(*(self.values[i] if i < len(self.values) else self._end() for i in (a, b)))
 
     def _end(self) -> F8:
         """P as a time of the instance; NaN where it is none (a mean over many requests)."""
@@ -172,10 +167,8 @@ class Found:
         return None if best is None else best[1]
 
 
-def components(
-    evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings
-) -> Iterator[Found]:
-    """The component of P of every feature type; types of the same values once.
+def components(evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings) -> list[Found]:
+    """Find the component of P of every feature type; types of the same values once.
 
     weight: [instances]; level: of p, from which a feature counts as diverging.
     """
@@ -197,19 +190,19 @@ def components(
         known = next(
             (i for i, f in enumerate(seen) if maker.same_as(type_) is maker.same_as(f.types[0])), None
         )
+        tested = np.full(len(kept), tests.types.index(type_), np.int64)
+        if known is None:
+            values = maker.matrix(type_)
+            if type_ is FeatureType.COUNT:
+                values[seldom] = values[seldom] > 0
+                tested[seldom] = presence
+            else:
+                values[seldom] = np.nan
+            known = next(
+                (i for i, f in enumerate(seen) if np.array_equal(f.values, values, equal_nan=True)), None
+            )
         if known is not None:
             seen[known] = replace(seen[known], types=(*seen[known].types, type_))
-            continue
-        values = maker.matrix(type_)
-        tested = np.full(len(kept), tests.types.index(type_), np.int64)
-        if type_ is FeatureType.COUNT:
-            values[seldom] = values[seldom] > 0
-            tested[seldom] = presence
-        else:
-            values[seldom] = np.nan
-        same = next((i for i, f in enumerate(seen) if np.array_equal(f.values, values, equal_nan=True)), None)
-        if same is not None:
-            seen[same] = replace(seen[same], types=(*seen[same].types, type_))
             continue
         says_p = trivial(values[:, both], instances.performance_us[both], instances.problem[both])
         divergence = np.zeros(len(kept) + 1)
@@ -242,7 +235,7 @@ def components(
                 says_p,
             )
         )
-    yield from seen
+    return seen
 
 
 def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:

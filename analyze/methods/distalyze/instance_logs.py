@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.parameters import parameter_readings
+from analyze.numbering import Numbering
 from analyze.population import Graph, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
@@ -125,12 +126,8 @@ class LogBook:
     """Collects entries of one log in any order, variable by variable: what is sorted fits into a cache."""
 
     states: bool
-    names: dict[VariableName, int] = field(default_factory=dict)
+    names: Numbering[VariableName] = field(default_factory=Numbering)
     _parts: dict[int, list[tuple[npt.NDArray[Any], ...]]] = field(default_factory=dict)
-
-    def number(self, name: VariableName) -> int:
-        """Number of a variable."""
-        return self.names.setdefault(name, len(self.names))
 
     def add(self, variable: int, instance: I4, time_us: F8, value: F8 | None = None) -> None:
         """Entries of one variable, [entries] each; of states with values, of which only finite ones count."""
@@ -191,7 +188,7 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
         category = population.categories[index]
         node_ns = np.ascontiguousarray(category.node_ns[:, chosen.row[mine]])
         if log_type is LogType.EVENT:
-            variables = [book.number(name) for name in events_of(category.graph, names)]
+            variables = [book.names[name] for name in events_of(category.graph, names)]
             book.add_matrix(variables, mine, node_ns / NS_PER_US)
         else:
             variables, end, own = own_times(category.graph, node_ns, book, names)
@@ -242,7 +239,7 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
         name = operations[operation]
         step = kind == SiteKind.STEP and caller != NO_CALLER
         measure = f"after {operations[caller].text}" if step else "own time"
-        variables.append(book.number(VariableName(name.component, _with_callee(name), measure)))
+        variables.append(book.names[VariableName(name.component, _with_callee(name), measure)])
     own = own_time_ns(node_ns, sites, np.arange(sites.n_units, dtype=np.int64))
     return variables, sites.end, own / NS_PER_US
 
@@ -258,5 +255,5 @@ def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -
     for rows in np.split(np.arange(len(read.field)), cuts):
         where, key = read.fields[int(read.field[rows[0]])]
         component, _, point = where.partition("/")
-        number = book.number(VariableName(component, point, f"parameter {key}", Quantity.VALUE))
+        number = book.names[VariableName(component, point, f"parameter {key}", Quantity.VALUE)]
         book.add(number, read.request[rows].astype(np.int32), time_us[rows], read.number[rows])

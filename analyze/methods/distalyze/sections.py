@@ -82,10 +82,9 @@ def distalyze_blocks(section: DistalyzeSection) -> b.Blocks:
 
 
 def _blocks(s: DistalyzeSection) -> Iterator[b.Block]:
-    classes = (b.Styled("", "swatch"), f"{s.class0} ", b.Styled("", "swatch", "after"), s.class1)
     found = f"{wording.count(s.significant)} of {wording.count(s.features)} features differ (Bonferroni, "
     found += f"{wording.percent(s.alpha)}), {wording.count(s.significant_bh)} by false discovery rate"
-    yield b.Only("page", (b.Text((*classes, f" · {found}"), "dim"),))
+    yield b.Only("page", (b.Text((b.sides(s.class0, s.class1), f" · {found}"), "dim"),))
     yield b.Grid("Classes", _studies(s), s.studies)
     if any(study.heavy and not study.weighted for study in s.studies):
         heavy = "Heavy: more than 1.1 % of the instances lie outside of mean ± 3 sigma; "

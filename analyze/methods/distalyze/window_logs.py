@@ -139,7 +139,7 @@ class WindowInstances:
             host = category.host.astype(np.int64)
             if not book.states:
                 for node, name in enumerate(events_of(category.graph, names)):
-                    self._add(book, book.number(name), category, category.node_ns[node], host=host[node])
+                    self._add(book, book.names[name], category, category.node_ns[node], host=host[node])
                 continue
             variables, end, own = own_times(category.graph, category.node_ns, book, names)
             for variable, node, value in zip(variables, end.tolist(), own, strict=True):
@@ -154,7 +154,7 @@ class WindowInstances:
             component, _, point = category.graph.root.partition("/")
 
             def number(what: str, component: str = component, point: str = point) -> int:
-                return book.number(VariableName(component, point, what))
+                return book.names[VariableName(component, point, what)]
 
             self._add(book, number("arrives"), category)
             if category.graph.key in logged:
@@ -181,7 +181,7 @@ class WindowInstances:
             """Log readings of every slice of every instance; NaN where there is nothing to read."""
             time_us = np.tile(np.arange(1, _SLICES + 1), len(self)) * (self.length_ns / NS_PER_US / _SLICES)
             instance = np.repeat(np.arange(len(self), dtype=np.int32), _SLICES)
-            book.add(book.number(name), instance, time_us.astype(np.float64), of_cell)
+            book.add(book.names[name], instance, time_us.astype(np.float64), of_cell)
 
         read(VariableName("", "arrival rate", "a second", Quantity.VALUE), count / length_s)
         # Little's law: the time that arriving requests bring, over the time they arrive in.

@@ -29,6 +29,7 @@ from analyze.methods.paper.timing import (
     response_time_contribution,
     response_time_tests,
 )
+from analyze.numbering import Numbering
 from analyze.paths.critical_path import Attribution, attribute, critical_path, edge_latency_ns
 from analyze.population import Category, Population
 from analyze.stats.moments import SampleMoments, category_moments, pooled
@@ -160,8 +161,8 @@ def _change_sign(moments: SampleMoments) -> float:
 
 
 def _root_codes(categories: tuple[Category, ...]) -> I8:
-    place: dict[str, int] = {}
-    return np.array([place.setdefault(c.graph.root, len(place)) for c in categories], dtype=np.int64)
+    place = Numbering[str]()
+    return np.array([place[c.graph.root] for c in categories], dtype=np.int64)
 
 
 def _structural(
@@ -173,7 +174,7 @@ def _structural(
 ) -> list[Ranked]:
     """Structural mutations, root by root, each with its candidates and contribution."""
     released = settings.variant == "released"
-    texts = TokenTexts([edge_sequence(c.graph) if released else c.graph.tokens for c in categories])
+    texts = TokenTexts([edge_sequence(c.graph) if released else c.graph.text.tokens for c in categories])
     found: list[Ranked] = []
     for code in np.unique(root[sets.mutations]):
         mutations = sets.mutations[root[sets.mutations] == code]

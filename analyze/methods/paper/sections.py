@@ -309,13 +309,13 @@ def _list(listed: RankedList, s: MutationsSection) -> b.Part:
         return b.Bar((axis.stretch(kind, 0.0, mutation.share_of_listed),), percentage)
 
     columns = (
-        b.Column("rank", "#", "count"),
+        *columns_of(Mutation, "rank"),
         b.Column("", "Kind", "text", _tag),
         b.Column("", "Root type", "name", lambda m: m.root),
         b.Column("", "Category", "text", _category),
         b.Column("n_nodes", "Nodes", "count", far=2),
         *_MEANS,
-        b.Column("contribution_us", "Contribution", "change"),
+        *columns_of(Mutation, "contribution_us"),
         b.Column("", "", "bar", bar, far=1),
         b.Column("share_of_listed", "Share", "share", far=2),
     )
@@ -490,11 +490,10 @@ _ROOTS: Final = (b.Column("root", "Root type", "name"), *_BOTH)
 _CATEGORIES: Final = (
     b.Column("", "Category", "text", lambda row: b.code(short(row.category), clip(row.canonical, 600))),
     b.Column("root", "Root type", "name"),
-    b.Column("n_nodes", "Nodes", "count", far=1),
+    *columns_of(CategoryRow, "n_nodes"),
     *_BOTH,
     b.Column("", "C²", "number", lambda row: (row.before.c2, row.after.c2), far=1),
-    *columns_of(CategoryRow, "ks_p"),
-    b.Column("change_us", "Change of the sum", "change"),
+    *columns_of(CategoryRow, "ks_p", "change_us"),
     b.Column("", "Is", "text", lambda row: ", ".join(row.roles), far=1),
 )
 

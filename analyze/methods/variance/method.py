@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import pyarrow as pa
 
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.variance.markers import Marker, read_markers
 from analyze.methods.variance.rows import (
-    RANK,
-    Looked,
     category_rows,
     details_section,
-    edge_rows,
     site_table,
     variance_section,
+    variance_tables,
 )
 from analyze.methods.variance.sections import VARIANCE, VARIANCE_CHANGE, VARIANCE_DETAILS
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_change import change_section
-from analyze.methods.variance.variance_run import VarianceRun, variance_run
+from analyze.methods.variance.variance_run import variance_run
 from analyze.population import Population
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
-from schemas.report.columns import arrow_table, columns_of, stored
 from schemas.report.parts import Section
 from schemas.report.report import Verdict
-from schemas.report.variance import VariableCategory, VariableEdge, VarianceChangeSection, VarianceSection
-
-_CATEGORIES: Final = (RANK, *columns_of(VariableCategory))
-_PARTS: Final = (
-    stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
-    stored("root", "name", "root type"),
-    *columns_of(VariableEdge),
-)
-
-
-def variance_tables(
-    run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory], looked: Sequence[Looked]
-) -> Mapping[str, pa.Table]:
-    """Tables by name."""
-    parts = [(look.group, row) for look in looked for row in edge_rows(run, look)]
-    return {
-        "variance_sites": sites,
-        "variance_categories": arrow_table(_CATEGORIES, categories, rank=range(1, len(categories) + 1)),
-        "variance_parts": arrow_table(
-            _PARTS,
-            [row for _, row in parts],
-            category=[run.key_of(group) for group, _ in parts],
-            root=[run.root_of(group) for group, _ in parts],
-        ),
-    }
-
+from schemas.report.variance import VarianceChangeSection, VarianceSection
 
 _RARE_NOTE = 0.1
 """From this share of the requests in rare categories on, a note says so."""

@@ -6,7 +6,7 @@ The first tier is the sample as a whole, the second the categories that are look
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,14 +36,14 @@ from analyze.methods.variance.variance_decomposition import (
 )
 from analyze.methods.variance.variance_run import VarianceRun
 from analyze.population import Population
-from analyze.profile.names import SiteKind, site_name
+from analyze.profile.names import caller_name, site_name
 from analyze.report.moment_rows import canonical
 from analyze.stats.histograms import log_histogram
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
-from schemas.report.columns import arrow_columns, columns_of, rows_of, stored
+from schemas.report.columns import arrow_columns, arrow_table, columns_of, rows_of, stored
 from schemas.report.findings import Interval
 from schemas.report.variance import (
     C2Curve,
@@ -105,12 +105,11 @@ def site_table(run: VarianceRun) -> pa.Table:
     }
     listed = order.tolist()
     names = run.times.names
-    calls = [names.caller(s) if names.sites[s].kind == SiteKind.CALL else None for s in listed]
     return arrow_columns(
         _SITES,
         rank=np.arange(1, len(listed) + 1),
         label=[site_name(site, names).text for site in listed],
-        caller=[None if caller is None else caller.text for caller in calls],
+        caller=[caller_name(site, names) for site in listed],
         marker=[run.labels.of_site(site) for site in listed],
         **{name: values[order] for name, values in columns.items()},
     )
@@ -217,7 +216,7 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
                 category=None if graph is None else graph.key,
                 members=len(groups.members(group)),
                 root=run.root_of(group),
-                canonical="" if graph is None else graph.canonical,
+                canonical="" if graph is None else graph.text.canonical,
                 requests=n,
                 mean_us=_over(sums[group, 1], sums[group, 0]),
                 sd_us=float(sd[group]),
@@ -440,3 +439,28 @@ def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:
                 MarkerSuggestion(label=name.text, kind=marker[0], why=marker[1], within=float(within[place])),
             )
     return list(found.values())
+
+
+_CATEGORIES: Final = (RANK, *columns_of(VariableCategory))
+_PARTS: Final = (
+    stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
+    stored("root", "name", "root type"),
+    *columns_of(VariableEdge),
+)
+
+
+def variance_tables(
+    run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory], looked: Sequence[Looked]
+) -> Mapping[str, pa.Table]:
+    """Make the complete tables, by name."""
+    parts = [(look.group, row) for look in looked for row in edge_rows(run, look)]
+    return {
+        "variance_sites": sites,
+        "variance_categories": arrow_table(_CATEGORIES, categories, rank=range(1, len(categories) + 1)),
+        "variance_parts": arrow_table(
+            _PARTS,
+            [row for _, row in parts],
+            category=[run.key_of(group) for group, _ in parts],
+            root=[run.root_of(group) for group, _ in parts],
+        ),
+    }

@@ -193,9 +193,8 @@ def _categories(s: VarianceSection) -> tuple[b.Column, ...]:
 
 
 def _place(row: Any) -> b.Words:
-    caller = "" if row.caller is None else f" from {wording.clip(row.caller, 80)}"
     marked: b.Words = (" ", b.tag(row.marker)) if getattr(row, "marker", None) else ""
-    return (b.strong(wording.clip(row.label, 120)), b.dim(caller), marked)
+    return (b.call_site(row.label, row.caller), marked)
 
 
 def _time(row: VariableSite | VariableEdge) -> b.Words:

@@ -20,7 +20,7 @@ from analyze.methods.variance.variance_decomposition import (
     log_coefficient,
 )
 from analyze.methods.variance.variance_run import VarianceRun
-from analyze.profile.names import SiteKind, site_name
+from analyze.profile.names import caller_name, site_name
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.moments import LARGE
 from analyze.stats.multiple import q_values
@@ -165,14 +165,13 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
     counts = (found.q <= _LEVEL) & (np.abs(found.log_ratio.value) >= math.log(run.settings.change_ratio))
     ends = found.log_ratio.interval()
     for site in np.flatnonzero(counts).tolist():
-        caller = names.caller(site) if names.sites[site].kind == SiteKind.CALL else None
         interval = c2_interval(ends, site)
         if interval is None:
             continue
         rows.append(
             SiteChange(
                 label=site_name(site, names).text,
-                caller=None if caller is None else caller.text,
+                caller=caller_name(site, names),
                 within0=float(one.within[site]) / total,
                 within1=float(other.within[site]) / total,
                 change=float(adds[1][site] - adds[0][site]) / total,

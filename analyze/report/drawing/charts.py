@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.blocks import Drawing, Styled
+from analyze.report.blocks import Drawing, sides
 from analyze.report.drawing.svg import element, px
 from schemas.report.clusters import CurvePoint
 from schemas.report.parts import Histogram
@@ -100,19 +100,10 @@ def histogram(found: Histogram, caption: str = "") -> Drawing:
     )
     canvas = _Canvas("plot", title, 430, 150)
     for tick in log_ticks(low, high):
-        canvas.upright(canvas.x(_log_part(tick, low, high)), wording.duration(tick))
-    places = [canvas.x(_log_part(edge, low, high)) for edge in found.edges_us]
-    tallest = max(max(_shares(counts), default=0.0) for counts in (found.counts0, found.counts1))
-    for name, counts in (("before", found.counts0), ("after", found.counts1)):
-        if sum(counts):
-            canvas.path(name, _steps(canvas, places, [share / tallest for share in _shares(counts)]))
-    canvas.line("axis", canvas.left, canvas.floor, canvas.end, canvas.floor)
-    legend = (
-        Styled("", "swatch"),
-        f"before, {wording.count(before)} ",
-        Styled("", "swatch", "after"),
-        f"after, {wording.count(after)}",
-    )
+        canvas.upright(canvas.x(log_part(tick, low, high)), wording.duration(tick))
+    parts = [log_part(edge, low, high) for edge in found.edges_us]
+    _draw_two(canvas, parts, (found.counts0, found.counts1))
+    legend = sides(f"before, {wording.count(before)}", f"after, {wording.count(after)}")
     return Drawing(canvas.svg(), caption or found.title, legend)
 
 
@@ -131,14 +122,8 @@ def spread(
     """
     low, high = edges[0], edges[-1]
     canvas = _Canvas("spread", title, 260, 76, left=8, right=8, top=6, bottom=18)
-    parts = [_log_part(edge, low, high) if log else (edge - low) / (high - low) for edge in edges]
-    shares = [_shares(of) for of in counts]
-    tallest = max((share for of in shares for share in of), default=0.0) or 1.0
-    for name, of in zip(("before", "after"), shares, strict=True):
-        if any(of):
-            places = [canvas.x(part) for part in parts]
-            canvas.path(name, _steps(canvas, places, [share / tallest for share in of]))
-    canvas.line("axis", canvas.left, canvas.floor, canvas.end, canvas.floor)
+    parts = [log_part(edge, low, high) if log else (edge - low) / (high - low) for edge in edges]
+    _draw_two(canvas, parts, counts)
     canvas.text("tick first", canvas.left, canvas.height - 5, worded(low))
     canvas.text("tick last", canvas.end, canvas.height - 5, worded(high))
     return Drawing(canvas.svg(), caption)
@@ -158,7 +143,7 @@ def c2_curves(samples: Sequence[Sequence[tuple[float, float]]]) -> tuple[Drawing
     canvas = _Canvas("plot cumulative", title, 560, 230, left=46, right=14, top=14, bottom=40)
 
     def x(value: float) -> float:
-        return canvas.x(_log_part(value, 10.0**low, 10.0**high))
+        return canvas.x(log_part(value, 10.0**low, 10.0**high))
 
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         canvas.level("left", canvas.y(share), wording.percent(share))
@@ -193,7 +178,7 @@ def score_curve(points: Sequence[CurvePoint], chosen: int, caption: str) -> tupl
         score = low + (high - low) * level / 4
         canvas.level("level", y(score), f"{score:.2f}")
     inner = (canvas.left + 10, canvas.end - 10)
-    parts = [_log_part(point.k, points[0].k, points[-1].k) for point in points]
+    parts = [log_part(point.k, points[0].k, points[-1].k) for point in points]
     places = [inner[0] + (inner[1] - inner[0]) * part for part in parts]
     line = "L".join(f"{px(x)} {px(y(point.score))}" for x, point in zip(places, points, strict=True))
     canvas.path("score", f"M{line}")
@@ -243,6 +228,20 @@ def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
     return ticks[:: math.ceil(len(ticks) / most)]
 
 
+def _draw_two(canvas: _Canvas, edges: Sequence[float], counts: tuple[Sequence[int], Sequence[int]]) -> None:
+    """Draw counts before and after over the same bins, each scaled to its own sum; who has none is left out.
+
+    edges: places across, from 0 to 1.
+    """
+    places = [canvas.x(edge) for edge in edges]
+    shares = [_shares(of) for of in counts]
+    tallest = max((share for of in shares for share in of), default=1.0)
+    for name, of in zip(("before", "after"), shares, strict=True):
+        if of:
+            canvas.path(name, _steps(canvas, places, [share / tallest for share in of]))
+    canvas.line("axis", canvas.left, canvas.floor, canvas.end, canvas.floor)
+
+
 def _steps(canvas: _Canvas, places: Sequence[float], heights: Sequence[float]) -> str:
     """Path of a step curve, closed along the floor; a step is at least half a pixel wide."""
     path, last = f"M{px(places[0])} {canvas.floor}", places[0]
@@ -266,6 +265,6 @@ def _range(found: Histogram) -> tuple[float, float]:
     return (low, edges[-1]) if edges[-1] > low * 1.001 else (low / 1.5, low * 1.5)
 
 
-def _log_part(value: float, low: float, high: float) -> float:
+def log_part(value: float, low: float, high: float) -> float:
     """Place of a value on a log axis, 0 to 1."""
     return min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))

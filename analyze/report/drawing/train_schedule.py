@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
+from analyze.numbering import Numbering
 from analyze.paths.critical_path import critical_positions
 from analyze.population import Category, Graph, Population
 from analyze.profile.call_sites import GraphSites
@@ -51,15 +52,13 @@ def hosts_of(population: Population, category: Category, row: int) -> list[str]:
 class _Drawing:
     """What is collected of a graph; times in µs."""
 
-    lane: dict[str, int] = field(default_factory=dict)
+    lane: Numbering[str] = field(default_factory=Numbering)
     work: dict[tuple[int, bool], list[_Span]] = field(default_factory=dict)
     messages: list[ScheduleMessage] = field(default_factory=list)
 
     def lane_of(self, component: str) -> int:
-        if component in self.lane:
+        if component in self.lane or len(self.lane) < _MOST_LANES - 1:
             return self.lane[component]
-        if len(self.lane) < _MOST_LANES - 1:
-            return self.lane.setdefault(component, len(self.lane))
         return self.lane.setdefault(_OTHERS, _MOST_LANES - 1)
 
     def message(self, source: int, start: float, target: int, end: float, waited: bool) -> None:

@@ -6,7 +6,6 @@ across whatever the width; texts stand in percent beside it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import Final
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.drawing.charts import log_ticks
+from analyze.report.drawing.charts import log_part, log_ticks
 from analyze.report.drawing.svg import element, px
 from schemas.report.browse import ResponseRange, TimelineStrip
 from schemas.report.parts import TrainSchedule
@@ -127,7 +126,7 @@ def draw_density(
     highest = max((y for _, points in curves for _, y in points), default=1.0) or 1.0
 
     def x(us: float) -> float:
-        return min(max(math.log(max(us, low) / low) / math.log(high / low), 0.0), 1.0)
+        return log_part(us, low, high)
 
     drawing = Stretched(_DENSITY_HEIGHT, "density", title)
     for number, one in enumerate(ranges):

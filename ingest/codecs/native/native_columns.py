@@ -20,7 +20,7 @@ from ingest.codecs.values.params import params_column
 from schemas.arrays import B1
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, SMALLEST_RATE, EventKind
-from schemas.records import ActivityRecord
+from schemas.records import ActivityRecord, RecordKind
 from schemas.rejects import Reason
 
 DUCKDB_TYPES = {
@@ -45,7 +45,7 @@ DUCKDB_TYPES = {
 _IDS = ("breadcrumb", "request_id", "id")
 _WORDS = ("component", "point", "host", "label", "status")
 _REQUIRED = ("breadcrumb", "ts", "component", "point")
-_KINDS = {"event": EventKind.EVENT, "split": EventKind.SPLIT, "join": EventKind.JOIN, "end": EventKind.END}
+_KINDS = {kind.value: EventKind[kind.name] for kind in RecordKind}
 
 
 def events_of_columns(

@@ -76,10 +76,12 @@ def _attributes(row: Row) -> list[Attribute]:
 def _trace_state(row: Row) -> str:
     """`ot=th:T` of the sampling probability, or nothing."""
     rate = row["sample_rate"]
-    if not isinstance(rate, float):
-        return ""
-    threshold = _THRESHOLD_SPACE - round(rate * _THRESHOLD_SPACE)
-    return "ot=th:" + (f"{threshold:014x}".rstrip("0") or "0")
+    return f"ot=th:{threshold(rate)}" if isinstance(rate, float) else ""
+
+
+def threshold(rate: float) -> str:
+    """Give the `th` of OpenTelemetry's tracestate: p = 1 - T/2^56, trailing zeros dropped."""
+    return f"{_THRESHOLD_SPACE - round(rate * _THRESHOLD_SPACE):014x}".rstrip("0") or "0"
 
 
 def _links(row: Row) -> list[tuple[str, str]]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ingest.codecs.port import Decoded
 from ingest.source import Payloads, StreamId
@@ -118,9 +117,6 @@ def passes_by_itself(error: OSError) -> bool:
     return error.errno in _WAITS or isinstance(error, TimeoutError | ConnectionError)
 
 
-LANES_AT_ONCE: Final = 2
-"""One a core: numpy, Arrow, zstd and the disk let go of the interpreter."""
-
 Committed = tuple[CommitRecord, float]
 """A record, and the seconds it took."""
 
@@ -144,16 +140,11 @@ class Taken:
 
 
 class LaneWork:
-    """What lanes have to do, and do. Used by one thread; while a lane works nobody else may touch it.
+    """What lanes have to do, and do. Used by one thread; while a lane works nobody else may touch it."""
 
-    `lanes_at_once` 0: all is done in the caller's thread.
-    """
-
-    def __init__(self, clock: Clock, lanes_at_once: int = LANES_AT_ONCE) -> None:
+    def __init__(self, clock: Clock, pool: Executor) -> None:
         self._clock = clock
-        self._pool: Executor = (
-            ThreadPoolExecutor(lanes_at_once, thread_name_prefix="lane") if lanes_at_once else _InPlace()
-        )
+        self._pool = pool
         self._waiting: dict[int, list[Taken]] = {}
         self._working: dict[int, Future[Committed | None]] = {}
         self.bytes = 0
@@ -224,25 +215,3 @@ def _step(
     if commit is Commit.NOW or (commit is Commit.DUE and lane.is_due(now.now_ns)):
         return lane.commit(now.now_ns)
     return None
-
-
-class _InPlace(Executor):
-    """For schedules that repeat exactly: work is done where its result is asked for."""
-
-    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
-        """See Executor."""
-        return _Later(partial(work, *args, **named))
-
-
-class _Later(Future[Any]):
-    """Counts as done, and is done when it is asked for."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        super().__init__()
-        self._do = work
-        self.set_result(None)
-
-    def result(self, timeout: float | None = None) -> Any:
-        """See Future."""
-        del timeout
-        return self._do()

@@ -11,6 +11,7 @@ begins at the lake's last commit, or where settings say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +31,6 @@ from schemas.errors import FlowdiffError, InputError, LakeError
 from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.lane_buffer import structure_memo
 from stitch.drivers.live.lane_work import (
-    LANES_AT_ONCE,
     Commit,
     Committed,
     LaneWork,
@@ -70,6 +70,8 @@ def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept
         return source.start(stream, None if place is None or first is None else Place(first, place.topic_id))
 
 
+LANES_AT_ONCE: Final = 2
+"""One a core: numpy, Arrow, zstd and the disk let go of the interpreter."""
 BUSY_POLL_S: Final = 0.05
 """Longest wait for messages while others are being decoded."""
 RESUME_SHARE: Final = 0.7
@@ -90,8 +92,9 @@ class LiveRun:
         identity: LiveIdentity,
         clock: Clock,
         watch: Watch,
-        lanes_at_once: int = LANES_AT_ONCE,
+        pool: Executor | None = None,
     ) -> None:
+        """`pool`: where lanes work, LANES_AT_ONCE threads if not given; it is ours from now on."""
         self._source = source
         self._store = store
         self._info = info
@@ -108,7 +111,7 @@ class LiveRun:
         self._retries = RetryStates(lambda: clock().now_ns)
         self._memo = structure_memo(settings)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
-        self._work = LaneWork(clock, lanes_at_once)
+        self._work = LaneWork(clock, pool or ThreadPoolExecutor(LANES_AT_ONCE, "lane"))
         self._reported: set[tuple[int, str]] = set()
         """Lanes and topics of which another format was reported."""
         self._full = False

@@ -19,7 +19,7 @@ from schemas.arrays import B1, I8, U8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, idle_and_old
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import own_words, whole
 from stitch.drivers.live.keys import LINKING_COLUMNS, loose_keys
 
 SMALL_ROWS: Final = 4_096
@@ -54,7 +54,7 @@ class Slab:
             if not self.loose.any():
                 self.loose = None
         if 2 * len(self.row) < self.table.num_rows:
-            self.table = _own_words(self.table.take(pa.array(self.row)).combine_chunks())
+            self.table = own_words(self.table.take(pa.array(self.row)).combine_chunks())
             self.row = np.arange(len(self.row))
 
     def rows(self, places: I8, columns: list[str] | None = None) -> pa.Table:
@@ -300,7 +300,7 @@ class OpenEvents:
                 [np.zeros(len(s.row), np.bool_) if s.loose is None else s.loose for s in small]
             )
         merged = Slab(
-            table=_own_words(concat_events(rows)),
+            table=own_words(concat_events(rows)),
             row=np.arange(sum(len(slab.row) for slab in small)),
             key=np.concatenate([slab.key for slab in small]),
             loose=loose,
@@ -314,13 +314,3 @@ class OpenEvents:
 
 def _slab_bytes(slab: Slab) -> int:
     return int(slab.table.nbytes) + 41 * len(slab.row)
-
-
-def _own_words(events: pa.Table) -> pa.Table:
-    """The rows with dictionaries of their own words where those of the table are longer than the rows."""
-    for place, field in enumerate(events.schema):
-        column = events.column(place)
-        if pa.types.is_dictionary(field.type) and len(whole(column).dictionary) > events.num_rows:
-            words = column.cast(field.type.value_type).dictionary_encode().cast(field.type)
-            events = events.set_column(place, field, words)
-    return events

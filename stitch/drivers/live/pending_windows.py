@@ -24,7 +24,7 @@ from stitch.columnar.runs import offsets, ranges, whole
 from stitch.drivers.live.closed_memory import window_ends
 from stitch.drivers.live.open_events import ClosedEvents
 from stitch.drivers.partition import hash_requests, share_of
-from stitch.flow_rows import named_params
+from stitch.flow_rows import lake_order, named_params
 from stitch.kernel import ClosedFlows, reject_rows
 from stitch.lake.encoding import VALUES_PER_GROUP
 from stitch.lake.windowing import WindowPart
@@ -204,7 +204,13 @@ def _part(pieces: list[Piece], known: Sequence[pa.Table]) -> WindowPart:
     ).sort_by([("root", "ascending"), ("category", "ascending")])
     params = _joined_params(pieces)
     if len(pieces) > 1:
-        order = _flow_order(flows, structures)
+        words = whole(flows["category"])
+        structure = pc.index_in(words.dictionary, value_set=structures["category"]).fill_null(-1).to_numpy()
+        order = lake_order(
+            structure[words.indices.to_numpy()],
+            flows["start_ns"].to_numpy(),
+            lambda some: flows["request_id"].take(pa.array(some)),
+        )
         flows = flows.take(pa.array(order)).combine_chunks()
         params = _reordered(params, order)
     return WindowPart(pieces[0].window, flows, structures, named_params(params, flows).combine_chunks())
@@ -260,23 +266,3 @@ def _reordered(params: pa.Table, order: I8) -> pa.Table:
     taken = params.take(pa.array(rows))
     moved = pa.array(np.repeat(np.arange(len(order)), count[order]), pa.int32())
     return taken.set_column(0, taken.schema.field(0), moved)
-
-
-def _flow_order(flows: pa.Table, structures: pa.Table) -> I8:
-    """[flows] the order of the lake: (root, category, start_ns, request_id). structures: in that order."""
-    words = whole(flows["category"])
-    rank_of_word = pc.index_in(words.dictionary, value_set=structures["category"]).fill_null(-1).to_numpy()
-    rank, start = rank_of_word[words.indices.to_numpy()], flows["start_ns"].to_numpy()
-    order = np.lexsort((start, rank))
-    rank, start = rank[order], start[order]
-    tied = (rank[1:] == rank[:-1]) & (start[1:] == start[:-1])
-    if tied.any():
-        group = np.concatenate(([0], np.cumsum(~tied)))
-        places = np.flatnonzero(np.concatenate((tied, [False])) | np.concatenate(([False], tied)))
-        names = flows["request_id"].take(pa.array(order[places]))
-        by_name = pc.sort_indices(
-            pa.table({"group": group[places], "name": names}),
-            sort_keys=[("group", "ascending"), ("name", "ascending")],
-        )
-        order[places] = order[places][by_name.to_numpy()]
-    return order

@@ -13,7 +13,6 @@ from schemas.errors import LakeError
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.lake.encoding import decode, unreadable
 from stitch.lake.late_events import lane_of, read_events
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.staging import read_segment
@@ -72,10 +71,7 @@ def remember_flows(manifest: Manifest, lane: int, horizon_ns: int | None, memory
     for file in manifest.files_since("flows", None if horizon_ns is None else horizon_ns - length):
         if file.lane not in (lane, UPKEEP_LANE):
             continue
-        try:
-            flows = decode("flows", manifest.read(file), _REMEMBERED)
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable(manifest.lake, file.name) from error
+        flows = manifest.decoded(file, _REMEMBERED)
         if file.lane == UPKEEP_LANE:  # flows of several lanes in one file
             flows = flows.filter(pc.equal(flows["lane"], lane))
         memory.remember_flows(flows, length)

@@ -33,14 +33,18 @@ from stitch.lake.known import KnownRequests
 from stitch.lake.late_events import late_files, read_events
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.store import Store
-from stitch.lake.upkeep.compaction import Edit, behind_pending, by_window, rewrite, settle_published
+from stitch.lake.upkeep.compaction import (
+    WINDOWS_A_COMMIT,
+    Edit,
+    behind_pending,
+    by_window,
+    rewrite,
+    settle_published,
+)
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
 from stitch.lake.windowing import flow_names, merged_structures
 
-_WINDOWS_A_COMMIT: Final = 128
-"""Bounds the record, about 1 KB a window, and what is lost by an interruption. Of windows in which a unit
-begins: those that it moves out of or into come on top."""
 _STUCK: Final = (LateOutcome.LOST, LateOutcome.SPLIT, LateOutcome.RETIRED)
 """What does not come right by waiting."""
 _DETAILS: Final = {
@@ -107,7 +111,7 @@ def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]
     settled = late_files(manifest, "repaired")
     found: list[Mended] = []
     unsure = behind_pending(manifest) - {None}
-    late_to_ns = upkeep_of(read_tail(store, UPKEEP_LANE)).late_to_ns
+    late_to_ns = upkeep_of(read_tail(store, UPKEEP_LANE).standing).late_to_ns
     for lane, files in late_files(manifest, "late").items():
         settings = lane_settings(store, lane)
         late = read_events(manifest, files)
@@ -298,12 +302,13 @@ def _shares(mended: Sequence[Mended], length_ns: int) -> list[Share]:
         return []
     group = []
     for first, own, copies in zip(firsts, folded, same, strict=True):
-        place = np.searchsorted(starts, first) // _WINDOWS_A_COMMIT
+        # Of windows in which a unit begins: those that it moves out of or into come on top.
+        place = np.searchsorted(starts, first) // WINDOWS_A_COMMIT
         group.append(np.where(own, place, np.where(copies, 0, -1)))
     structures = merged_structures([part.structures for part in mended])
     return [
         Share(mended, group, number, length_ns, _windows(mended, group, number, length_ns), structures)
-        for number in range(max(1, -(-len(starts) // _WINDOWS_A_COMMIT)))
+        for number in range(max(1, -(-len(starts) // WINDOWS_A_COMMIT)))
     ]
 
 

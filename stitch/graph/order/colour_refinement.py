@@ -13,7 +13,7 @@ import numpy as np
 
 from schemas.arrays import I8, U8
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import connected_components, group_stably, offsets, ranges
+from stitch.columnar.runs import connected_components, group_stably, offsets, ranges, run_starts
 
 _DOWN = np.uint64(0xC2B2AE3D27D4EB4F)
 _UP = np.uint64(0x165667B19E3779F9)
@@ -124,9 +124,8 @@ class _Cells:
     def count(cls, cluster: I8, colour: U8, n_clusters: int) -> _Cells:
         """Cells of the given segments."""
         order = np.lexsort((colour, cluster))
-        sorted_cluster, sorted_colour = cluster[order], colour[order]
-        new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (sorted_cluster[1:] != sorted_cluster[:-1]) | (sorted_colour[1:] != sorted_colour[:-1])
+        sorted_cluster = cluster[order]
+        new = run_starts(sorted_cluster, colour[order])
         number = np.cumsum(new) - 1
         of = np.empty(len(order), dtype=np.int64)
         of[order] = number

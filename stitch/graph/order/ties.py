@@ -38,7 +38,7 @@ import numpy as np
 
 from schemas.arrays import B1, I8, U8
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import connected_components, group_stably, rank_in_runs
+from stitch.columnar.runs import connected_components, group_stably, rank_in_runs, run_starts
 from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]
@@ -320,10 +320,8 @@ def settle_hard(graphs: SegmentGraphs, cells: TiedCells, start_ns: I8, tie: TieB
 def _count_levels(graphs: SegmentGraphs) -> I8:
     """[flows] number of distinct levels."""
     by = np.lexsort((graphs.level, graphs.flow))
-    flow, level = graphs.flow[by], graphs.level[by]
-    new = np.ones(len(by), dtype=np.bool_)
-    new[1:] = (flow[1:] != flow[:-1]) | (level[1:] != level[:-1])
-    return np.bincount(flow[new], minlength=graphs.n_flows)
+    flow = graphs.flow[by]
+    return np.bincount(flow[run_starts(flow, graphs.level[by])], minlength=graphs.n_flows)
 
 
 def _of(tie: TieBreak, origin: I8) -> TieBreak:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ from schemas.errors import LakeError
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.windows import Window
 from stitch.lake.chain import lanes, read_tail
-from stitch.lake.encoding import decode, unreadable
+from stitch.lake.encoding import decode
 from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.staging import Staging
@@ -84,10 +84,8 @@ def settle_published(store: Store) -> None:
     """
     folders: set[str] = set()
     for lane in lanes(store):
-        tail = read_tail(store, lane)
-        if tail.records:
-            last = tail.records[-1].record
-            folders.update(item.final.rpartition("/")[0] for item in (*last.carried, *last.publish))
+        last = read_tail(store, lane).last_files
+        folders.update(item.final.rpartition("/")[0] for item in last)
     for folder in sorted(folders):
         if store.names(folder):
             store.settle(folder)
@@ -106,7 +104,9 @@ def rewrite(
     What was written is read back and compared with what it was made of. Memory: the files of the window.
     Raises LakeError where a file cannot be read, or a flow that should go is not there once; OSError.
     """
-    before = {table: [*_read(manifest, files, table)] for table in WINDOW_TABLES}
+    before = {
+        table: [manifest.decoded(file) for file in files if file.table == table] for table in WINDOW_TABLES
+    }
     n_before = {table: sum(part.num_rows for part in parts) for table, parts in before.items()}
     kept = _without(before, edit.gone, window)
     tables = {
@@ -164,17 +164,8 @@ def _without(
     return {**before, "flows": flows, "params": params}
 
 
-def _read(manifest: Manifest, files: Sequence[LakeFile], table: WindowTable) -> Iterator[pa.Table]:
-    for file in files:
-        if file.table == table:
-            try:
-                yield decode(table, manifest.read(file))
-            except (OSError, pa.ArrowException) as error:
-                raise unreadable(manifest.lake, file.name) from error
-
-
-_WINDOWS_A_COMMIT: Final = 128
-"""Bounds the record, about 1 KB a window, and what is lost by an interruption."""
+WINDOWS_A_COMMIT: Final = 128
+"""Written anew: bounds the record, about 1 KB a window, and what is lost by an interruption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +200,8 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
     windows = _candidates(manifest, least_files)
     before: list[int] = []
     after: list[int] = []
-    for start in range(0, len(windows), _WINDOWS_A_COMMIT):
-        group = by_window(manifest, windows[start : start + _WINDOWS_A_COMMIT])
+    for start in range(0, len(windows), WINDOWS_A_COMMIT):
+        group = by_window(manifest, windows[start : start + WINDOWS_A_COMMIT])
         with lane.stage() as staging:
             parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
             generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest))
@@ -224,7 +215,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
 
 def _candidates(manifest: Manifest, least_files: int) -> list[Window]:
     """Sealed windows with so many files of flows, all of commits that a generation can replace."""
-    flows = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), "flows"))
+    flows = manifest.of_table("flows")
     starts, counts = np.unique(flows["window_ns"].to_numpy(), return_counts=True)
     many = set(starts[counts >= max(2, least_files)].tolist()) - behind_pending(manifest)
     return [e.window for e in manifest.windows() if e.sealed and e.window.start_ns in many]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8
 from schemas.commits import Publish, Standing, Upkeep
 from schemas.windows import Window
-from stitch.lake.chain import Listing, Tail, read_tail
+from stitch.lake.chain import Listing, read_tail
 from stitch.lake.layout import origin
 from stitch.lake.store import Store
 
@@ -95,9 +95,8 @@ class Hidden:
         return bool(self.mask(*(np.array([value]) for value in (start, parts[0], parts[1])))[0])
 
 
-def upkeep_of(tail: Tail | None) -> Upkeep:
-    """Return what the lane's last commit says."""
-    standing = tail.records[-1].record.standing if tail is not None and tail.records else Standing()
+def upkeep_of(standing: Standing) -> Upkeep:
+    """Return what a commit of the lane says."""
     return standing.upkeep or Upkeep()
 
 
@@ -167,10 +166,7 @@ def read_hidden(
     `hidden_by`.
     """
     tail = read_tail(store, UPKEEP_LANE)
-    without: set[int] = set()
-    if durable and tail.records:
-        last = tail.records[-1].record
-        without = commits_of((*last.carried, *last.publish))
+    without = commits_of(tail.last_files) if durable else set()
     return hidden_by(
-        upkeep_of(tail), Listing(tail.parts()).table, length_ns, until_ns=until_ns, without=without
+        upkeep_of(tail.standing), Listing(tail.parts()).table, length_ns, until_ns=until_ns, without=without
     )

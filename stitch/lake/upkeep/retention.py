@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.commits import Replaced, Retirement
@@ -107,7 +106,7 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
     heads = dict(manifest.heads)
     found = []
     for table in SIDE_TABLES:
-        listed = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), table))
+        listed = manifest.of_table(table)
         if not listed.num_rows:
             continue
         written = store.written(table)
@@ -128,9 +127,7 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
 
 def _has_waiting(manifest: Manifest) -> bool:
     """Whether there are late events that a repair wrote anew."""
-    table, lane = manifest.listing["table"].cast(pa.string()), manifest.listing["lane"]
-    found = pc.any(pc.and_(pc.equal(table, "late"), pc.equal(lane, UPKEEP_LANE))).as_py()
-    return bool(found)
+    return bool(pc.any(pc.equal(manifest.of_table("late")["lane"], UPKEEP_LANE)).as_py())
 
 
 def _aged_reports(store: Store, limit_ns: int) -> list[str]:

@@ -29,7 +29,7 @@ from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.staging import Staging
 from stitch.lake.stats_files import SPANS, STATS
 from stitch.lake.store import Move, Store
-from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden, upkeep_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class UpkeepLane:
         return len(names)
 
     def _said(self) -> Upkeep:
-        return self._lane.standing.upkeep or Upkeep()
+        return upkeep_of(self._lane.standing)
 
     def _commit(self, staging: Staging, body: CommitBody, upkeep: Upkeep) -> CommitRecord:
         return self._lane.commit(staging, body.model_copy(update={"standing": Standing(upkeep=upkeep)}))

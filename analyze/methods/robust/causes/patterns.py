@@ -33,17 +33,15 @@ def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
     return max(others, key=lambda other: abs(other.after - other.before), default=None)
 
 
-def leaves_out(change: Change, changes: Sequence[Change], names: Names) -> bool:
-    """Tell whether a change of a path leaves an operation out that no other takes the place of; also where
-    nobody knows which path went."""
+def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int | None:
+    """Count how many more calls a request makes by a change of a path; None where nobody knows which path
+    went, or came, instead."""
     other = counterpart(change, changes)
-    if other is None:
-        return True
-    now, then = (
-        {child.operation for child in names.shapes[each.pattern]}
-        for each in ((change, other) if change.ups else (other, change))
-    )
-    return len(then - now) > len(now - then)
+    if change.pattern == NO_PATTERN or other is None:
+        return None
+    now, then = (names.shapes[c.pattern] for c in ((change, other) if change.ups else (other, change)))
+    more, fewer = difference(now, then)
+    return sum(more.values()) - sum(fewer.values())
 
 
 def what_moved(

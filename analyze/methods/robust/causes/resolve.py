@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from analyze.methods.robust.causes.context import Context
-from analyze.methods.robust.causes.patterns import counterpart, difference, leaves_out
+from analyze.methods.robust.causes.patterns import calls_added
 from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
 from analyze.methods.robust.causes.symptoms import Cause, Edge, Symptom, part_ns, sure_part
-from analyze.methods.robust.changes import CALL_KINDS, NO_PATTERN, PATH_KINDS, Change
+from analyze.methods.robust.changes import PATH_KINDS, Change
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
@@ -137,8 +137,8 @@ def rank_value(cause: Cause, settings: CausesSettings, names: Names, without: Co
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
     """Tell whether a cause means the same work in less time, or fewer failures.
 
-    part_ns: its part of the change of the mean. A failure, a call that is cut short, and requests that leave
-    work out are no improvements, whatever they save: an answer comes early, too, where it is empty. Nor is
+    part_ns: its part of the change of the mean. A failure, a call that is cut short, and requests that make
+    fewer calls are no improvements, whatever they save: an answer comes early, too, where it is empty. Nor is
     what saves less than what takes longer besides.
     """
     lead, follows = cause.lead.kind, {id(change) for change in cause.follows}
@@ -147,18 +147,24 @@ def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
         return False
     if lead is ChangeKind.FEWER_ERRORS:
         return True
-    if any(change.kind in PATH_KINDS and leaves_out(change, own, names) for change in own):
+    if lead in _LONGER or any(_may_do_less(change, own, names) for change in own):
         return False
-    if lead in {ChangeKind.FASTER, ChangeKind.PARALLEL} | _LONGER:
-        return lead not in _LONGER
+    if lead in {ChangeKind.FASTER, ChangeKind.PARALLEL}:
+        return True
     longer = sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
     return part_ns < -longer
 
 
+def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:
+    if change.kind not in PATH_KINDS:
+        return change.kind is ChangeKind.FEWER_CALLS
+    added = calls_added(change, own, names)
+    return added is None or added < 0
+
+
 def _part_at_site(cause: Cause) -> float:
-    """Give what the leading site's paths and calls add to the mean, ns a request."""
-    lead = cause.lead
-    own = [c for c in cause.changes if c.site == lead.site and c.kind in PATH_KINDS | CALL_KINDS]
+    """Give what the leading site's paths add to the mean, ns a request."""
+    own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
     return sum(change.contribution_ns for change in own)
 
 
@@ -183,14 +189,6 @@ def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names
     if abs(part_ns) >= least * mean_ns:
         return True
     return any(
-        change.kind is not ChangeKind.PATH or _makes_other_work(change, cause, names)
+        change.kind is not ChangeKind.PATH or calls_added(change, cause.changes, names) != 0
         for change in cause.changes
     )
-
-
-def _makes_other_work(change: Change, cause: Cause, names: Names) -> bool:
-    other = counterpart(change, cause.changes)
-    if other is None or change.pattern == NO_PATTERN:
-        return True
-    more, fewer = difference(names.shapes[change.pattern], names.shapes[other.pattern])
-    return sum(more.values()) != sum(fewer.values())

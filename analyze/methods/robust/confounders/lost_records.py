@@ -21,6 +21,7 @@ from analyze.methods.robust.confounders.port import Explained, Unadjusted, count
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import View
+from analyze.numbering import Numbering
 from analyze.profile.names import NO_CALLER, reached
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
@@ -165,8 +166,8 @@ def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
     """Find what a lost event may leave at a place: whatever came after it where nothing is lost, and where
     something is, what comes after the next. Names without callees: a call whose other side is lost has
     none."""
-    bases: dict[tuple[str, str], int] = {}
-    base = [bases.setdefault(name[:2], len(bases)) for name in profile.names.operations]
+    bases = Numbering[tuple[str, str]]()
+    base = [bases[name[:2]] for name in profile.names.operations]
     whole, lossy = (sums.before, sums.after) if in_problem else (sums.after, sums.before)
     after = _next(profile, whole.calls, base)
     also = _next(profile, lossy.calls, base)

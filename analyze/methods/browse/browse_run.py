@@ -1,0 +1,69 @@
+"""Run browsing: densities and modes of the response times, and what is counted by bin of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyze.methods.browse.response_bins import (
+    BinRange,
+    ResponseBins,
+    bin_edges,
+    mode_ranges,
+    response_bins,
+)
+from analyze.methods.browse.settings import BrowseSettings
+from analyze.population import Population
+from analyze.profile.times import AllPathTimes, path_times
+from analyze.stats.density import Density, log_density, modes
+from analyze.stats.moments import SampleMoments, category_moments
+from schemas.windows import NS_PER_US
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseRun:
+    """What was found. All is about the last sample, but for densities and moments."""
+
+    population: Population
+    times: AllPathTimes
+    moments: SampleMoments
+    densities: tuple[Density | None, ...]
+    """[samples]"""
+    bins: ResponseBins
+    ranges: tuple[BinRange, ...]
+    """Those that are shown."""
+    settings: BrowseSettings
+
+    @property
+    def sample(self) -> int:
+        """Index of the sample that is browsed."""
+        return len(self.population.samples) - 1
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.population.samples[-1].name
+
+
+def browse_run(population: Population, settings: BrowseSettings) -> BrowseRun:
+    """Estimate the densities of all samples and count the last one by bin, and choose ranges."""
+    times = path_times(population)
+    densities, response = [], np.zeros(0, np.int64)
+    for sample in range(len(population.samples)):
+        parts = [(category, category.rows(sample)) for category in population.categories]
+        response = np.concatenate([response[:0], *(category.response_ns[rows] for category, rows in parts)])
+        weight = np.concatenate([np.zeros(0), *(category.weight[rows] for category, rows in parts)])
+        densities.append(log_density(response / NS_PER_US, weight))
+    found = [] if densities[-1] is None else modes(densities[-1], settings.modes)
+    edges = bin_edges(response, settings.bins, found)
+    bins = response_bins(population, times, len(population.samples) - 1, edges)
+    return BrowseRun(
+        population,
+        times,
+        category_moments(population.categories, len(population.samples)),
+        tuple(densities),
+        bins,
+        tuple(mode_ranges(bins, found)) if len(response) else (),
+        settings,
+    )

@@ -1,0 +1,142 @@
+"""Run DISTALYZER: test every study's features, find the components that response times hang on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final
+
+import numpy as np
+
+from analyze.methods.distalyze.attention import LogEvidence, components
+from analyze.methods.distalyze.component_rows import component_row
+from analyze.methods.distalyze.contrasts import Studies, Study, contrast_of
+from analyze.methods.distalyze.divergence import Divergence, HeavyTail, divergence, tail_of, tail_weights
+from analyze.methods.distalyze.features import FeatureMaker
+from analyze.methods.distalyze.instance_logs import LogType
+from analyze.methods.distalyze.settings import DistalyzeSettings
+from analyze.population import Population
+from analyze.stats.multiple import q_values
+from schemas.arrays import F8, I8
+from schemas.report.networks import NetworkComponent
+
+_LOG_TYPES: Final = (LogType.EVENT, LogType.STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class TestedStudy:
+    """One study after its tests."""
+
+    study: Study
+    tail: HeavyTail
+    weighted: bool
+    weight: F8
+    """[instances]"""
+    share: float
+    """Part of the difference of all studies."""
+    logs: tuple[LogEvidence, ...]
+    variables: tuple[int, ...]
+    """Of each log."""
+
+
+@dataclass(frozen=True, slots=True)
+class DistalyzeRun:
+    """What was found."""
+
+    contrast: Studies
+    tested: tuple[TestedStudy, ...]
+    features: int
+    """Distinct ones that were tested."""
+    level: float
+    """Largest p that is significant after Bonferroni."""
+    bh_level: float
+    """Largest p that is significant after Benjamini-Hochberg; below 0: none."""
+    significant: int
+    significant_bh: int
+    components: tuple[NetworkComponent, ...]
+    """In which something diverges, ranked."""
+
+
+def distalyze_run(population: Population, settings: DistalyzeSettings) -> DistalyzeRun:
+    """Run all studies of a population. Deterministic in its arguments. Raises ConfigError (`contrast_of`)."""
+    contrast = contrast_of(population, settings)
+    moved = sum(study.moved_us for study in contrast.studies)
+    tested = []
+    for study in contrast.studies:
+        share = study.moved_us / moved if moved > 0 else 1 / len(contrast.studies)
+        tested.append(_tested(study, share, contrast.slow, settings))
+    listed = [log.tests for one in tested for log in one.logs]
+    p = np.concatenate([np.zeros(0), *(tests.p[tests.distinct] for tests in listed)])
+    level = settings.alpha / max(len(p), 1)
+    by_rate = p[q_values(p) <= settings.alpha] if len(p) else p
+    bh_level = float(by_rate.max()) if len(by_rate) else -1.0
+    rows = [
+        component_row(found, one.study.root, one.share, level, bh_level)
+        for one in tested
+        for log in one.logs
+        for found in components(log, one.weight, level, settings)
+    ]
+    rows = _in_turn([row for row in rows if row.score > 0])
+    return DistalyzeRun(
+        contrast,
+        tuple(tested),
+        len(p),
+        level,
+        bh_level,
+        int((p <= level).sum()),
+        len(by_rate),
+        tuple(row.model_copy(update={"rank": rank}) for rank, row in enumerate(rows, 1)),
+    )
+
+
+def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
+    """Components of events and of states in turn, each by score.
+
+    Algorithm 1 scores are for one log (T̂ is relative to the log's largest |t|, and a shift that events carry
+    on to the end counts at each): the log whose best component holds the larger |t| comes first.
+    """
+    best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
+    lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
+    lists.sort(key=lambda listed: -_largest_t(listed[0]) if listed else 0.0)
+    turns = zip_longest(*lists)
+    return [row for turn in turns for row in turn if row is not None]
+
+
+def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
+    """Components that begin alike as one, the best: the same story by the mean, the final value, at half …"""
+    first: dict[tuple[str, str], NetworkComponent] = {}
+    for row in rows:
+        key = row.root, row.variables[row.chain[-1]].text if row.chain else ""
+        known = first.get(key)
+        first[key] = (
+            row if known is None else known.model_copy(update={"also": (*known.also, *row.feature_types)})
+        )
+    return list(first.values())
+
+
+def _largest_t(row: NetworkComponent) -> float:
+    return max((abs(v.t) for v in row.variables if v.t is not None and v.divergence > 0), default=0.0)
+
+
+def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings) -> TestedStudy:
+    instances = study.instances
+    tail = tail_of(study.all_us, study.all_weight)
+    weighted = settings.tail_weights == "on" or (settings.tail_weights == "auto" and slow and tail.heavy)
+    weight = instances.weight * (tail_weights(instances.performance_us, tail) if weighted else 1.0)
+    logs, sizes = [], []
+    for log_type in _LOG_TYPES:
+        series = study.log(log_type)
+        tests = divergence(series, instances, weight)
+        kept = _most_diverging(tests, settings.network_variables)
+        logs.append(LogEvidence(FeatureMaker.of(series.of_variables(kept), instances), kept, tests))
+        sizes.append(len(tests.names))
+    return TestedStudy(study, tail, weighted, weight, share, tuple(logs), tuple(sizes))
+
+
+def _most_diverging(tests: Divergence, most: int) -> I8:
+    """The variables of the networks, ascending: all, or those of the largest |t| of any feature."""
+    if len(tests.names) <= most:
+        return np.arange(len(tests.names), dtype=np.int64)
+    largest = np.where(np.isnan(tests.t), 0.0, np.abs(tests.t)).max(axis=0)
+    return np.sort(np.argsort(-largest, kind="stable")[:most])
