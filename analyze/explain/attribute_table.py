@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, xlogy
 
+from analyze.explain.coded_columns import CodedColumns
 from analyze.explain.columns import MISSING, AttributeColumn
-from analyze.explain.tree import CodedColumns
 from analyze.stats.ks import p_two_sided
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8

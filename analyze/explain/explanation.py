@@ -13,17 +13,16 @@ import numpy as np
 
 from analyze.explain.attribute_table import attribute_rows
 from analyze.explain.chosen_requests import Selection
+from analyze.explain.coded_columns import CodedColumns, code_columns
 from analyze.explain.columns import REQUEST, AttributeColumn
 from analyze.explain.rules import NodeGroup, best_group, tree_rules
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, observe
 from analyze.explain.tree import (
-    CodedColumns,
     Question,
     Split,
     agreement,
     class_weights,
-    code_columns,
     cross_validated_auc,
     goes_left,
     grow,
@@ -290,15 +289,18 @@ def explain_finding(
     asked, none = ExplainSettings(), Selection({})
     as_usual = none if usual is None else usual
     inside = none if unaffected is None else unaffected
+    of_affected, of_reference, of_usual, of_problem = range(4)
     groups = (affected, reference.without(as_usual), as_usual, inside)
     observed = observe(population, groups, asked)
-    control = None if usual is None else ((0, 3), (1, 2), 2)
-    contrasts: list[tuple[tuple[int, ...], str]] = [((1, 2), words[2])]
+    control = None
+    if usual is not None:
+        control = (of_affected, of_problem), (of_reference, of_usual), of_usual
+    contrasts: list[tuple[tuple[int, ...], str]] = [((of_reference, of_usual), words[2])]
     if inside.n_requests >= asked.least_requests:
-        contrasts.append(((3,), words[1]))
+        contrasts.append(((of_problem,), words[1]))
     shown: Explanation | None = None
     for others, said in contrasts:
-        table = observed.contrast(0, others, (words[0], said), asked, control=control)
+        table = observed.contrast(of_affected, others, (words[0], said), asked, control=control)
         found = explain(table, exclude=exclude, settings=asked)
         as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - asked.as_good
         if shown is None or (found.reliable and (as_good or not shown.reliable)):

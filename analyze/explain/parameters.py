@@ -3,7 +3,7 @@
 Parameters are stored by the position of a structure as it was recorded; a refined graph may number its nodes
 otherwise, and the classes of a contrast hold many structures. So a column belongs to an *operation*,
 `component/point`: the same wherever it stands. Operations that a class does not pass are no ground for
-comparison and are left out by `feature_table`.
+comparison and are left out by `table`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from analyze.explain.coded_columns import CodedColumns
 from analyze.explain.columns import REQUEST
-from analyze.explain.tree import ClassWeights, CodedColumns, Split, TreeNode
+from analyze.explain.tree import ClassWeights, Split, TreeNode
 from schemas.report.explanations import Rule
 
 _BASE: Final = 0.5

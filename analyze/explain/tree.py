@@ -1,8 +1,7 @@
 """Grow an entropy tree in which every split must beat shuffled labels, and validate it.
 
-Columns become small integers, so that one sparse product counts every code of all for the true and all
-shuffled labels at once. Validation is cross-validation over time, and how often resampling finds the same
-root.
+One sparse product counts every code of all columns for the true and all shuffled labels at once. Validation
+is cross-validation over time, and how often resampling finds the same root.
 """
 
 from __future__ import annotations
@@ -15,124 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from analyze.explain.columns import MISSING, OTHER, AttributeColumn
+from analyze.explain.coded_columns import CodedColumns
 from analyze.explain.settings import ExplainSettings
 from analyze.stats.rank import midranks
-from schemas.arrays import B1, F4, F8, I2, I4, I8
+from schemas.arrays import B1, F4, F8, I4, I8
 
-_Coded = tuple[I4, F8, F8, tuple[str, ...]]
 _LEAST = np.float32(1e-30)
 """Instead of 0 under a logarithm: 0 · log 0 is 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class CodedColumns:
-    """Columns of a table, cut into bins (numbers, ascending) or levels (words); the last code is missing."""
-
-    columns: tuple[AttributeColumn, ...]
-    codes: I2
-    """[columns, requests] 0 … width-1; `width - 1` is missing."""
-    width: int
-    """Codes of the widest column, missing included; narrower ones leave the middle empty."""
-    numeric: B1
-    """[columns]"""
-    low: tuple[F8, ...]
-    """By column [bins] least value of each bin; of words empty."""
-    high: tuple[F8, ...]
-    """By column [bins] largest value."""
-    levels: tuple[tuple[str, ...], ...]
-    """By column the words of its codes; of numbers empty."""
-    askable: B1
-    """[columns, width] whether a split may ask for the code. Not for the rest of the words: "one of the
-    rare" says nothing, and which words are rare may follow from the order of equals."""
-
-    @property
-    def n_requests(self) -> int:
-        """Number of rows."""
-        return int(self.codes.shape[1])
-
-    def word(self, column: int, code: int) -> str:
-        """A code of a text column, as shown."""
-        return MISSING if code == self.width - 1 else self.levels[column][code]
-
-    def incidence(self, rows: I8) -> sparse.csr_array:
-        """[columns * width, rows] 1 where the request has the code."""
-        n_columns, n = len(self.columns), len(rows)
-        place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width
-        # One entry a column and request: the transposed matrix is in compressed form as it stands.
-        by_request = sparse.csr_array(
-            (
-                np.ones(n_columns * n, np.float32),
-                np.ascontiguousarray(place.T).ravel(),
-                np.arange(n + 1, dtype=np.int64) * n_columns,
-            ),
-            shape=(n, n_columns * self.width),
-        )
-        return by_request.T.tocsr()
-
-
-def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int, levels: int) -> CodedColumns:
-    """Codes of columns: at most `bins` bins of about equal counts, the `levels` most frequent words.
-
-    Bins and words are chosen without a look at the classes: if the words of the smaller class were kept
-    first, the rest would be of the other class, and noise would have an explanation. Equal values share a
-    bin. O(columns · requests log requests).
-    """
-    parts = [_bins(column.values, bins) if column.numeric else _levels(column, levels) for column in columns]
-    width = 1 + max((max(len(low), len(words)) for _, low, _, words in parts), default=0)
-    codes = np.zeros((len(parts), n_requests), np.int16)
-    for number, (code, _, _, _) in enumerate(parts):
-        codes[number] = np.where(code < 0, width - 1, code)
-    askable = np.ones((len(parts), width), dtype=np.bool_)
-    for number, (_, _, _, words) in enumerate(parts):
-        if words and words[-1] == OTHER:
-            askable[number, len(words) - 1] = False
-    return CodedColumns(
-        tuple(columns),
-        codes,
-        width,
-        np.array([column.numeric for column in columns], dtype=np.bool_),
-        tuple(low for _, low, _, _ in parts),
-        tuple(high for _, _, high, _ in parts),
-        tuple(words for _, _, _, words in parts),
-        askable,
-    )
-
-
-def _bins(values: F8, most: int) -> _Coded:
-    """Codes (-1 missing), least and largest value of each bin."""
-    known = ~np.isnan(values)
-    distinct, place, times = np.unique(values[known], return_inverse=True, return_counts=True)
-    if len(distinct) <= most:
-        of_value = np.arange(len(distinct))
-    else:
-        middle = np.cumsum(times) - times / 2
-        of_value = np.unique((middle * most / times.sum()).astype(np.int64), return_inverse=True)[1]
-    code = np.full(len(values), -1, np.int32)
-    code[known] = of_value[place]
-    first = (
-        np.flatnonzero(np.r_[True, of_value[1:] != of_value[:-1]]) if len(distinct) else np.zeros(0, np.int64)
-    )
-    last = np.r_[first[1:], len(distinct)] - 1 if len(distinct) else first
-    return code, distinct[first], distinct[last], ()
-
-
-def _levels(column: AttributeColumn, most: int) -> _Coded:
-    """Codes (-1 missing) by falling frequency, rare words together last."""
-    assert column.levels is not None
-    known = ~np.isnan(column.values)
-    place = column.values[known].astype(np.int64)
-    times = np.bincount(place, minlength=len(column.levels))
-    order = np.argsort(-times, kind="stable")
-    order = order[times[order] > 0]
-    kept, rare = (order, order[:0]) if len(order) <= most + 1 else (order[:most], order[most:])
-    rank = np.zeros(len(column.levels), np.int32)
-    rank[kept] = np.arange(len(kept))
-    rank[rare] = len(kept)
-    code = np.full(len(column.values), -1, np.int32)
-    code[known] = rank[place]
-    words = (*(column.levels[int(k)] for k in kept), *((OTHER,) if len(rare) else ()))
-    return code, np.zeros(0), np.zeros(0), words
 
 
 class ClassWeights(NamedTuple):
@@ -195,38 +83,51 @@ def best_splits(
     O(columns · (requests + width) · labellings).
     """
     shape = (len(coded.columns), coded.width, affected.shape[1])
-    pos = np.asarray(incidence @ affected).reshape(shape)
-    neg = np.asarray(incidence @ others).reshape(shape)
-    gain = np.zeros((shape[0], shape[2]), np.float32)
-    cut = np.zeros((shape[0], shape[2]), np.int32)
-    missing_left = np.zeros((shape[0], shape[2]), dtype=np.bool_)
+    counts = [np.asarray(incidence @ side).reshape(shape) for side in (affected, others)]
+    best = shape[0], shape[2]
+    found = Gains(np.zeros(best, np.float32), np.zeros(best, np.int32), np.zeros(best, np.bool_))
     for numeric in (True, False):
         rows = np.flatnonzero(coded.numeric == numeric)
-        if len(rows) == 0:
+        if not len(rows):
             continue
-        used = 1 + int(coded.codes[rows][coded.codes[rows] < coded.width - 1].max(initial=0))
-        mine_pos, mine_neg = pos[rows], neg[rows]
-        whole = mine_pos.sum(axis=1, keepdims=True), mine_neg.sum(axis=1, keepdims=True)
-        if numeric:
-            left = np.cumsum(mine_pos[:, :used], axis=1), np.cumsum(mine_neg[:, :used], axis=1)
-            gone = mine_pos[:, -1:], mine_neg[:, -1:]
-            right_gain = _gains(left, whole, weights, least_leaf)
-            best = _best(right_gain)
-            if gone[0].any() or gone[1].any():
-                with_gone = left[0] + gone[0], left[1] + gone[1]
-                other = _best(_gains(with_gone, whole, weights, least_leaf))
-                better = other[0] > best[0]
-                missing_left[rows] = better
-                best = np.where(better, other[0], best[0]), np.where(better, other[1], best[1])
-            gain[rows], cut[rows] = best
-        else:
-            # The last code is the level "missing": kept where it is, whatever the columns' widths.
-            take = np.r_[np.arange(used), coded.width - 1]
-            gains = _gains((mine_pos[:, take], mine_neg[:, take]), whole, weights, least_leaf)
-            gains[~coded.askable[rows][:, take]] = 0.0
-            best = _best(gains)
-            gain[rows], cut[rows] = best[0], take[best[1]]
-    return Gains(gain, cut, missing_left)
+        codes = coded.codes[rows]
+        used = 1 + int(codes[codes < coded.width - 1].max(initial=0))
+        mine = [side[rows] for side in counts]
+        found.gain[rows], found.cut[rows], found.missing_left[rows] = (
+            _cuts_of_numbers(mine, used, weights, least_leaf)
+            if numeric
+            else _cuts_of_words(mine, used, coded.askable[rows], weights, least_leaf)
+        )
+    return found
+
+
+def _cuts_of_numbers(
+    counts: Sequence[F4], used: int, weights: ClassWeights, least_leaf: int
+) -> tuple[F4, I8, B1]:
+    """Cut columns of numbers, [columns, codes, labellings]; what is missing goes to the better side."""
+    whole = [side.sum(axis=1, keepdims=True) for side in counts]
+    left = [np.cumsum(side[:, :used], axis=1) for side in counts]
+    gone = [side[:, -1:] for side in counts]
+    gain, cut = _best(_gains(left, whole, weights, least_leaf))
+    if not any(side.any() for side in gone):
+        return gain, cut, np.zeros(gain.shape, np.bool_)
+    with_gone = [side + more for side, more in zip(left, gone, strict=True)]
+    gain_with, cut_with = _best(_gains(with_gone, whole, weights, least_leaf))
+    better = gain_with > gain
+    return np.where(better, gain_with, gain), np.where(better, cut_with, cut), better
+
+
+def _cuts_of_words(
+    counts: Sequence[F4], used: int, askable: B1, weights: ClassWeights, least_leaf: int
+) -> tuple[F4, I8, B1]:
+    """Ask columns of words for one of them, [columns, codes, labellings]."""
+    # The last code is the level "missing": kept where it is, whatever the columns' widths.
+    take = np.r_[np.arange(used), askable.shape[1] - 1]
+    whole = [side.sum(axis=1, keepdims=True) for side in counts]
+    gains = _gains([side[:, take] for side in counts], whole, weights, least_leaf)
+    gains[~askable[:, take]] = 0.0
+    gain, at = _best(gains)
+    return gain, take[at], np.zeros(gain.shape, np.bool_)
 
 
 def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
@@ -246,7 +147,7 @@ def _best(gains: F4) -> tuple[F4, I8]:
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
 
 
-def _gains(left: tuple[F4, F4], whole: tuple[F4, F4], weights: ClassWeights, least_leaf: int) -> F4:
+def _gains(left: Sequence[F4], whole: Sequence[F4], weights: ClassWeights, least_leaf: int) -> F4:
     """Bits that each split gives a request of the node; 0 where a side is too small."""
     n_left = left[0] + left[1]
     n_right = whole[0] + whole[1] - n_left

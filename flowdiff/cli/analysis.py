@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from flowdiff.cli.outcome import reported_afterwards, say
-from flowdiff.cli.output import STDOUT, is_stdout, open_output, refuse_unwritable
+from flowdiff.cli.output import is_stdout, open_output, refuse_unwritable
 from schemas.errors import ConfigError, InputError, LakeError
 from schemas.trace_urls import parse_trace_url
 from stitch.heap import keep_freed
@@ -65,20 +65,19 @@ class Destinations:
         """Raises ConfigError where two want standard output, InputError for a file that cannot be written."""
         if self.trace_url is not None:
             parse_trace_url(self.trace_url)
-        options = {"--json": self.json_file, "--html": self.html_file, "--markdown": self.markdown_file}
-        wants = [name for name, file in options.items() if file is not None and str(file) == STDOUT]
+        wants = [form for form, file in self.files.items() if is_stdout(file)]
         if len(wants) > 1:
             raise ConfigError(
                 f"{' - and '.join(wants)} - both want standard output.", remedy="Name a file for one."
             )
-        for file in (self.json_file, self.html_file, self.markdown_file):
-            if file is not None:
-                refuse_unwritable(Path(file))
+        for file in self.files.values():
+            refuse_unwritable(file)
 
     @property
-    def prints_page(self) -> bool:
-        """Whether the page goes to standard output, instead of the text."""
-        return self.html_file is not None and is_stdout(self.html_file)
+    def files(self) -> dict[str, Path]:
+        """Where each form that was asked for goes, by its option."""
+        given = {"--json": self.json_file, "--html": self.html_file, "--markdown": self.markdown_file}
+        return {form: Path(file) for form, file in given.items() if file is not None}
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
@@ -123,6 +122,7 @@ def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None
     """
     from analyze.report.markdown import render_markdown
     from analyze.report.page import render_html
+    from schemas.report.report import to_json
     from stitch.lake.place import is_bucket
 
     if to.open_page and to.html_file is None and is_bucket(lake):
@@ -132,13 +132,22 @@ def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None
         page = render_html(outcome.report, outcome.views) if to.save or to.html_file is not None else ""
         kept = _kept(outcome, lake, page) if to.save else None
         at = kept if isinstance(kept, str) else None
-        at = at if to.html_file is None or to.prints_page else str(to.html_file)
-        brief = "" if to.markdown_file is None else render_markdown(outcome.report, outcome.views, at or "")
-        refused = _write_files(outcome, page, brief, to)
+        at = at if to.html_file is None or is_stdout(to.html_file) else str(to.html_file)
+        forms = {
+            "--json": lambda: to_json(outcome.report),
+            "--html": lambda: page,
+            "--markdown": lambda: render_markdown(outcome.report, outcome.views, at or ""),
+        }
+        made = [(file, forms[form]().encode()) for form, file in to.files.items()]
+        refused = _write_files([(file, content) for file, content in made if not is_stdout(file)])
     if isinstance(kept, LakeError):
         wrote = not refused and (to.json_file is not None or to.html_file is not None)
         say(str(LakeError(kept.message, remedy=_ELSEWHERE) if wrote else kept))
-    _print(outcome, page, brief, at, to, done=done)
+    printed = [content for file, content in made if is_stdout(file)]
+    if printed:
+        sys.stdout.buffer.write(printed[0])
+    else:
+        _print(outcome, at, done=done)
     if refused:
         raise refused[0]
     if to.open_page and at is not None:
@@ -176,45 +185,28 @@ def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
     return at
 
 
-def _write_files(outcome: Outcome, page: str, brief: str, to: Destinations) -> list[InputError]:
+def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
     """Write each file that was asked for, whatever becomes of the others; what could not be."""
-    from schemas.report.report import to_json
-
-    texts: list[tuple[Path, str]] = []
-    if to.json_file is not None and to.json_file != STDOUT:
-        texts.append((Path(to.json_file), to_json(outcome.report)))
-    if to.markdown_file is not None and to.markdown_file != STDOUT:
-        texts.append((Path(to.markdown_file), brief))
-    if to.html_file is not None and not to.prints_page:
-        texts.append((to.html_file, page))
     refused = []
-    for path, text in texts:
+    for path, content in made:
         try:
             with open_output(path) as out:
-                out.write(text.encode())
+                out.write(content)
         except InputError as error:
             refused.append(error)
     return refused
 
 
-def _print(outcome: Outcome, page: str, brief: str, at: str | None, to: Destinations, *, done: str) -> None:
-    """Print the report as text, as JSON, as Markdown, or its page; `at` is where that was written."""
+def _print(outcome: Outcome, at: str | None, *, done: str) -> None:
+    """Print the report as text; `at` is where its page was written."""
     from analyze.report.terminal import print_report
-    from schemas.report.report import to_json
 
-    if to.json_file == STDOUT:
-        sys.stdout.buffer.write(to_json(outcome.report).encode())
-    elif to.prints_page:
-        sys.stdout.buffer.write(page.encode())
-    elif to.markdown_file == STDOUT:
-        sys.stdout.buffer.write(brief.encode())
-    else:
-        # The exit code says what was found, whoever reads the text to its end.
-        with reported_afterwards(done):
-            console = Console()
-            print_report(outcome.report, outcome.views, console)
-            if at is not None:
-                console.print(f"\nReport: {at}", markup=False, highlight=False, soft_wrap=True)
+    # The exit code says what was found, whoever reads the text to its end.
+    with reported_afterwards(done):
+        console = Console()
+        print_report(outcome.report, outcome.views, console)
+        if at is not None:
+            console.print(f"\nReport: {at}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from types import NoneType
-from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
 import pyarrow as pa
 
@@ -166,13 +167,22 @@ class Inside:
 
 
 Row = TypeVar("Row")
+RowClass: TypeAlias = Any
+"""A class of rows. Not `type[Any]`: mypy does not take that for something that can be a key of a cache."""
 
 
-def columns_of(row: type[Any], *names: str) -> tuple[Column, ...]:
+def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
     """The columns of a row's class, in the order of its fields; fields without an annotation have none.
 
     names: to show these only, in this order; `mean{}_us` is the pair of mean0_us and mean1_us.
     """
+    found = _columns(row)
+    return tuple(_named(found, name) for name in names) if names else tuple(found.values())
+
+
+@cache
+def _columns(row: RowClass) -> Mapping[str, Column]:
+    """All columns of a row's class by name; kept, as sections ask for few of them at a time."""
     found: dict[str, Column] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)
@@ -183,7 +193,7 @@ def columns_of(row: type[Any], *names: str) -> tuple[Column, ...]:
             elif isinstance(mark, Inside):
                 inner = (_inside(name, mark, one, null) for one in columns_of(_class_of(type_)))
                 found |= {one.key: one for one in inner}
-    return tuple(_named(found, name) for name in names) if names else tuple(found.values())
+    return found
 
 
 def _named(found: Mapping[str, Column], name: str) -> Column:
@@ -194,16 +204,16 @@ def _named(found: Mapping[str, Column], name: str) -> Column:
     return replace(before, key=name, value=lambda row: (before.of(row), after.of(row)))
 
 
-def _annotated(row: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Names and types of the fields that are annotated."""
+@cache
+def _annotated(row: RowClass) -> Sequence[tuple[str, Any]]:
+    """Names and types of the fields that are annotated; kept, as they are asked for row by row."""
     hints = get_type_hints(row, include_extras=True)
-    return ((name, hint) for name, hint in hints.items() if hasattr(hint, "__metadata__"))
+    return [(name, hint) for name, hint in hints.items() if hasattr(hint, "__metadata__")]
 
 
-def _class_of(type_: Any) -> type[Any]:
+def _class_of(type_: Any) -> RowClass:
     """The class of a field that may be None."""
-    found: type[Any] = next((one for one in get_args(type_) if one is not NoneType), type_)
-    return found
+    return next((one for one in get_args(type_) if one is not NoneType), type_)
 
 
 def _inside(name: str, mark: Inside, inner: Column, null: bool) -> Column:
@@ -257,7 +267,7 @@ def rows_of(row: type[Row], table: pa.Table) -> Iterator[Row]:
         yield _row_of(row, held, "")
 
 
-def _row_of(row: type[Row], held: dict[str, Any], prefix: str) -> Row:
+def _row_of(row: RowClass, held: dict[str, Any], prefix: str) -> Any:
     fields: dict[str, Any] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)

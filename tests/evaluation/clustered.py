@@ -23,7 +23,7 @@ from evaluation.runs import Simulated, forget_runs, period_of
 from evaluation.variance_truths import population_of
 
 from analyze.load import load_population
-from analyze.methods.clusters.cluster_overlays import HeldAgainst
+from analyze.methods.clusters.cluster_overlays import ClusterOverlay
 from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.refine.settings import RefineSettings
@@ -66,12 +66,12 @@ def run_of(case: Case, seed: int, requests: int, settings: ClustersSettings = SE
     return clusters_run(population_of(periods, ["reference", "problem"]), settings)
 
 
-def coloured(run: ClustersRun) -> list[HeldAgainst]:
+def coloured(run: ClustersRun) -> list[ClusterOverlay]:
     """Overlays with a colour, the first first."""
     return [held for held in run.overlays if held.score_us > 0 and held.kind in ("samples", "origin")]
 
 
-def most_coloured(run: ClustersRun, held: HeldAgainst) -> tuple[str, str]:
+def most_coloured(run: ClustersRun, held: ClusterOverlay) -> tuple[str, str]:
     """(component, name) of an overlay's most coloured node."""
     return tuple(run.tree.names[int(held.overlay.node[held.overlay.first])])
 

@@ -78,7 +78,7 @@ def test_a_terminal_of_80_columns(outcome: Outcome) -> None:
     out = io.StringIO()
     print_report(outcome.report, outcome.views, Console(file=out, width=80, force_terminal=False))
     text = out.getvalue()
-    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert max(len(line) for line in text.splitlines()) <= 80
     told = " ".join(text.split())
     assert "look first at client/HTable.get_lookup reached" in told
     assert "Just before: client/HTable.get reached" in told

@@ -20,6 +20,8 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
+pytestmark = pytest.mark.usefixtures("encoded_once")
+
 GONE = 2
 """Lane of the second partition."""
 

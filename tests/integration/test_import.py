@@ -379,6 +379,7 @@ def test_a_folder_that_cannot_be_made_is_an_expected_failure(tmp_path: Path) -> 
             put(lake, file)
 
 
+@pytest.mark.usefixtures("encoded_once")
 def test_a_crash_anywhere_in_an_import_is_mended_by_the_next(tmp_path: Path) -> None:
     file = tmp_path / "records.ndjson"
     file.write_text("".join(f"{line}\n" for line in native_lines(6, seconds=900)) + "garbage\n")

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from oracles import slow_tree
 from oracles.attribute_tables import numbers, words
 
+from analyze.explain.coded_columns import code_columns
 from analyze.explain.columns import AttributeColumn
-from analyze.explain.tree import auc, best_splits, class_weights, code_columns, shuffled
+from analyze.explain.tree import auc, best_splits, class_weights, shuffled
 
 LEAST = 2
 

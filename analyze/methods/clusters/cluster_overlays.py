@@ -26,7 +26,7 @@ _Kind = Literal["samples", "origin", "nearest", "alone"]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAgainst:
+class ClusterOverlay:
     """One overlay."""
 
     kind: _Kind
@@ -63,7 +63,7 @@ def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
     return np.where(tests.changed & (tests.after > tests.before), origin, NONE).astype(np.int64)
 
 
-def held_against(
+def cluster_overlays(
     tree: CallingTree,
     clustered: ClusteredRequests,
     nearest: I8,
@@ -71,7 +71,7 @@ def held_against(
     settings: ClustersSettings,
     *,
     noise_assumed: bool,
-) -> list[HeldAgainst]:
+) -> list[ClusterOverlay]:
     """Make all overlays, by what their most coloured node adds; then by requests.
 
     noise_assumed: the first sample is too short to tell how far ordinary times differ.
@@ -106,7 +106,7 @@ def held_against(
         weight = float(share[cluster])
         mine = groups(cluster, samples - 1)
         overlays = [
-            HeldAgainst(
+            ClusterOverlay(
                 kind, cluster, other, overlaid(tree, groups(other, sample), mine, asked, phi=phi), weight
             )
             for kind, other, sample in pairs(cluster)
@@ -114,7 +114,7 @@ def held_against(
         if not overlays:
             every = [group for sample in range(samples) for group in groups(cluster, sample)]
             itself = overlaid(tree, every, every, settings)
-            overlays = [HeldAgainst("alone", cluster, cluster, itself, weight)]
+            overlays = [ClusterOverlay("alone", cluster, cluster, itself, weight)]
         found += overlays
     found.sort(key=lambda one: (-one.score_us, -one.weight, one.cluster, one.kind))
     return found

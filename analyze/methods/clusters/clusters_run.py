@@ -9,8 +9,8 @@ import numpy as np
 from analyze.methods.clusters.calling_tree import CallingTree, calling_tree
 from analyze.methods.clusters.cluster_overlays import (
     NONE,
-    HeldAgainst,
-    held_against,
+    ClusterOverlay,
+    cluster_overlays,
     nearest_of_root,
     origins,
 )
@@ -65,7 +65,7 @@ class ClustersRun:
     shares: ClusterShareTests | None
     """None of one sample."""
     tree: CallingTree
-    overlays: tuple[HeldAgainst, ...]
+    overlays: tuple[ClusterOverlay, ...]
     """By score."""
 
 
@@ -116,7 +116,7 @@ def clusters_run(population: Population, settings: ClustersSettings) -> Clusters
         shares,
         tree,
         tuple(
-            held_against(
+            cluster_overlays(
                 tree,
                 clustered,
                 nearest,

@@ -13,7 +13,7 @@ variance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +34,6 @@ _CONSTANT: Final = 1e-9
 """Variance, relative to the mean square, below which a column is constant but for rounding."""
 _DENSE_CELLS: Final = 20_000_000
 """160 MB; a larger table stays sparse."""
-
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -69,14 +68,12 @@ class FeatureRows:
         return len(self.weight)
 
 
-@dataclass(slots=True)
-class _Columns:
+class _Columns(dict[tuple[FeatureSet, str], int]):
     """Numbers columns as they are first asked for."""
 
-    known: dict[tuple[FeatureSet, str], int] = field(default_factory=dict)
-
     def number(self, kind: FeatureSet, name: str) -> int:
-        return self.known.setdefault((kind, name), len(self.known))
+        """Number of a column."""
+        return self.setdefault((kind, name), len(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +127,9 @@ def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureR
         parts.append((fixed, timed, values))
         n_rows += len(values)
     return FeatureRows(
-        tuple(kind for kind, _ in columns.known),
-        tuple(name for _, name in columns.known),
-        _stacked(parts, n_rows, len(columns.known)),
+        tuple(kind for kind, _ in columns),
+        tuple(name for _, name in columns),
+        _stacked(parts, n_rows, len(columns)),
         np.concatenate([np.zeros(0), *weights]),
         tuple(row_of),
     )
@@ -223,10 +220,6 @@ def halves(weight: F8, seed: int) -> tuple[F8, F8]:
     whole = np.maximum(np.rint(weight), 1).astype(np.int64)
     part = rng.binomial(whole, 0.5) / whole
     return weight * part, weight * (1 - part)
-
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True, slots=True)

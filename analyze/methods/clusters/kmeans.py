@@ -20,6 +20,7 @@ from analyze.methods.clusters.features import Points, halves
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Population
 from analyze.stats.moments import LARGE
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.clusters import CurvePoint
 
@@ -114,11 +115,13 @@ def moved_on(found: Partition, points: Points) -> I8:
     return np.asarray(pairwise_distances_argmin(points, found.centre), dtype=np.int64)
 
 
-def contingency(first: I8, second: I8, weight: F8) -> F8:
-    """[groups, groups] weight of what lies in a group of either; codes count from 0. O(items)."""
-    shape = (int(first.max(initial=-1)) + 1, int(second.max(initial=-1)) + 1)
-    cell = first * shape[1] + second
-    return np.bincount(cell, weight, shape[0] * shape[1]).astype(np.float64).reshape(shape)
+def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
+    """[groups, groups] weight of what lies in a group of either; codes count from 0. O(items).
+
+    n_first: groups of the first, at least; some may be empty.
+    """
+    shape = (max(n_first, int(first.max(initial=-1)) + 1), int(second.max(initial=-1)) + 1)
+    return totals(first * shape[1] + second, weight, shape[0] * shape[1]).reshape(shape)
 
 
 def adjusted_rand(table: F8) -> float:
@@ -261,23 +264,16 @@ def stability(
         )
         return moved_on(made, points)
 
-    def held_against(other: I8) -> F8:
-        table = np.zeros((found.n_clusters, int(other.max(initial=0)) + 1))
-        part = contingency(label, other, weight)
-        table[: part.shape[0], : part.shape[1]] = part
-        overlaps.append(best_jaccard(table))
-        return part
-
     for number in range(1, settings.refits + 1):
         seed = settings.seed + number
-        reseeded.append(adjusted_rand(held_against(refit(weight, seed))))
+        refits = [refit(weight, seed)]
+        reseeded.append(adjusted_rand(contingency(label, refits[0], weight)))
         parts = halves(weight, seed)
-        if not all(half.any() for half in parts):
-            continue
-        first, second = (refit(half, seed) for half in parts)
-        halved.append(adjusted_rand(contingency(first, second, weight)))
-        for other in (first, second):
-            held_against(other)
+        if all(half.any() for half in parts):
+            first, second = (refit(half, seed) for half in parts)
+            halved.append(adjusted_rand(contingency(first, second, weight)))
+            refits += [first, second]
+        overlaps += [best_jaccard(contingency(label, other, weight, found.n_clusters)) for other in refits]
     seen = np.bincount(label, minlength=found.n_clusters) > 0
     mean = np.mean(overlaps, axis=0) if overlaps else np.full(found.n_clusters, np.nan)
     return Stability(tuple(reseeded), tuple(halved), np.where(seen, mean, np.nan))

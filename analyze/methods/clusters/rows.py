@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.clusters.calling_tree import ROOT
-from analyze.methods.clusters.cluster_overlays import NONE, HeldAgainst
+from analyze.methods.clusters.cluster_overlays import NONE, ClusterOverlay
 from analyze.methods.clusters.clusters_run import ClustersRun
 from analyze.methods.clusters.shown_overlay import shown_nodes
 from analyze.population import Population
@@ -222,7 +222,7 @@ def _category(run: ClustersRun, one: int, cluster: int) -> ClusterCategory:
     )
 
 
-def overlay_row(run: ClustersRun, held: HeldAgainst, samples: Sequence[str]) -> TreeOverlayRow:
+def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) -> TreeOverlayRow:
     """One overlay, cut to what is shown."""
     clustered = run.clustered
     first, last = {"samples": (0, 1), "origin": (0, 1)}.get(held.kind, (None, None))

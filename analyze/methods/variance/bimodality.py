@@ -32,6 +32,8 @@ _DIP: Final = 0.8
 _CONVERGED: Final = 1e-3
 """Gain of the mean log-likelihood at which a fit ends."""
 _MOST_STEPS: Final = 100
+_GRID: Final = 401
+"""Values between the two means at which their densities are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +70,23 @@ def two_behaviours(us: F8) -> TwoBehaviours | None:
         return None
     found = max(fits, key=lambda fit: fit.log_likelihood(thin))
     order = np.argsort(found.mean)
-    weight, mean, sd = found.weight[order], found.mean[order], np.sqrt(found.variance[order])
+    found = Mixture(found.weight[order], found.mean[order], found.variance[order])
     delta = one.bic(thin) - found.bic(thin)
     least = max(_LEAST_MODE / len(thin), 1e-3)
-    if delta <= _DELTA_BIC or weight.min() < least or not _has_dip(mean, sd, weight):
+    if delta <= _DELTA_BIC or found.weight.min() < least:
         return None
-    cut = _cut(mean, sd, weight)
+    between = np.linspace(found.mean[0], found.mean[1], _GRID)
+    log = found.log_densities(between)
+    height = np.exp(np.logaddexp.reduce(log, axis=1))
+    if height.min() >= _DIP * min(height[0], height[-1]):
+        return None  # one hump
+    # The first value that is as likely of the slower as of the faster one.
+    later = np.flatnonzero(log[:, 1] >= log[:, 0])
+    cut = float(between[later[0]] if len(later) else between[-1])
     return TwoBehaviours(
         delta,
-        float(np.exp(mean[0])),
-        float(np.exp(mean[1])),
+        float(np.exp(found.mean[0])),
+        float(np.exp(found.mean[1])),
         float((values > cut).mean()),
         float(np.exp(cut)),
     )
@@ -130,21 +139,6 @@ def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
     mean = values @ belongs / count
     variance = ((values[:, None] - mean) ** 2 * belongs).sum(axis=0) / count + floor
     return Mixture(count / count.sum(), mean, variance)
-
-
-def _has_dip(mean: F8, sd: F8, weight: F8) -> bool:
-    """Whether the density of the mixture has two humps, one at each mean."""
-    grid = np.linspace(mean[0], mean[1], 401)
-    density = (weight / sd * np.exp(-0.5 * ((grid[:, None] - mean) / sd) ** 2)).sum(axis=1)
-    return bool(density.min() < _DIP * min(density[0], density[-1]))
-
-
-def _cut(mean: F8, sd: F8, weight: F8) -> float:
-    """Where between the two means a value is as likely of the one as of the other."""
-    grid = np.linspace(mean[0], mean[1], 401)
-    log = np.log(weight) - np.log(sd) - 0.5 * ((grid[:, None] - mean) / sd) ** 2
-    later = np.flatnonzero(log[:, 1] >= log[:, 0])
-    return float(grid[later[0]] if len(later) else grid[-1])
 
 
 @dataclass(frozen=True, slots=True)

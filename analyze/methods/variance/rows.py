@@ -144,9 +144,9 @@ def variance_section(
     sums = whole.by_group.n
     return VarianceSection(
         sample=run.population.samples[shown.groups.sample].name,
-        mean_us=whole.at.mean,
+        mean_us=whole.levels.mean,
         sd_us=math.sqrt(total),
-        c2=total / whole.at.mean**2 if whole.at.mean > 0 else 0.0,
+        c2=total / whole.levels.mean**2 if whole.levels.mean > 0 else 0.0,
         residual_sd_us=None if residual is None else math.sqrt(residual.split.total),
         residual_within=None
         if residual is None

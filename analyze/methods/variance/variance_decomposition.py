@@ -1,5 +1,10 @@
 """Decompose the variance of response times: between root types, between paths, within paths; by call site.
 
+`sample_variance` does it for one sample: `request_groups` says which requests took the same path, `levels`
+gives means of all, of each root type and of each group, and the rest is sums of squares around those means,
+by block of time, so that the jackknife can say how sure they are. It is done for the response times, and
+again for what is left of them without marked sources (`residual`).
+
 The law of total variance splits it exactly:
 
     Var(T) = Σ_r p_r (μ_r − μ)²  +  Σ_g p_g (μ_g − μ_r)²  +  Σ_g p_g σ_g²
@@ -318,7 +323,7 @@ def log_coefficient(sums: F8) -> Jackknifed:
 class Measured:
     """Variances of one value of each request: its response time, or what is left of it."""
 
-    at: Levels
+    levels: Levels
     split: VarianceSplit
     sites: SiteVariances
     by_group: GroupVariances

@@ -1,0 +1,124 @@
+"""Code columns as small integers, so that one sparse product counts every code of all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from analyze.explain.columns import MISSING, OTHER, AttributeColumn
+from schemas.arrays import B1, F8, I2, I4, I8
+
+_Coded = tuple[I4, F8, F8, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class CodedColumns:
+    """Columns of a table, cut into bins (numbers, ascending) or levels (words); the last code is missing."""
+
+    columns: tuple[AttributeColumn, ...]
+    codes: I2
+    """[columns, requests] 0 … width-1; `width - 1` is missing."""
+    width: int
+    """Codes of the widest column, missing included; narrower ones leave the middle empty."""
+    numeric: B1
+    """[columns]"""
+    low: tuple[F8, ...]
+    """By column [bins] least value of each bin; of words empty."""
+    high: tuple[F8, ...]
+    """By column [bins] largest value."""
+    levels: tuple[tuple[str, ...], ...]
+    """By column the words of its codes; of numbers empty."""
+    askable: B1
+    """[columns, width] whether a split may ask for the code. Not for the rest of the words: "one of the
+    rare" says nothing, and which words are rare may follow from the order of equals."""
+
+    @property
+    def n_requests(self) -> int:
+        """Number of rows."""
+        return int(self.codes.shape[1])
+
+    def word(self, column: int, code: int) -> str:
+        """A code of a text column, as shown."""
+        return MISSING if code == self.width - 1 else self.levels[column][code]
+
+    def incidence(self, rows: I8) -> sparse.csr_array:
+        """[columns * width, rows] 1 where the request has the code."""
+        n_columns, n = len(self.columns), len(rows)
+        place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width
+        # One entry a column and request: the transposed matrix is in compressed form as it stands.
+        by_request = sparse.csr_array(
+            (
+                np.ones(n_columns * n, np.float32),
+                np.ascontiguousarray(place.T).ravel(),
+                np.arange(n + 1, dtype=np.int64) * n_columns,
+            ),
+            shape=(n, n_columns * self.width),
+        )
+        return by_request.T.tocsr()
+
+
+def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int, levels: int) -> CodedColumns:
+    """Code columns: at most `bins` bins of about equal counts, the `levels` most frequent words.
+
+    Bins and words are chosen without a look at the classes: if the words of the smaller class were kept
+    first, the rest would be of the other class, and noise would have an explanation. Equal values share a
+    bin. O(columns · requests log requests).
+    """
+    parts = [_bins(column.values, bins) if column.numeric else _levels(column, levels) for column in columns]
+    width = 1 + max((max(len(low), len(words)) for _, low, _, words in parts), default=0)
+    codes = np.zeros((len(parts), n_requests), np.int16)
+    for number, (code, _, _, _) in enumerate(parts):
+        codes[number] = np.where(code < 0, width - 1, code)
+    askable = np.ones((len(parts), width), dtype=np.bool_)
+    for number, (_, _, _, words) in enumerate(parts):
+        if words and words[-1] == OTHER:
+            askable[number, len(words) - 1] = False
+    return CodedColumns(
+        tuple(columns),
+        codes,
+        width,
+        np.array([column.numeric for column in columns], dtype=np.bool_),
+        tuple(low for _, low, _, _ in parts),
+        tuple(high for _, _, high, _ in parts),
+        tuple(words for _, _, _, words in parts),
+        askable,
+    )
+
+
+def _bins(values: F8, most: int) -> _Coded:
+    """Codes (-1 missing), least and largest value of each bin."""
+    known = ~np.isnan(values)
+    distinct, place, times = np.unique(values[known], return_inverse=True, return_counts=True)
+    if len(distinct) <= most:
+        of_value = np.arange(len(distinct))
+    else:
+        middle = np.cumsum(times) - times / 2
+        of_value = np.unique((middle * most / times.sum()).astype(np.int64), return_inverse=True)[1]
+    code = np.full(len(values), -1, np.int32)
+    code[known] = of_value[place]
+    first = (
+        np.flatnonzero(np.r_[True, of_value[1:] != of_value[:-1]]) if len(distinct) else np.zeros(0, np.int64)
+    )
+    last = np.r_[first[1:], len(distinct)] - 1 if len(distinct) else first
+    return code, distinct[first], distinct[last], ()
+
+
+def _levels(column: AttributeColumn, most: int) -> _Coded:
+    """Codes (-1 missing) by falling frequency, rare words together last."""
+    assert column.levels is not None
+    known = ~np.isnan(column.values)
+    place = column.values[known].astype(np.int64)
+    times = np.bincount(place, minlength=len(column.levels))
+    order = np.argsort(-times, kind="stable")
+    order = order[times[order] > 0]
+    kept, rare = (order, order[:0]) if len(order) <= most + 1 else (order[:most], order[most:])
+    rank = np.zeros(len(column.levels), np.int32)
+    rank[kept] = np.arange(len(kept))
+    rank[rare] = len(kept)
+    code = np.full(len(column.values), -1, np.int32)
+    code[known] = rank[place]
+    words = (*(column.levels[int(k)] for k in kept), *((OTHER,) if len(rare) else ()))
+    return code, np.zeros(0), np.zeros(0), words
