@@ -148,7 +148,7 @@ class SlotVotes:
         by_slot: dict[int, list[Votes]] = {}
         for part in self.parts:
             by_slot.setdefault(part.slot, []).append(part.read())
-        return joined_votes([summed_votes(votes, slot) for slot, votes in by_slot.items()])
+        return joined_votes([summed_votes(votes, slot).compact() for slot, votes in by_slot.items()])
 
     def table(self) -> pa.Table:
         """The table, its rows sorted by key."""

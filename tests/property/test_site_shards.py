@@ -144,8 +144,8 @@ def test_shards_of_sites_are_all_sites(
     same_sites(sharded, plain)
     first, second = judged_sites(plain), judged_sites(sharded)
     assert second.sites == first.sites
-    assert [(c.kind, c.site, c.shape) for c in second.changes] == [
-        (c.kind, c.site, c.shape) for c in first.changes
+    assert [(c.kind, c.site, c.pattern) for c in second.changes] == [
+        (c.kind, c.site, c.pattern) for c in first.changes
     ]
     for mine, theirs in zip(second.changes, first.changes, strict=True):
         assert (mine.z, mine.q, mine.low, mine.high) == pytest.approx(

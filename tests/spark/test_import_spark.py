@@ -39,7 +39,8 @@ from stitch.lake.lane import Lane
 
 for name in filter(None, sys.argv[1].split(",")):
     if name == "killed after the commit":
-        Lane._publish = lambda *_: os.kill(os.getpid(), 9)
+        # Opening a lane publishes what its last commit left; here it left nothing.
+        Lane._publish = lambda _, items: os.kill(os.getpid(), 9) if [*items] else None
     elif name == "waits":
         engines.write_window_files = troubled_tasks.note_and_wait
     else:

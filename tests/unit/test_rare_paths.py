@@ -69,7 +69,7 @@ def test_what_is_called_from_a_loop_that_turns_more_often_is_no_finding_of_its_o
 ) -> None:
     found = run([page_of_lists(before)] * 40, [page_of_lists(after)] * 40)
     lead = only(found)
-    assert lead.shape >= 0 or found.profile.names.operation(lead.site).text == "shop/list"
+    assert lead.pattern >= 0 or found.profile.names.operation(lead.site).text == "shop/list"
     told = {found.profile.names.operation(change.site).text for change in found.tested.changes}
     assert "store/get" not in told
 
