@@ -106,7 +106,7 @@ class OneSlotVotes:
         numbers = rows_of(self.first, self.n_rows)
         bins, *sums = (_rows(column, numbers) for column in self.columns)
         slot = np.full(len(self.n_rows), self.slot, dtype=np.int32)
-        return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums))
+        return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums)).distinct()
 
 
 def _first(n_rows: Column) -> Column:
@@ -122,11 +122,15 @@ def _written(columns: Iterable[Column], scratch: str) -> tuple[_FileColumn, ...]
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor, path = mkstemp(dir=folder)
     found, offset = [], 0
-    with os.fdopen(descriptor, "wb") as file:
-        for column in columns:
-            column.tofile(file)
-            found.append(_FileColumn(path, column.dtype.str, offset, len(column)))
-            offset += column.nbytes
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for column in columns:
+                # Not `tofile`, which writes past Python's file and loses what the disk did not take.
+                file.write(np.ascontiguousarray(column).view(np.uint8).data)
+                found.append(_FileColumn(path, column.dtype.str, offset, len(column)))
+                offset += column.nbytes
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error
     return tuple(found)
 
 

@@ -95,6 +95,17 @@ class Votes:
             tuple(column[row] for column in self.sums),
         )
 
+    def distinct(self) -> Votes:
+        """Those of one slot, with one run a place: what new numbers made one is added up."""
+        number, first = numbered([key.astype(np.int64) for key in self.keys])
+        if len(first) == len(number):
+            return self
+        order = np.argsort(number, kind="stable")
+        n_runs = np.bincount(number)
+        nth = np.arange(len(order)) - np.repeat(np.cumsum(n_runs) - n_runs, n_runs)
+        parts = [self.taken(order[nth == n]) for n in range(int(n_runs.max()))]
+        return summed_votes(parts, int(self.keys[3][0]))
+
     def ordered(self) -> Votes:
         """Runs by measure, site, shape and slot."""
         number, _ = numbered([key.astype(np.int64) for key in self.keys])

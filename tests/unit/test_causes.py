@@ -167,6 +167,15 @@ def test_not_where_its_siblings_show_half_of_it(siblings: float, follows: bool) 
     assert len(found) == (1 if follows else 2)
 
 
+@pytest.mark.parametrize(("before", "after"), [(0.0, 5.0), (5.0, 0.0)])
+def test_one_instance_may_come_from_no_time_at_all(before: float, after: float) -> None:
+    """A proxy's own time lies in the lowest bin until one of its pods is slower."""
+    pod = symptom(SLOWER, STORE, **(SLOW_POD | {"before": before, "after": after}))
+    found = causes(pod, symptom(TAIL, STORE, score=0.15), without=("same-component", "times-and-paths"))
+    edges = [edge.relation for cause in found for edge in cause.edges]
+    assert edges == (["one-instance"] if after > before else [])
+
+
 def test_what_is_larger_leads_what_one_instance_adds_to_it() -> None:
     """F1 as spans: a log that is slower everywhere is not a part of one disk that is a little slower."""
     disk, log = symptom(SLOWER, SHOP, **SLOW_POD), symptom(SLOWER, SHOP_2, score=0.4)

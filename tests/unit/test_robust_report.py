@@ -409,6 +409,21 @@ def test_what_leaves_work_out_accounts_for_the_mean_that_fell_and_is_worse() -> 
     ]
 
 
+@pytest.mark.parametrize("outcome", ["changed", "not-explained"])
+def test_a_mean_that_fell_and_nothing_explains_is_not_better_and_fewer_failures_are(outcome: str) -> None:
+    """An empty answer comes early, too."""
+    verdict = verdict_section().model_copy(update={"outcome": outcome})
+    mean, _tail, errors = account_section().accounts
+    fell = mean.model_copy(update={"before": 100.0, "after": 50.0})
+    fewer = errors.model_copy(update={"before": 0.1, "after": 0.0})
+    weighed = weigh((), verdict, (fell, fewer), 1.0)
+    assert {(w.kind, w.better) for w in weighed if w.kind != "workload"} == {
+        ("response-time", False),
+        ("structural", False),
+        ("errors", True),
+    }
+
+
 def test_another_mix_is_open_where_nothing_else_weighs():
     changed = verdict_section().model_copy(update={"outcome": "changed"})
     assert [(w.kind, w.sure) for w in weigh((), changed, (), 1.0, mix_changed=True)] == [("workload", False)]

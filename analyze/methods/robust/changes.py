@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import copysign, inf, log, sqrt
 from typing import Final, NamedTuple
 
 from schemas.report.findings import ChangeKind, Unit
@@ -74,6 +74,13 @@ class Change:
     def middle(self) -> float:
         """Value of a request between those of before and after, on a log scale."""
         return sqrt(max(self.before, _LEAST) * max(self.after, _LEAST))
+
+    @property
+    def log_ratio(self) -> float:
+        """Logarithm of after over before; infinite where one of them is none, 0 where both are."""
+        if self.before > 0 and self.after > 0:
+            return log(self.after / self.before)
+        return 0.0 if self.before == self.after else copysign(inf, self.after - self.before)
 
     @property
     def ups(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import expm1, log
+from math import expm1
 from typing import NamedTuple
 
 import numpy as np
@@ -237,7 +237,7 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
     Where a loop turns three times as often all that is below it is called three times as often: the loop is
     what changed. Operations that call themselves, or each other, do not explain each other away.
     """
-    factors = {c.site: log(c.after / c.before) for c in changes if c.kind in CALL_KINDS}
+    factors = {c.site: c.log_ratio for c in changes if c.kind in CALL_KINDS}
     callers: dict[int, set[int]] = {}
     for path in names.paths:
         if path.above != NO_CALLER:

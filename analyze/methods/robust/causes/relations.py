@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from math import log
 
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import what_moved
@@ -211,7 +210,7 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
     if u.instance is not None:
         within = set(u.instance.hosts) <= set(v.instance.hosts)
         return (v.size,) if within and v.before(u) else None
-    change = v.lead.after - v.lead.before if v.fails else log(v.lead.after / v.lead.before)
+    change = v.lead.after - v.lead.before if v.fails else v.lead.log_ratio
     times = context.settings.one_instance
     spared = abs(v.instance.siblings) * times <= abs(change)
     return (v.size,) if spared and u.size <= v.size * times else None

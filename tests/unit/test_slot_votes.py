@@ -1,0 +1,66 @@
+"""Votes of a slot that lie in files, and whose places get new numbers."""
+
+import errno
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyze.profile import slot_votes
+from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
+from analyze.profile.votes import Votes
+
+BINS = ((10, 11), (11,), (10, 12))
+"""Of three places."""
+
+
+def votes() -> Votes:
+    n_rows = np.array([len(bins) for bins in BINS])
+    places = np.arange(len(BINS))
+    bins = np.concatenate([np.array(each) for each in BINS])
+    return Votes((places * 0, places, places * 0, places * 0), n_rows, bins, (np.arange(len(bins)) + 1,))
+
+
+def part() -> OneSlotVotes:
+    return OneSlotVotes.of(votes().compact(), np.zeros(len(BINS), dtype=np.int64), Scratch().name)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2])
+def test_places_that_get_one_number_keep_all_votes(n_parts: int) -> None:
+    """Bins 10, 11 with 1 and 2, bin 11 with 3, bins 10, 12 with 4 and 5; all of one place in the end."""
+    kept = SlotVotes(tuple(part() for _ in range(n_parts)))
+    one_place = kept.renumbered(np.zeros(len(BINS), dtype=np.int64), np.zeros(1, dtype=np.int64))
+    table = one_place.table()
+    assert table["bin"].to_pylist() == [10, 11, 12]
+    assert table["n"].to_pylist() == [5 * n_parts, 5 * n_parts, 5 * n_parts]
+    assert table.num_rows == one_place.read().n_rows.sum()
+    two = kept.renumbered(np.array([0, 1, 1]), np.zeros(1, dtype=np.int64)).table()
+    assert [*zip(*(two[name].to_pylist() for name in ("site", "bin", "n")), strict=True)] == [
+        *((0, 10, n_parts), (0, 11, 2 * n_parts)),
+        *((1, 10, 4 * n_parts), (1, 11, 3 * n_parts), (1, 12, 5 * n_parts)),
+    ]
+
+
+@pytest.fixture
+def little_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder for temporary files in which none may be longer than 4,000 bytes."""
+    monkeypatch.setattr(slot_votes, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(slot_votes, "MOST_HELD", 0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
+    yield tmp_path
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("n", [1500, 100_000])
+def test_a_full_disk_is_an_error_that_names_the_folder(little_space: Path, n: int) -> None:
+    """A tail that fits into the buffer of a file is lost no more than what is written at once."""
+    key = np.zeros(1, dtype=np.int64)
+    many = Votes((key,) * 4, np.array([n]), np.arange(n), (np.ones(n),))
+    scratch = Scratch()
+    with pytest.raises(OSError, match="too large") as caught:
+        OneSlotVotes.of(many, key, scratch.name)
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == str(little_space / scratch.name)
