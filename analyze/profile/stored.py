@@ -320,16 +320,18 @@ def keep_profiles(
     """
     pieces = _each_window(periods)
     missing = []
-    for here in pieces:
-        watch(tally.read + tally.made, len(pieces))
-        if (data := _read(here, settings)) is None:
-            missing.append(here)
+    for windows in _by_quarter(pieces):
+        lacking = []
+        for here in windows:
+            watch(tally.read + tally.made, len(pieces))
+            if (data := _read(here, settings)) is None:
+                lacking.append(here)
+            else:
+                _kept_or_made(stored_tables(data), here, settings, tally)
+        if lacking and len(windows) > 1 and _read(_joined(windows), settings) is not None:
+            tally.read += len(lacking)
         else:
-            _kept_or_made(stored_tables(data), here, settings, tally)
-    for windows in [*_by_quarter(missing)]:
-        if len(windows) > 1 and _read(_joined(windows), settings) is not None:
-            missing = [here for here in missing if here not in windows]
-            tally.read += len(windows)
+            missing += lacking
     with ExitStack() as stack:
         pool = workers if isinstance(workers, Executor) else None
         if isinstance(workers, int) and (n := min(workers, len(missing) // WINDOWS_A_WORKER)) > 1:

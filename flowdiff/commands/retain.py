@@ -13,7 +13,7 @@ from flowdiff.settings.keys import duration_of
 from schemas.errors import LakeError, PeriodError
 
 if TYPE_CHECKING:
-    from analyze.profile.stored import Coarsened
+    from stitch.lake.upkeep.retention import Retired
 
 
 def command(
@@ -71,43 +71,49 @@ def command(
             from stitch.lake.place import open_place
 
             kept_reports(open_place(lake))  # the list of those that are left
-        coarse = None if fine_ns is None else _coarsened(lake, run.now_ns - fine_ns, settings, dry_run)
+    _say(done, "would be " if dry_run else "")
+    if fine_ns is not None:
+        since_ns = -(2**63) if done.to_ns is None else done.to_ns
+        _coarsen(lake, since_ns, fine_ns, settings, dry_run=dry_run)
+
+
+def _say(done: Retired, would: str) -> None:
+    """Say what is retired, or would be."""
     flows, size = (
         sum(numbers) for numbers in ([e.flows for e in done.windows], [e.size for e in done.windows])
     )
     first = f": {done.windows[0].window.name} to {done.windows[-1].window.name}" if done.windows else ""
-    would = "would be " if dry_run else ""
     typer.echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
     for side in done.sides:
         counted = f"{side.files:,} files of {side.table} ({side.rows:,} rows)"
         typer.echo(f"{counted} {would}taken out, written longer than their age ago")
     if done.reports:
         typer.echo(f"{len(done.reports):,} reports {would}removed")
-    if coarse is not None:
-        typer.echo(
-            f"statistics of {coarse.windows:,} windows {would}kept by quarter of a day ({coarse.quarters:,} "
-            f"quarters) instead of by window ({coarse.size:,} bytes)"
-        )
     typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")
     if done.held_back:
         typer.echo(f"past their age, but not sealed by live ingestion, so kept: {done.held_back:,}")
 
 
-def _coarsened(lake: str, until_ns: int, settings: list[str] | None, dry_run: bool) -> Coarsened:
-    """Keep statistics of what ended until then by quarter of a day."""
-    from analyze.profile.stored import Coarsened, ProfileTally, coarsen
+def _coarsen(lake: str, since_ns: int, age_ns: int, settings: list[str] | None, *, dry_run: bool) -> None:
+    """Keep statistics by quarter of a day from what is not retired to what is so old, and say of how many."""
+    from analyze.profile.stored import ProfileTally, coarsen
     from analyze.scope import Lakes
     from schemas.periods import Period
 
     tally = ProfileTally()
-    try:
-        old = Lakes(lake).sealed_part(Period(None, -(2**63), until_ns))
-    except PeriodError:  # no window is so old
-        return Coarsened(0, 0, 0)
-    coarse = coarsen([old], refinement(settings), until_ns, tally=tally, dry_run=dry_run)
+    with upkeep(lake, "Adding up the statistics") as run:
+        until_ns = run.now_ns - age_ns
+        try:
+            old = [Lakes(lake).sealed_part(Period(None, since_ns, until_ns))]
+        except PeriodError:  # no window is so old
+            old = []
+        coarse = coarsen(old, refinement(settings), until_ns, tally=tally, dry_run=dry_run)
+    typer.echo(
+        f"statistics of {coarse.windows:,} windows {'would be ' if dry_run else ''}kept by quarter of a day "
+        f"({coarse.quarters:,} quarters) instead of by window ({coarse.size:,} bytes)"
+    )
     if tally.refusals:
         raise LakeError(
             f"Sums of statistics could not be written to '{lake}': {'; '.join(tally.refusals)}.",
             remedy="See to the disk and its permissions; what was not added up stays by window.",
         )
-    return coarse

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -183,6 +184,13 @@ def test_old_statistics_are_kept_by_quarter_of_a_day(
         assert ended.value.code == 0
         return capsys.readouterr().out
 
+    # What is retired is kept by no quarter: two days of the history's windows go, and their statistics.
+    keep_s = int(time.time()) - START_NS // 10**9 - 48 * 3600 - 1800
+    both = retained("--dry-run", "--keep", f"{keep_s}s")
+    assert both.startswith("48 windows would be retired")
+    assert "statistics of 18 windows would be kept by quarter of a day (3 quarters)" in both
+    first = min(lake.glob("stats/window=*/*"))
+    window, name, of_first = first.parent.name, first.name, first.read_bytes()
     told = retained("--dry-run")
     assert "statistics of 66 windows would be kept by quarter of a day (11 quarters)" in told
     assert sum(file.stat().st_size for file in lake.glob("stats/*/*")) == size
@@ -225,3 +233,30 @@ def test_old_statistics_are_kept_by_quarter_of_a_day(
     with pytest.raises(SystemExit):
         main(["summarize", "--lake", str(lake)])
     assert "84 windows: 0 worked out, 84 there already" in capsys.readouterr().out
+    # Statistics of one window of a quarter, made by who looked at it, do not bring back those of the others.
+    kept = lake / "stats" / window
+    kept.mkdir(exist_ok=True)
+    (kept / name).write_bytes(of_first)
+    with pytest.raises(SystemExit):
+        main(["summarize", "--lake", str(lake)])
+    assert "84 windows: 0 worked out, 84 there already" in capsys.readouterr().out
+
+
+def test_a_sum_that_cannot_be_written_hides_no_retirement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    write_fleet(lake, FLEET, 6, 24, SLOWER, times=3, most_drawn=4)
+    with pytest.raises(SystemExit):
+        main(["summarize", "--lake", str(lake)])
+    for n in range(6, 36, 6):  # a file where the folder of a quarter would be
+        start = datetime.fromtimestamp(START_NS / 10**9, UTC) + timedelta(hours=n)
+        (lake / "stats" / f"quarter={start:%Y%m%dT%H%MZ}").write_bytes(b"")
+    capsys.readouterr()
+    keep_s = int(time.time()) - START_NS // 10**9 - 6 * 3600 - 1800
+    with pytest.raises(SystemExit) as ended:
+        main(["retain", str(lake), "--keep", f"{keep_s}s", "--fine-statistics", "1d"])
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert out.startswith("6 windows retired")
+    assert "Sums of statistics could not be written" in err
