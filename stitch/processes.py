@@ -2,11 +2,14 @@
 
 A task is a function of a module with its arguments; both, and what it returns, are pickled. A process of a
 starter that has threads cannot be forked. So one is started anew, imports what the first task needs, and
-forks the others while it has no threads (a fork server): that costs the imports once, and their memory. A
-thread of the starter waits for each process, so that one that dies fails its own task, at once. (The standard
-library's pool of processes hung where one was killed while others began; its fork server outlives whoever
-waits for it, and its environment is of long ago.) Every process holds the reading end of a pipe that nobody
-writes to: the writing end closes when the starter gives up or dies, however it dies, and who reads it leaves.
+forks the others before it starts a thread (a fork server): that costs the imports once, and their memory.
+Those that libraries start as they are imported are made for a fork: OpenBLAS ends its own before it, and
+jemalloc's, from Arrow, does housekeeping under locks that jemalloc takes around it; nothing here allocates
+from that. A thread of the starter waits for each process, so that one that dies fails its own task, at once.
+(The standard library's pool of processes hung where one was killed while others began; its fork server
+outlives whoever waits for it, and its environment is of long ago.) Every process holds the reading end of a
+pipe that nobody writes to: the writing end closes when the starter gives up or dies, however it dies, and
+who reads it leaves.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Start Python programs as forks of a process that has imported flowdiff: real ones, without the imports.
 
-A command takes half a second to a whole one of CPU before it does anything, nearly all of it imports, and the
-suite starts hundreds. `Popen` and `run` are those of `subprocess` for `python -m MODULE`, `python -c TEXT`
-and `python FILE`: the process is a child of whoever asks, with arguments, environment, folder, session and
-descriptors of its own, and is killed and waited for as any. What Python or its libraries read before the
+A command takes half a second to a whole one of CPU before it does anything, nearly all of it imports, and
+the suite starts hundreds. `Popen` and `run` are those of `subprocess` for `python -m MODULE`, `python -c
+TEXT` and `python FILE`: the process is a child of whoever asks, with arguments, environment, folder, session
+and descriptors of its own, and is killed and waited for as any. What Python or its libraries read before the
 first line (`PYTHON…`, `LC_…`, `LD_…`) cannot be changed in a fork: where it differs, the fork becomes a new
-Python, under the same number. Tests of a start, of its time and of the memory of a process use `subprocess`.
+Python, under the same number. The seed of hashes, too, is that of the server: where what two programs write
+is compared, give them a PYTHONHASHSEED each, or compare it with what the test's own process writes. Tests of
+a start, of its time and of the memory of a process use `subprocess`.
 
 How: the server forks twice, so that the program is an orphan, and whoever asks is for that moment the one
 that orphans are given to. Only Linux has that; elsewhere all programs are started anew.
