@@ -28,7 +28,7 @@ from analyze.report.gate import Outcome
 from analyze.scope import LakePeriod, Lakes
 from schemas.arrays import B1, F8
 from schemas.calibration import CalibrationRecord, CalibrationSettings
-from schemas.errors import LakeError, PeriodError
+from schemas.errors import PeriodError, lake_error
 from schemas.periods import Period
 from schemas.ranges import ranges_text, united
 from schemas.report.findings import FindingsSection
@@ -254,8 +254,9 @@ def keep_record(found: LakePeriod, record: CalibrationRecord) -> str:
     try:
         return f"{found.lake}/{put_record(found.store, data)}"
     except OSError as error:
-        raise LakeError(
+        raise lake_error(
             f"The calibration cannot be written to '{found.lake}': {error.strerror or error}.",
+            error,
             remedy="Check space and permissions; --no-save only prints it.",
         ) from error
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import I8
-from schemas.errors import LakeError, PeriodError
+from schemas.errors import LakeError, PeriodError, lake_error
 from schemas.periods import Condition, Period, fitted, windows_of
 from schemas.quality import Quality
 from schemas.ranges import united
@@ -296,7 +296,7 @@ def _manifest(place: LakePlace) -> Manifest:
     except OSError as error:
         if place.copies is None:
             raise
-        raise LakeError(f"The lake '{place.name}' cannot be read: {error.strerror}.") from error
+        raise lake_error(f"The lake '{place.name}' cannot be read: {error.strerror}.", error) from error
 
 
 _SNAPSHOTS: Final = 5

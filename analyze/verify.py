@@ -45,7 +45,8 @@ def verify(found: LakePeriod, paths: Iterable[Path]) -> None:
     with ThreadPoolExecutor(min(HASHERS, len(listed))) as pool:
         for path, there in zip(listed, pool.map(_sum, listed), strict=True):
             if isinstance(there, OSError):
-                raise unreadable(found.lake, found.name_of(path), str(there.strerror).lower()) from there
+                why = str(there.strerror).lower()
+                raise unreadable(found.lake, found.name_of(path), why, error=there) from there
             if there != found.sums[path]:
                 raise unreadable(found.lake, found.name_of(path), "its content is not what was committed")
 
@@ -54,7 +55,7 @@ def _read_pages(found: LakePeriod, path: Path) -> None:
     try:
         deque(pq.ParquetFile(path, page_checksum_verification=True).iter_batches(), maxlen=0)
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(found.lake, found.name_of(path)) from error
+        raise unreadable(found.lake, found.name_of(path), error=error) from error
 
 
 def _sum(path: Path) -> str | OSError:

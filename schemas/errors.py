@@ -43,6 +43,13 @@ class InputError(FlowdiffError):
     slug = "input"
 
 
+class UnreachableInputError(InputError):
+    """An input file lies where nobody answers now: the same call may work in a moment."""
+
+    slug = "unreachable"
+    exit_code = TRY_AGAIN
+
+
 class PeriodError(FlowdiffError):
     """A period or filter expression does not parse, or names no sealed window."""
 
@@ -50,7 +57,7 @@ class PeriodError(FlowdiffError):
 
 
 class LakeError(FlowdiffError):
-    """The lake is missing, of another layout version, or in use by another writer."""
+    """The lake is missing, or of another layout version."""
 
     slug = "lake"
 
@@ -59,6 +66,18 @@ class UnreachableError(LakeError):
     """The lake does not answer, or not now: the same call may work in a moment."""
 
     slug = "unreachable"
+    exit_code = TRY_AGAIN
+
+
+class BusyLakeError(LakeError):
+    """Another process of this machine writes to the lake: when it is done, the same call works."""
+
+    exit_code = TRY_AGAIN
+
+
+class FailedWorkerError(LakeError):
+    """The machine of an import's worker refused something: another one, or a later start, may do it."""
+
     exit_code = TRY_AGAIN
 
 

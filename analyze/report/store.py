@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analyze.report.gate import Outcome
-from schemas.errors import LakeError
+from schemas.errors import LakeError, lake_error
 from schemas.report.report import Report, from_json, to_json
 from stitch.lake.copies import REPORT_END
 from stitch.lake.layout import REPORTS, STAGE
@@ -117,8 +117,9 @@ def put_report(store: Store, outcome: Outcome, page: str, lake: str) -> str:
         for name, data in _files(outcome, page).items():
             put_same(store, f"{folder}/{name}", data)
     except OSError as error:
-        raise LakeError(
+        raise lake_error(
             f"Report '{lake}/{folder}' cannot be written: {error.strerror or error}.",
+            error,
             remedy="Use --no-save, and --json and --html to write it elsewhere.",
         ) from error
     return f"{lake}/{folder}/{HTML_FILE}"

@@ -19,7 +19,7 @@ from flowdiff.cli.outcome import say
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.cli.version import owner_name, version
 from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, watch_of
-from schemas.errors import ConfigError, LakeError
+from schemas.errors import BusyLakeError, ConfigError, LakeError
 from schemas.visible import visible
 from schemas.windows import NS_PER_SECOND
 from stitch.lake.watch_files import TakenError
@@ -215,7 +215,7 @@ class _Turn:
         held = ExitStack()
         try:
             held.enter_context(exclusive_lock(Path(self._lake), "watch-lock"))
-        except LakeError as error:
+        except BusyLakeError as error:
             raise self._taken() from error
         return held
 

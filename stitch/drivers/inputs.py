@@ -20,7 +20,13 @@ from ingest.decoding import DecodedBatch
 from ingest.files import decode_file
 from ingest.formats import format_names
 from schemas.commits import InputFile
-from schemas.errors import FlowdiffError, InputError, UnknownFormatError
+from schemas.errors import (
+    FlowdiffError,
+    InputError,
+    UnknownFormatError,
+    UnreachableInputError,
+    is_passing,
+)
 from schemas.rejects import Reason
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
@@ -193,7 +199,10 @@ def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
 
 
 def _unreadable(name: str, error: OSError) -> InputError:
-    return InputError(f"'{name}' cannot be read: {error.strerror}.", remedy="Check the path.")
+    message = f"'{name}' cannot be read: {error.strerror}."
+    return (
+        UnreachableInputError(message) if is_passing(error) else InputError(message, remedy="Check the path.")
+    )
 
 
 def _opened(name: str, spool: Path, stdin: BinaryIO) -> Source:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
-from schemas.errors import ConfigError, LakeError
+from schemas.errors import ConfigError, LakeError, lake_error
 from schemas.sizes import parse_size
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, mapped
 from stitch.lake.encoding import unreadable
@@ -94,7 +94,9 @@ class Copies:
         try:
             listed = [entry for entry in self.store.listed(REPORTS) if "/." not in entry.name]
         except OSError as error:
-            raise LakeError(f"The reports of '{self.lake}' cannot be listed: {error.strerror}.") from error
+            raise lake_error(
+                f"The reports of '{self.lake}' cannot be listed: {error.strerror}.", error
+            ) from error
         folder = {entry.name: entry.name.rpartition("/")[0] for entry in listed}
         done = {folder[entry.name] for entry in listed if entry.name.endswith(f"/{REPORT_END}")}
         tables = {
@@ -137,8 +139,8 @@ class Copies:
             raise unreadable(self.lake, name, "it is missing") from error
         except OSError as error:
             remedy = "Set FLOWDIFF_CACHE to a larger disk." if error.errno in _FULL else ""
-            raise LakeError(
-                f"'{self.lake}/{name}' cannot be read: {error.strerror}.", remedy=remedy
+            raise lake_error(
+                f"'{self.lake}/{name}' cannot be read: {error.strerror}.", error, remedy=remedy
             ) from error
         raise unreadable(self.lake, name, "its content is not what was committed")
 

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from schemas.errors import LakeError
+from schemas.errors import BusyLakeError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -206,7 +206,7 @@ def make_private_folder(path: Path) -> None:
 def exclusive_lock(root: Path, name: str = "lock") -> Iterator[None]:
     """Hold the lake's `control/lock` (flock) while writing, or another one there; it ends with the process.
 
-    Raises LakeError where another process holds it. The lock only spares two writers wasted work: what
+    Raises BusyLakeError where another process holds it. The lock only spares two writers wasted work: what
     keeps them apart is put-if-absent in the commit protocol.
     """
     path = root / "control" / name
@@ -216,7 +216,7 @@ def exclusive_lock(root: Path, name: str = "lock") -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LakeError(
+            raise BusyLakeError(
                 f"Another process is writing to the lake '{root}'.", remedy="Wait for it, or stop it."
             ) from error
         yield

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.errors import LakeError
+from schemas.errors import LakeError, UnreachableError, is_passing
 from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import (
     LAYOUT_VERSION,
@@ -70,7 +70,7 @@ def read_rows(
         except FileNotFoundError:
             return read(aside(source))
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(lake, name if name is not None else str(source)) from error
+        raise unreadable(lake, name if name is not None else str(source), error=error) from error
 
 
 def _whole(
@@ -115,9 +115,16 @@ def read_structures(
     return unnested(stored, columns)
 
 
-def unreadable(lake: Path | str, name: Path | str, why: str = "") -> LakeError:
-    """Make the error for where a file of a lake is missing, cut or damaged; `why` where more is known."""
+def unreadable(
+    lake: Path | str, name: Path | str, why: str = "", *, error: Exception | None = None
+) -> LakeError:
+    """Make the error for where a file of a lake is missing, cut or damaged; `why` where more is known.
+
+    An `error` that passes says nothing about the file: UnreachableError.
+    """
     shown = name if str(name).startswith(f"{lake}/") else f"{lake}/{name}"
+    if isinstance(error, OSError) and is_passing(error):
+        return UnreachableError(f"'{shown}' cannot be read: {error.strerror}.")
     reason = f": {why}" if why else ""
     return LakeError(f"'{shown}' cannot be read{reason}.", remedy=f"Run `flowdiff fsck {lake}`.")
 

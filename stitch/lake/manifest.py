@@ -277,7 +277,7 @@ class Manifest:
         try:
             return decode(file.table, self.read(file), columns)
         except (OSError, pa.ArrowException) as error:
-            raise unreadable(self.lake, file.name) from error
+            raise unreadable(self.lake, file.name, error=error) from error
 
     def of_table(self, table: str) -> pa.Table:
         """Rows of `listing` of one table."""
@@ -293,7 +293,7 @@ class Manifest:
         except OSError as error:
             # Not Arrow's own text, which names the file and the errno again.
             why = os.strerror(error.errno).lower() if error.errno else ""
-            raise unreadable(self.lake, name, why) from error
+            raise unreadable(self.lake, name, why, error=error) from error
         if not whole:
             raise unreadable(self.lake, name)
 

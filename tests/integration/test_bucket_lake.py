@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes, refuse_overlap, resolve
 from analyze.sql.session import open_session
 from flowdiff.__main__ import main
-from schemas.errors import TRY_AGAIN, LakeError, PeriodError
+from schemas.errors import TRY_AGAIN, LakeError, PeriodError, UnreachableError
 from schemas.periods import parse_period
 from stitch.lake.bucket.bucket_store import BucketStore
 from stitch.lake.manifest import open_manifest
@@ -294,6 +295,47 @@ def test_what_is_wrong_with_a_bucket_is_told_in_a_line(
     assert "There are no credentials for the bucket. Set AWS_ACCESS" in refused(
         capsys, "windows", "--lake", lake
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "command"),
+    [
+        ("read", ("windows", "--lake", "{lake}")),
+        ("download", ("import", "{lake}/flowdiff.json", "--lake", "{folder}")),
+    ],
+)
+def test_a_store_that_goes_away_behind_the_opening_may_answer_in_a_moment(
+    call: str,
+    command: tuple[str, ...],
+    lake: str,
+    tmp_path: Path,
+    bucket_environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def away(*_: object) -> None:
+        raise OSError(errno.EHOSTUNREACH, "there is no connection to the store", lake)
+
+    monkeypatch.setattr(BucketStore, call, away)
+    words = [word.format(lake=lake, folder=tmp_path / "lake") for word in command]
+    told = refused(capsys, *words, code=TRY_AGAIN)
+    assert "there is no connection to the store" in told
+    assert "fsck" not in told
+    assert "Check the path" not in told
+
+
+@pytest.mark.parametrize(("call", "table"), [("download", "requests"), ("listed", "findings")])
+def test_a_query_whose_store_goes_away_may_be_asked_again(
+    call: str, table: str, lake: str, bucket_environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise OSError(errno.EHOSTUNREACH, "there is no connection to the store", lake)
+
+    anew(monkeypatch)
+    found = resolve(parse_period("all", now_ns=0), default_lake=lake)
+    monkeypatch.setattr(BucketStore, call, away)
+    with pytest.raises(UnreachableError, match="there is no connection"), open_session(found) as session:
+        session.query(f"select count(*) from {table}")
 
 
 def test_wrong_keys_are_told(

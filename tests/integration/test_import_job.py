@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import pickle
@@ -315,6 +316,25 @@ def test_workers_with_other_options_are_refused(tmp_path: Path) -> None:
         assert leading.result().counters.flows
 
 
+def test_a_machine_that_fails_under_the_leader_does_not_end_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder for temporary files is full before anything is committed."""
+
+    def full(_job: object, _source: object, _decoders: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+    file, lake = tmp_path / "a.ndjson", tmp_path / "lake"
+    write_native(file, 30, seed=1, seconds=900)
+    monkeypatch.setitem(work_queue._TASKS, "deal_file", full)
+    with pytest.raises(SystemExit) as ended:
+        main(["import", str(file), "--lake", str(lake), "--worker", "0/1", "--job", "a"])
+    assert ended.value.code == TRY_AGAIN
+    assert (
+        "failed: No space left on device. See to it, and start this worker again" in capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_fails_is_said_and_ends_the_worker(
     number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -329,7 +349,7 @@ def test_what_fails_is_said_and_ends_the_worker(
         (lake / "stage" / "ended-jobs").touch()
     with pytest.raises(SystemExit) as ended:
         main(["import", str(file), "--lake", str(lake), "--worker", f"{number}/2", "--job", "a"])
-    assert ended.value.code == 2
+    assert ended.value.code == TRY_AGAIN, "another machine may do it: the Job goes on"
     assert "A worker of the import into" in capsys.readouterr().err
 
 

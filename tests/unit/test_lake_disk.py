@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from oracles.memory_disk import MemoryDisk
 
-from schemas.errors import LakeError
+from schemas.errors import TRY_AGAIN, BusyLakeError
 from stitch.lake.disk import MAPPED_FROM, Disk, LocalDisk, exclusive_lock
 
 
@@ -107,8 +107,12 @@ def test_one_writer_at_a_time_and_the_system_frees_the_lock(tmp_path: Path) -> N
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(LakeError, match="Another process is writing"), exclusive_lock(tmp_path):
+        with (
+            pytest.raises(BusyLakeError, match="Another process is writing") as refused,
+            exclusive_lock(tmp_path),
+        ):
             pass
+        assert refused.value.exit_code == TRY_AGAIN
         other.kill()
     with exclusive_lock(tmp_path):
         pass

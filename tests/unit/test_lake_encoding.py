@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
@@ -10,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from oracles.lake_script import flows_table, structures_table
 
+from schemas.errors import TRY_AGAIN
 from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA, TABLES
 from schemas.stored_columns import FIELD_ID
 from schemas.windows import Window
-from stitch.lake.encoding import SCHEMAS, VALUES_PER_GROUP, decode, encode
+from stitch.lake.encoding import SCHEMAS, VALUES_PER_GROUP, decode, encode, unreadable
 
 WINDOW = Window.from_name("20260101T0000Z", 300 * 10**9)
 
@@ -130,3 +132,16 @@ def _stored(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[int, 
         inner = [type_.field(at) for at in range(type_.num_fields)]
         yield int(field.metadata[FIELD_ID]), path, "nested" if inner else str(type_)
         yield from _stored(inner, f"{path}.")
+
+
+def test_a_file_that_nobody_gives_now_is_not_damaged() -> None:
+    """A store that is away says nothing about the file: no advice to look for damage, and another try."""
+    away = OSError(errno.ETIMEDOUT, "the store did not answer in time", "s3://b/l/x")
+    told = unreadable("s3://b/l", "flows/x.parquet", error=away)
+    assert told.exit_code == TRY_AGAIN
+    assert (
+        str(told)
+        == "'s3://b/l/flows/x.parquet' cannot be read: the store did not answer in time. [unreachable]"
+    )
+    gone = unreadable("s3://b/l", "flows/x.parquet", error=FileNotFoundError(errno.ENOENT, "it is not there"))
+    assert (gone.exit_code, gone.remedy) == (2, "Run `flowdiff fsck s3://b/l`.")

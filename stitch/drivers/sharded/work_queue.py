@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, ParamSpec, TypeVar
 
-from schemas.errors import ConfigError, FlowdiffError, LakeError, lake_error
+from schemas.errors import ConfigError, FailedWorkerError, FlowdiffError, LakeError
 from schemas.windows import NS_PER_DAY
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.sharded.tasks import deal_file, stitch_group, write_window_files
@@ -74,7 +74,8 @@ class JobWorker:
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:
         """See `Cluster.executor`. This process is one of those that do the tasks."""
         at_once = self.ahead * self.workers
-        with _Leader(self._queue(f"{stage}{self._suffix}"), at_once, self.poll_s) as executor:
+        queue = self._queue(f"{stage}{self._suffix}")
+        with self._failures(), _Leader(queue, at_once, self.poll_s) as executor:
             yield executor, at_once
 
     def end(self) -> None:
@@ -98,9 +99,8 @@ class JobWorker:
         try:
             yield
         except OSError as error:
-            raise lake_error(
+            raise FailedWorkerError(
                 f"A worker of the import into '{self.lake}' failed: {error.strerror or error}.",
-                error,
                 remedy="See to it, and start this worker again: the others wait for it.",
             ) from error
 
