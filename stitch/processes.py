@@ -157,12 +157,13 @@ class _Workers(Executor):
         self._unused = [*self._pipes]
         theirs = [end for _, end in pipes]
         # It imports the module of `fn` to know what it is.
-        self._server = _SPAWN.Process(target=_fork, args=(theirs, self._orphaned, fn), daemon=True)
+        server = _SPAWN.Process(target=_fork, args=(theirs, self._orphaned, fn), daemon=True)
         # The keyboard interrupts the starter, which ends the others: they inherit a mask.
         resource_tracker.ensure_running()  # its start unblocks the signal again
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self._server.start()
+            server.start()
+            self._server = server
         finally:
             for end in theirs:
                 end.close()

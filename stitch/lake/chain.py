@@ -210,8 +210,8 @@ live lane that names 120 segments."""
 RECORD_BYTES: Final = 10 * 2**10
 """What a record costs besides its length, as bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Records behind a large one may cost a quarter of its size: what is rewritten stays a share of what is
-written."""
+"""Records behind a large one may cost a quarter of the size of its tables: what is rewritten stays a share of
+what is written."""
 KEPT: Final = 4
 """Checkpoints that stay: a reader who listed one has the time of two more to read it."""
 
@@ -429,11 +429,13 @@ def files_table(records: Iterable[CommitRecord]) -> pa.Table:
     return pa.table(columns, schema=FILES_SCHEMA)
 
 
-def is_due(tail: Tail) -> bool:
+def is_due(store: Store, tail: Tail) -> bool:
     """Whether the coming commit should name a new checkpoint: records behind the last one are many, or
     long."""
-    most = max(BEHIND_BYTES, 0 if tail.published is None else tail.published.size // BEHIND_SHARE)
-    cost = sum(RECORD_BYTES + link.size for link in tail.records)
+    most, cost = BEHIND_BYTES, sum(RECORD_BYTES + link.size for link in tail.records)
+    if cost >= most and tail.checkpoint is not None and tail.published is not None:
+        both = tail.published.size + (store.size(tail.checkpoint.inputs) or 0)
+        most = max(most, both // BEHIND_SHARE)
     return len(tail.records) >= CHECKPOINT_EVERY or cost >= most
 
 

@@ -151,7 +151,7 @@ class Lane:
             except FileNotFoundError as error:  # swept by a writer that thought us dead
                 raise taken(self.lane, self.seq) from error
         made = None
-        if is_due(self._tail):
+        if is_due(self._store, self._tail):
             hidden = read_hidden(self._store, self._info.window_length_ns, durable=True)
             listing = Listing(self._tail.parts())
             files = listing.whole(hidden.visible(listing.table))

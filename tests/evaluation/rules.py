@@ -37,7 +37,7 @@ from golden.lakes import lake_of  # noqa: E402
 
 from analyze.methods.robust import robust_result as filled  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
-from analyze.methods.robust.causes.resolve import RANKING, causes_of  # noqa: E402
+from analyze.methods.robust.causes.resolve import RANKING, RankFactor, causes_of  # noqa: E402
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
@@ -158,8 +158,12 @@ def without_each(
             yield name, observing.anew((name,)).run()
         elif name in explained:
             yield name, left.run(whole.tested)
-        elif name in related or (name in RANKED and any(map(RANKED[name].holds, whole.causes))):
+        elif name in related or (name in RANKED and _holds(RANKED[name], whole)):
             yield name, replace(whole, causes=causes_of(whole.context, whole.tested.sites, (name,)))
+
+
+def _holds(factor: RankFactor, run: RobustRun) -> bool:
+    return any(factor.holds(cause, run.profile.names) for cause in run.causes)
 
 
 def _what_counts(tested: Tested) -> list[Change]:

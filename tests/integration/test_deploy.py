@@ -28,7 +28,7 @@ from flowdiff.__main__ import main
 from flowdiff.samples import asked_samples, find_samples
 from flowdiff.settings.effective import effective
 from flowdiff.settings.keys import duration_of
-from schemas.errors import HaltedError
+from schemas.errors import TRY_AGAIN, HaltedError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.sizes import parse_size
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
@@ -384,6 +384,21 @@ def test_systemd_takes_the_timers_and_cron_and_kubernetes_have_their_times(tmp_p
         assert times == (spec["schedule"], spec["timeZone"].removeprefix("Etc/"))
     options = ("--offline=yes", f"--root={root}", "--threshold=20", "--no-pager")
     assert run("systemd-analyze", "security", *options, unit.name).returncode == 0
+
+
+@pytest.mark.parametrize("successes", ["SuccessExitStatus=1 3", ""])
+def test_a_scheduled_command_is_started_again_only_where_that_may_help(
+    successes: str, tmp_path: Path
+) -> None:
+    """Also where OnFailure= tells a change, as the unit offers: it is there five minutes later, too."""
+    text = (DEPLOY / "systemd" / "flowdiff@.service").read_text()
+    unit = unit_in(tmp_path, text.replace("SuccessExitStatus=1 3", successes), "flowdiff@compare.service")
+    assert verify(tmp_path, unit) == ""
+    told = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line)
+    # No signal, no timeout and no other code restarts it; systemd refuses such a list for a oneshot.
+    assert (told["Type"], told["Restart"]) == ("exec", "no")
+    assert int(told["RestartForceExitStatus"]) == TRY_AGAIN
+    assert duration_of(told["RestartSec"].replace("min", "m")) < duration_of(told["RuntimeMaxSec"])
 
 
 def test_only_what_needs_a_catalog_waits_to_be_wanted() -> None:

@@ -35,6 +35,6 @@ def test_a_first_hour(repository: Path, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert "1. sn/DISK_READ: its own time is" in done.stdout
+    assert "1. sn/LOG_WRITE: its own time is" in done.stdout
     assert "critical path" in done.stdout
     assert (tmp_path / "report.html").stat().st_size > 50_000

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, as_completed
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from pathlib import Path
+from pickle import PicklingError
 
 import pytest
 from oracles import fork_server
@@ -106,6 +107,12 @@ def test_an_error_ends_what_is_under_way(folder: Path) -> None:
         until(lambda: len(noted(folder)) == 1)
         pool.submit(refuse, "file").result()
     until(lambda: not any(map(is_running, noted(folder))))
+
+
+def test_a_task_that_cannot_be_sent_says_so() -> None:
+    """The process that its function should go to never began: nobody waits for it."""
+    with pytest.raises((AttributeError, PicklingError), match="lambda"), worker_processes(2) as pool:
+        pool.submit(lambda: None).result()
 
 
 @pytest.mark.parametrize(

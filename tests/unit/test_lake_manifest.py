@@ -20,7 +20,7 @@ from oracles.lake_script import HISTORY, WINDOW_NS, Acknowledged, Import, make, 
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 
-from schemas.commits import CommitBody, Counters, PartitionRange, Standing
+from schemas.commits import CheckpointRef, CommitBody, Counters, PartitionRange, Standing
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake import chain, layout
@@ -377,9 +377,19 @@ def test_records_behind_a_large_checkpoint_may_be_longer(tmp_path: Path) -> None
     tail = read_tail(store, 0)
     behind = chain.BEHIND_BYTES // len(tail.records) - chain.RECORD_BYTES
     long = [replace(link, size=behind + 1) for link in tail.records]
-    assert chain.is_due(replace(tail, records=(*long,)))
-    large = pa.py_buffer(bytes(2 * chain.BEHIND_SHARE * chain.BEHIND_BYTES))
-    assert not chain.is_due(replace(tail, records=(*long,), published=large))
+    assert chain.is_due(store, replace(tail, records=(*long,)))
+    n_bytes = 2 * chain.BEHIND_SHARE * chain.BEHIND_BYTES
+    published = {"files": b"", "inputs": b""}
+    for part in published:
+        tables = published | {part: bytes(n_bytes)}
+        store.put(f"x/{part}", tables["inputs"])
+        checkpoint = CheckpointRef(
+            through=1, files="-", files_sha256="0" * 64, inputs=f"x/{part}", inputs_sha256="0" * 64
+        )
+        behind_it = replace(
+            tail, records=(*long,), checkpoint=checkpoint, published=pa.py_buffer(tables["files"])
+        )
+        assert not chain.is_due(store, behind_it), part
 
 
 @pytest.mark.parametrize("probed", [1, 2, 3, 64])

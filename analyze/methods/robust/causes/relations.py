@@ -213,7 +213,9 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
     change = v.lead.after - v.lead.before if v.fails else v.lead.log_ratio
     times = context.settings.one_instance
     spared = abs(v.instance.siblings) * times <= abs(change)
-    return (v.size,) if spared and u.size <= v.size * times else None
+    # Failures are counted: what they take off the mean or add to it says nothing about whose they are.
+    whole, part = (u.n_requests, v.n_requests) if v.fails else (u.size, v.size)
+    return (v.size,) if spared and whole <= part * times else None
 
 
 def _same_way(u: Symptom, v: Symptom) -> bool:
