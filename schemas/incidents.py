@@ -17,8 +17,6 @@ once a decided window.
 
 Who only reads incidents asks `analyze.watch.lane.incidents_of(store)`: all that the lake knows, open ones
 first.
-
-Which ones to report: `Incident.pages`.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ from pydantic import Field
 from schemas.config import Config
 from schemas.report.findings import ChangeKind, Finding, Interval, Unit
 
-Direction = Literal["worse", "better"]
-Severity = Literal["info", "warning", "critical"]
+Direction = Literal["worse"]
+Severity = Literal["warning", "critical"]
 LaneName = Literal["fast", "daily", "weekly", "deployment"]
 IncidentState = Literal["open", "worse", "spread", "resolved", "accepted"]
 """open, worse (grew by half), spread (reached further places): it goes on. resolved: over. accepted: a
@@ -61,6 +59,7 @@ class Incident(Config):
     kind: ChangeKind
     """What happened: `slower`, `tail`, `errors`, `more-calls`, `new-path`, …"""
     direction: Direction
+    """What got better is no incident: it is in `change_points`, with that outcome."""
     lane: LaneName
     """Which look found it."""
     component: str
@@ -75,8 +74,7 @@ class Incident(Config):
     """The version concerned, where versions were compared."""
     state: IncidentState
     severity: Severity
-    """critical: a tenth of the requests fail more, or the mean is half as much again; warning: any other
-    change for the worse; info: for the better."""
+    """critical: a tenth of the requests fail more, or the mean is half as much again; warning: any other."""
     began_from_ns: int
     began_to_ns: int
     """It began between these: the ticks before and after the proposed change point."""
@@ -117,11 +115,6 @@ class Incident(Config):
     def goes_on(self) -> bool:
         """Whether it is not over."""
         return self.state in GOING_ON
-
-    @property
-    def pages(self) -> bool:
-        """Whether people want to hear of it: for the worse."""
-        return self.direction == "worse"
 
 
 class IncidentEvent(Config):

@@ -3,7 +3,8 @@
 What a system does on its own shows between blocks. How far two means differ by chance
 depends on how long each was watched, so a block should be as long as the shortest sample; where that leaves
 too few blocks to estimate a spread from, blocks are shorter, down to a window; where it leaves more than
-there are codes for samples, they are longer. Cuts lie on the bounds of windows, by which statistics are kept.
+there are codes for samples, they are longer. Cuts lie on the bounds of windows, by which statistics are kept;
+blocks of six hours or longer are whole quarters of a UTC day, by which their sums are.
 Where whole days are compared, blocks are days, too: of parts of days the course of the day would be noise.
 """
 
@@ -20,7 +21,7 @@ from analyze.load import load_population, sample_of
 from analyze.population import Population, Sample
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import SampleProfiles
-from analyze.profile.stored import ProfileTally, gathered
+from analyze.profile.stored import QUARTER_NS, ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -152,12 +153,24 @@ def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
     """Length that blocks should have: see the module."""
     window_ns = min(stretch.windows[0].length_ns for stretch in stretches)
     longest = max(stretch.period.end_ns - stretch.period.start_ns for stretch in stretches)
-    length = max(window_ns, wanted_ns)
+    length = _of_quarters(max(window_ns, wanted_ns), window_ns)
     while length > window_ns and sum(_n_blocks(s, length) for s in stretches) < LEAST_BLOCKS:
-        length = max(window_ns, length // 2)
+        length = _of_quarters(max(window_ns, length // 2), window_ns)
     while length < longest and sum(_n_blocks(s, length) for s in stretches) > most:
-        length += -(-length // 4)
+        more = -(-length // 4)
+        more = max(more, QUARTER_NS) if _has_quarters(length, window_ns) else more
+        length = _of_quarters(length + more, window_ns)
     return length
+
+
+def _has_quarters(length_ns: int, window_ns: int) -> bool:
+    """Tell whether quarters of a day fit into a block, and windows into them."""
+    return length_ns >= QUARTER_NS and QUARTER_NS % window_ns == 0
+
+
+def _of_quarters(length_ns: int, window_ns: int) -> int:
+    """The whole quarters of a day in it, where it has any."""
+    return length_ns - length_ns % QUARTER_NS if _has_quarters(length_ns, window_ns) else length_ns
 
 
 def _n_blocks(stretch: _Stretch, block_ns: int) -> int:
@@ -166,11 +179,13 @@ def _n_blocks(stretch: _Stretch, block_ns: int) -> int:
 
 
 def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
-    """A stretch in parts of about equal length, cut at bounds of windows."""
+    """A stretch in parts of about equal length, cut at bounds of windows; of quarters where they have any."""
     period, windows = stretch.period, stretch.windows
-    inner = np.array([window.start_ns for window in windows[1:]], dtype=np.int64)
+    start = np.array([window.start_ns for window in windows], dtype=np.int64)
+    of_quarters = _has_quarters(block_ns, windows[0].length_ns)
+    inner = np.flatnonzero(start[1:] % (QUARTER_NS if of_quarters else 1) == 0) + 1
     even = np.linspace(period.start_ns, period.end_ns, _n_blocks(stretch, block_ns) + 1)[1:-1]
-    cuts = sorted({int(np.argmin(np.abs(inner - at))) + 1 for at in even.tolist()}) if len(inner) else []
+    cuts = sorted({int(inner[np.argmin(np.abs(start[inner] - at))]) for at in even}) if len(inner) else []
     bounds = zip([0, *cuts], [*cuts, len(windows)], strict=True)
     return [_stretch(period, windows[first:past]) for first, past in bounds]
 

@@ -50,7 +50,8 @@ def command(
     Late events and dead letters of that age go, too; commit records stay. Late events that a repair wrote
     anew go with the next one, by their own time. Readers that start from now on see none of them; the files
     are deleted by the first run after the grace. Statistics by quarter of a day are a sixth of the files of
-    hours, and say the same of a history; settings of the refinement must be those of the comparisons.
+    hours, and say the same of a history whose blocks are six hours or longer; one with shorter blocks reads
+    its requests again. Settings of the refinement must be those of the comparisons.
     """
     keep_ns = duration_of(keep)
     keep_late_ns, keep_reports_ns, fine_ns = (

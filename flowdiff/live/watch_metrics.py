@@ -119,7 +119,7 @@ class WatchCollector(Collector):
         labels = ["id", "kind", "component", "operation", "severity"]
         going_on = GaugeMetricFamily("flowdiff_incident", "1: it goes on.", labels=labels)
         for one in self._incidents():
-            if one.pages and one.goes_on:
+            if one.goes_on:
                 names = (one.component[:LONGEST], one.operation[:LONGEST])
                 going_on.add_metric([one.id, one.kind.value, *names, one.severity], 1)
         yield going_on

@@ -31,7 +31,7 @@ ALERT_NAME: Final = "FlowdiffIncident"
 ALERT_LASTS_NS: Final = 240 * NS_PER_SECOND
 """An alert that is not repeated is over after this."""
 _TYPE: Final = "io.flowdiff.incident.{}.v1"
-_SEVERITY: Final = {"info": (9, "INFO"), "warning": (13, "WARN"), "critical": (21, "FATAL")}
+_SEVERITY: Final = {"warning": (13, "WARN"), "critical": (21, "FATAL")}
 
 
 def cloud_event(event: IncidentEvent, lake: str, reports: str) -> bytes:

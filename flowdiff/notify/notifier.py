@@ -74,7 +74,7 @@ class Notifier:
         if self._is_behind:
             self._begin()
         for sender in self._senders:
-            sender.take([event for event in events if event.incident.pages])
+            sender.take(events)
 
     @property
     def counts(self) -> list[Counts]:
@@ -84,7 +84,7 @@ class Notifier:
     def _begin(self) -> None:
         """Start a thread a receiver with what it has not had."""
         try:
-            known = [event for event in self._events() if event.incident.pages]
+            known = self._events()
             made = [self._sender(name, target, known) for name, target in self._targets.items()]
         except OSError as error:  # the next beat tries again; all is in the lake
             self._say(f"what is to be sent cannot be read: {error.strerror or error}.")

@@ -172,7 +172,7 @@ class AlertSender(Sender):
         self._message = message
         self._repeat_s = repeat_s
         self._now_ns = now_ns
-        self._open = {incident.id: incident for incident in incidents if incident.pages and incident.goes_on}
+        self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[str, tuple[Incident, int]] = {}
         """Incident, and until when it is sent."""
         self._is_news = bool(self._open)
@@ -181,7 +181,7 @@ class AlertSender(Sender):
     def take(self, events: Iterable[IncidentEvent]) -> None:
         """Heed what happened."""
         with self._changed:
-            for incident in (event.incident for event in events if event.incident.pages):
+            for incident in (event.incident for event in events):
                 self._over.pop(incident.id, None)
                 if incident.goes_on:
                     self._open[incident.id] = incident

@@ -68,7 +68,6 @@ def served(flows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Scrape:
         incident(),
         hostile,
         incident("d" * 16, state="resolved"),
-        incident("e" * 16, direction="better"),
     ]
     counts = Counts("webhook", pending=2, sent=5, failed=1)
     return scraped(watch_registry(WatchCollector(lambda: shown, lambda: [counts], service), "1"))
@@ -92,7 +91,7 @@ def test_requests_failures_and_times_are_those_of_the_windows(flows: pa.Table, s
     assert sums["web/0",] == pytest.approx(mine.sum())
 
 
-def test_incidents_for_the_worse_that_go_on_are_gauges(served: Scrape) -> None:
+def test_incidents_that_go_on_are_gauges(served: Scrape) -> None:
     told = dict(served.by("flowdiff_incident", "id", "severity"))
     assert told == {("a" * 16, "warning"): 1, ("c" * 16, "critical"): 1}
     assert dict(served.by("flowdiff_notify_pending", "receiver")) == {("webhook",): 2}

@@ -5,8 +5,8 @@
 -- event_kind          VARCHAR    opened, changed, resolved
 -- decided_at          TIMESTAMP  event time at which it was decided, UTC
 -- state               VARCHAR    open, worse, spread, resolved, accepted
--- severity            VARCHAR    info, warning, critical
--- direction           VARCHAR    worse, better
+-- severity            VARCHAR    warning, critical
+-- direction           VARCHAR    worse; what got better is in change_points
 -- lane                VARCHAR    which look found it: fast, daily, weekly, deployment
 -- kind                VARCHAR    what happened: slower, tail, errors, more-calls, new-path, …
 -- component           VARCHAR    where to look first

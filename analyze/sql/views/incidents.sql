@@ -3,8 +3,8 @@
 -- incident            VARCHAR    id of the incident
 -- changed             TIMESTAMP  when something last happened to it, UTC
 -- state               VARCHAR    open, worse, spread, resolved, accepted
--- severity            VARCHAR    info, warning, critical
--- direction           VARCHAR    worse, better
+-- severity            VARCHAR    warning, critical
+-- direction           VARCHAR    worse; what got better is in change_points
 -- lane                VARCHAR    which look found it: fast, daily, weekly, deployment
 -- kind                VARCHAR    what happened: slower, tail, errors, more-calls, new-path, …
 -- component           VARCHAR    where to look first

@@ -163,7 +163,10 @@ def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:
 
 
 def _part_at_site(cause: Cause) -> float:
-    """Give what the leading site's paths add to the mean, ns a request."""
+    """Give what the leading site's paths add to the mean, ns a request.
+
+    For the rank, which comes first: causes claim their parts of the change in the order of their ranks.
+    """
     own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
     return sum(change.contribution_ns for change in own)
 
