@@ -15,6 +15,7 @@ from schemas.arrays import B1, F8
 from schemas.report.explanations import AttributeRow, LevelShare
 
 _LEVELS_SHOWN = 3
+"""Values listed of an attribute."""
 
 
 class _Unlike(NamedTuple):
