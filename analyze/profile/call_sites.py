@@ -41,8 +41,8 @@ class GraphSites:
     pattern_of: I8
     """[site patterns] their patterns."""
     enters: B1
-    """[site patterns] whether something that follows a point of records there occurs for the first time, where
-    a loop is entered. Of calls nowhere."""
+    """[site patterns] whether what follows a point of records there occurs for the first time: where loops
+    are entered. Of calls nowhere."""
     unit_at: I8
     """[nodes] unit that begins at a position, or whose end it is; -1 for none."""
 
