@@ -74,6 +74,13 @@ class ZipkinProtoCodec:
         good = refuse_foreign(payloads, good, "no spans in the message", log)
         results: list[SpanResult] = []
         rows = SpanRows()
+
+        def take() -> None:
+            result = events_of_spans(batch_of(rows), config)
+            log_bad_spans(result.bad, lambda payload: _bodies(payloads[payload]).__getitem__, log)
+            if len(result.payload):  # one without events would only keep what was refused
+                results.append(result)
+
         for payload in good:
             try:
                 bodies = _bodies(payloads[payload])
@@ -89,11 +96,9 @@ class ZipkinProtoCodec:
                 except DecodeError:
                     log.add(_reject(Reason.BAD_PROTOBUF, payload, item, body))
                 if len(rows) >= _MOST_SPANS:
-                    results.append(events_of_spans(batch_of(rows), config))
+                    take()
                     rows = SpanRows()
-        results.append(events_of_spans(batch_of(rows), config))
-        for result in results:
-            log_bad_spans(result.bad, lambda payload: _bodies(payloads[payload]).__getitem__, log)
+        take()
         found = decoded_spans(results, log)
         return replace(found, oddities=Counter(found.oddities) + zipkin_oddities(found.events))
 
