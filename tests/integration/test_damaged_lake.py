@@ -34,7 +34,6 @@ READERS = {
     "categories": ["categories"],
     "flow": ["flow", "req-00000001"],
     "sql": ["sql", "-c", STATEMENT],
-    "export": ["export", "--format", "native"],
     "compare": ["compare", *PERIODS, "--fail-on", "never"],
     "compare where": ["compare", *PERIODS, "--where", "host = 'nfs-1'"],
 }
@@ -129,7 +128,7 @@ def test_a_file_that_the_last_commit_lost_is_not_hidden(lake: Path, reader: str)
     assert path.name in str(error)
 
 
-@pytest.mark.parametrize("reader", ["windows", "sql", "export", "compare"])
+@pytest.mark.parametrize("reader", ["windows", "sql", "compare"])
 def test_an_interrupted_import_is_told(lake: Path, reader: str) -> None:
     item = [*read_chain(LocalStore.at(lake), 0)][-1].record.publish[0]
     stage = lake / item.stage

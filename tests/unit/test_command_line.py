@@ -35,7 +35,6 @@ LIGHT = (
     ("windows", "--help"),
     ("categories", "--help"),
     ("sql", "--help"),
-    ("export", "--help"),
     ("import", "--help"),
     ("ingest", "--help"),
     ("config", "--help"),
