@@ -25,7 +25,7 @@ from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, S
 from analyze.profile.votes import Votes
 from analyze.stats.histograms import N_BINS
 
-STORED_VERSION: Final = 5
+STORED_VERSION: Final = 6
 """Of this file's form."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_SLOTS: Final = b"flowdiff.slots"
@@ -39,7 +39,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "operations": _TEXTS,
     "sites": ("caller", "operation", "kind"),
     "paths": ("above", "site"),
-    "children": ("shape", "operation", "calls", "awaited"),
+    "children": ("pattern", "operation", "calls", "awaited"),
     "roots": ("point",),
     "errors": ("point",),
 }
@@ -47,7 +47,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 _COLUMNS: Final = {
     **_NAMES,
     **{name: tuple(schema.names) for name, schema in SCHEMAS.items() if name != "votes"},
-    "votes": ("measure", "site", "shape", "slot", "vote_bin", "vote_n", "vote_w", "vote_w2"),
+    "votes": ("measure", "site", "pattern", "slot", "vote_bin", "vote_n", "vote_w", "vote_w2"),
 }
 """Tables of the file. A row of votes is a place, its last four columns are lists."""
 _LISTS: Final = _COLUMNS["votes"][4:]
@@ -91,7 +91,7 @@ def encode_stored(stored: Stored) -> bytes:
     tables: dict[str, Mapping[str, Any]] = {
         **_name_tables(stored.names),
         **stored.tables,
-        "votes": dict(zip(("measure", "site", "shape", "slot"), votes.keys, strict=True)),
+        "votes": dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True)),
     }
     rows = {name: len(next(iter(columns.values()))) for name, columns in tables.items()}
     same = _equal_columns([*tables.values(), lists])
@@ -142,7 +142,7 @@ def encode_stored(stored: Stored) -> bytes:
                 META_SLOTS: json.dumps(
                     [[s.sample, s.start_ns, s.end_ns, *map(_from_start, s.watched)] for s in stored.slots]
                 ).encode(),
-                META_ROWS: json.dumps(rows | {"shape": stored.names.n_shapes}).encode(),
+                META_ROWS: json.dumps(rows | {"pattern": stored.names.n_patterns}).encode(),
                 META_SAME: json.dumps(same).encode(),
                 META_FOLDED: json.dumps(stored.folded).encode(),
             }
@@ -168,7 +168,7 @@ def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn | pa.St
         "sites": {"caller": names.caller, "operation": names.operation, "kind": names.kind},
         "paths": {"above": names.above, "site": names.path_site},
         "children": {
-            "shape": names.shape,
+            "pattern": names.pattern,
             "operation": names.child,
             "calls": names.calls,
             "awaited": names.awaited,
@@ -288,7 +288,7 @@ def stored_tables(data: pa.Buffer | bytes) -> Stored | None:
             }
             first = past
         stored = Stored(
-            _names(found, rows["shape"]),
+            _names(found, rows["pattern"]),
             slots,
             _votes(found["votes"], {name: lists[same.get(name, name)] for name in _LISTS}),
             {name: found[name] for name in SCHEMAS if name != "votes"},
@@ -334,7 +334,7 @@ def _typed(table: str, name: str, column: StoredColumn | None, first: int, past:
     return column[first:past].astype(to)
 
 
-def _names(tables: Mapping[str, Mapping[str, Any]], n_shapes: int) -> NameColumns:
+def _names(tables: Mapping[str, Mapping[str, Any]], n_patterns: int) -> NameColumns:
     operations, sites, paths, children = (
         tables[name] for name in ("operations", "sites", "paths", "children")
     )
@@ -343,8 +343,8 @@ def _names(tables: Mapping[str, Mapping[str, Any]], n_shapes: int) -> NameColumn
         **sites,
         above=paths["above"],
         path_site=paths["site"],
-        n_shapes=n_shapes,
-        shape=children["shape"],
+        n_patterns=n_patterns,
+        pattern=children["pattern"],
         child=children["operation"],
         calls=children["calls"],
         awaited=children["awaited"],
@@ -357,7 +357,7 @@ def _is_sound(stored: Stored) -> bool:
     """Whether every number stands for a name or a slot, and every run of votes has its rows."""
     many = stored.names.many | {"slot": len(stored.slots), "bin": N_BINS}
     votes = stored.votes
-    runs = dict(zip(("measure", "site", "shape", "slot"), votes.keys, strict=True))
+    runs = dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True))
     rows = {"bin": votes.bin, **{str(at): column for at, column in enumerate(votes.sums)}}
     return (
         stored.names.are_sound()

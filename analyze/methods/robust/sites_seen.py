@@ -37,7 +37,7 @@ class SiteView(NamedTuple):
     view: View
     site: I8
     """What number each site has in the whole; likewise the call patterns."""
-    shape: I8
+    pattern: I8
 
 
 class SeenPart(NamedTuple):
@@ -73,11 +73,11 @@ def site_views(profile: Profile, roles: Roles, settings: RobustSettings) -> Iter
 
 def whole_view(view: View) -> SiteView:
     """Give a view of all sites as that."""
-    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.shapes)))
+    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.patterns)))
 
 
 def _site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
-    return SiteView(View(shard.profile(), roles, settings), shard.site, shard.shape)
+    return SiteView(View(shard.profile(), roles, settings), shard.site, shard.pattern)
 
 
 def seen_by_shards(
@@ -140,7 +140,7 @@ def _placed(seen: Observed, part: SiteView) -> Observed:
     return replace(
         seen,
         site=part.site[seen.site],
-        pattern=None if pattern is None else np.where(pattern < 0, pattern, part.shape[pattern]),
+        pattern=None if pattern is None else np.where(pattern < 0, pattern, part.pattern[pattern]),
     )
 
 
