@@ -28,8 +28,11 @@ SHARD_VOTES: Final = 1_000_000
 """Votes of a shard: 0.25 GB."""
 PROBLEM: Final = 1
 """Sample that is compared with the one before."""
-PARTS: Final = 1 << 10
+_PART_BITS: Final = 10
+PARTS: Final = 1 << _PART_BITS
 """A shard is one of so many parts of the operations, or several."""
+_ODD: Final = np.uint32(0x9E3779B1)
+"""2^32 over the golden ratio: multiplied by it, every bit of a hash reaches the highest (Knuth 6.4)."""
 
 
 class SiteShard(NamedTuple):
@@ -58,7 +61,7 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
     """
     names = name_columns(profile.names)
     n = n_shards(profile.names, votes, most_votes)
-    shard = (operation_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)[names.operation]
+    shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
     problem = [slot for slot, one in enumerate(profile.slots) if one.sample == PROBLEM]
     parts = [replace(part, slot=problem[0]) if part.slot in problem else part for part in votes.parts]
     runs = [_by_shard(shard[part.keys[1]], n) for part in parts]
@@ -84,11 +87,14 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
         yield _shard(names, profile.slots, site, SlotVotes(mine), tables | {"responses": responses})
 
 
-def operation_parts(names: NameColumns) -> Column:
-    """[operations] the part of each; an operation has the same in all files. O(operations)."""
-    texts = zip(*(column.to_pylist() for column in (names.component, names.point, names.callee)), strict=True)
-    parts = [crc32("\0".join(text).encode()) % PARTS for text in texts]
-    return np.array(parts, dtype=np.int16)
+def site_parts(names: NameColumns) -> Column:
+    """[sites] the part of the operation of each, which has the same in all files. O(sites and words)."""
+    hashed = np.zeros(len(names.component), dtype=np.uint32)
+    for texts in (names.component, names.point, names.callee):
+        words = [crc32(word.encode()) for word in texts.dictionary.to_pylist()]
+        hashed += np.array(words, dtype=np.uint32)[texts.indices.to_numpy()]
+        hashed *= _ODD
+    return (hashed >> (32 - _PART_BITS)).astype(np.int16)[names.operation]
 
 
 def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
@@ -142,9 +148,9 @@ def _names_of_some(names: NameColumns, site: I8, shape: I8, to_shape: I8) -> Nam
     to = _numbers(needed, len(names.component))
     at, none = pa.array(needed), np.zeros(0, dtype=np.int64)
     return NameColumns(
-        component=names.component.take(at),
-        point=names.point.take(at),
-        callee=names.callee.take(at),
+        component=_words_of(names.component, at),
+        point=_words_of(names.point, at),
+        callee=_words_of(names.callee, at),
         caller=to[caller],
         operation=to[operation],
         kind=names.kind[site],
@@ -158,3 +164,8 @@ def _names_of_some(names: NameColumns, site: I8, shape: I8, to_shape: I8) -> Nam
         roots=pa.array([], pa.string()),
         errors=pa.array([], pa.string()),
     )
+
+
+def _words_of(texts: pa.DictionaryArray, at: pa.Array) -> pa.DictionaryArray:
+    """Take some, with no word that they do not need."""
+    return texts.take(at).cast(pa.string()).dictionary_encode()
