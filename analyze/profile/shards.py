@@ -20,7 +20,7 @@ from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import SCHEMAS, Profile, Slot, summed
 from analyze.profile.slot_votes import SlotVotes
 from analyze.profile.votes import Column
-from schemas.arrays import I8
+from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
 """Votes that are held as a table, and tested at once: a GB. More stay in runs."""
@@ -48,23 +48,32 @@ class SiteShard(NamedTuple):
     shape: I8
 
     def profile(self) -> Profile:
-        """Give the shard as a profile. O(rows)."""
+        """Give the shard as a profile. O(rows).
+
+        Where a history shows the noise the problem is tested as a whole: its votes are added up.
+        """
+        problem = [slot for slot, one in enumerate(self.slots) if one.sample == PROBLEM]
+        if not any(one.sample > PROBLEM for one in self.slots):
+            return self._profile(self.votes)
+        parts = (replace(p, slot=problem[0]) if p.slot in problem else p for p in self.votes.parts)
+        return self._profile(replace(self.votes, parts=tuple(parts)))
+
+    def at_sites(self, sites: B1) -> Profile:
+        """Give the same with votes of some sites alone, [sites] whether of it, those of each slot."""
+        return self._profile(self.votes.of_sites(sites))
+
+    def _profile(self, votes: SlotVotes) -> Profile:
         empty = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-        rows = {**self.tables, "votes": self.votes.table()}
+        rows = {**self.tables, "votes": votes.table()}
         return Profile(names_of(self.names), self.slots, **(empty | rows))
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
-    """Give a profile shard by shard, those without a site left out; votes: those of the profile.
-
-    Those of the problem are added up: the problem is tested as a whole.
-    """
+    """Give a profile shard by shard, those without a site left out; votes: those of the profile."""
     names = name_columns(profile.names)
     n = n_shards(profile.names, votes, most_votes)
     shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
-    problem = [slot for slot, one in enumerate(profile.slots) if one.sample == PROBLEM]
-    parts = [replace(part, slot=problem[0]) if part.slot in problem else part for part in votes.parts]
-    runs = [_by_shard(shard[part.keys[1]], n) for part in parts]
+    runs = [_by_shard(shard[part.keys[1]], n) for part in votes.parts]
     # Batch by batch: to take rows of a table of many would copy it whole for every shard.
     batches = {name: getattr(profile, name).to_batches() for name in ("visits", "shapes")}
     rows = {
@@ -76,7 +85,7 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
         site = np.flatnonzero(shard == number)
         if not len(site):
             continue
-        mine = tuple(part.some(of[number]) for part, of in zip(parts, runs, strict=True))
+        mine = tuple(part.some(of[number]) for part, of in zip(votes.parts, runs, strict=True))
         tables = {
             name: pa.Table.from_batches(
                 [batch.take(pa.array(of[number])) for batch, of in zip(several, rows[name], strict=True)],

@@ -77,7 +77,8 @@ def whole_view(view: View) -> SiteView:
 
 
 def _site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
-    return SiteView(View(shard.profile(), roles, settings), shard.site, shard.shape)
+    view = View(shard.profile(), roles, settings, at_sites=shard.at_sites)
+    return SiteView(view, shard.site, shard.shape)
 
 
 def seen_by_shards(
