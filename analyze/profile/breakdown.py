@@ -5,7 +5,7 @@ With weighted root shares p and midpoints (¯):
     ΔM = Σ_r Δp_r·(m̄_r − M̄)  +  Σ_r p̄_r Σ_s Δm_rs
     Δm_rs = Δκ·t̄  +  κ̄·Σ_g Δq_g·(t̄_g − t̄)  +  κ̄·Σ_g q̄_g·Δt_g
 
-κ: calls of site s on the critical path a request of root r; q_g: share of them with local shape g; t_g: time
+κ: calls of site s on the critical path a request of root r; q_g: share of them with call pattern g; t_g: time
 of such a call, t = Σ_g q_g·t_g. The same holds for any measure that is a sum over sites.
 """
 
@@ -26,12 +26,12 @@ TOLERANCE: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRows:
-    """Sums of a measure by root, place and shape; arrays are [rows], or [rows, 2] for both periods."""
+    """Sums of a measure by root, place and pattern; arrays are [rows], or [rows, 2] for both periods."""
 
     root: I8
     place: I8
     """Path (or site) of the profile's names."""
-    shape: I8
+    pattern: I8
     calls: F8
     value: F8
 
@@ -73,15 +73,15 @@ class ExactAccount:
 def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "critical_ns") -> MeasuredRows:
     """Rows of a column of the account table; `reference`, `problem` [slots]."""
     table = profile.account
-    root, path, shape, slot = (
-        table[name].to_numpy().astype(np.int64) for name in ("root", "path", "shape", "slot")
+    root, path, pattern, slot = (
+        table[name].to_numpy().astype(np.int64) for name in ("root", "path", "pattern", "slot")
     )
-    code, first = numbered([root, path, shape])
+    code, first = numbered([root, path, pattern])
     sums = [
         np.stack([totals(code, values * inside[slot], len(first)) for inside in (reference, problem)], axis=1)
         for values in (table["calls"].to_numpy(), table[column].to_numpy())
     ]
-    return MeasuredRows(root[first], path[first], shape[first], *sums)
+    return MeasuredRows(root[first], path[first], pattern[first], *sums)
 
 
 def exact_account(rows: MeasuredRows, requests: F8) -> ExactAccount:
@@ -122,7 +122,7 @@ def _parts(rows: MeasuredRows, requests: F8, shares: F8) -> Parts:
         time = site_value / site_calls  # t
         q = calls / site_calls[code]
         t_g = value / calls
-    # Absent on one side: it takes the other's value, and all of its change is calls (or the shape's share).
+    # Absent on one side: it takes the other's value, and all of its change is calls (or the pattern's share).
     time = np.nan_to_num(np.where(site_calls > 0, time, time[:, ::-1]))
     q = np.nan_to_num(np.where(site_calls[code] > 0, q, q[:, ::-1]))
     t_g = np.nan_to_num(np.where(calls > 0, t_g, t_g[:, ::-1]))

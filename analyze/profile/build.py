@@ -35,7 +35,7 @@ OK: Final = "ok"
 
 
 class RequestGroup(NamedTuple):
-    """Requests of one category with equal sites and shapes, and where they are."""
+    """Requests of one category with equal sites and patterns, and where they are."""
 
     category: int
     """Index into the population's categories."""
@@ -158,10 +158,10 @@ class _Maker:
         critical = sites.of_units(runs.weighted_sums(times.waited))
         failing = self._failing(category, sites, runs, root)
         self._visits(at, at.sums(critical), runs, response, failing)
-        points = at if sites.are_calls else Grouped(sites.shape_site)
+        points = at if sites.are_calls else Grouped(sites.pattern_site)
         if not sites.are_calls:
             self._visits(points, np.zeros((len(points.codes), len(runs.slots))), runs, response, failing)
-        self._shapes(sites, points, critical, runs, response)
+        self._patterns(sites, points, critical, runs, response)
         self._account(category, sites, times, critical, runs, root)
 
     def tables(self) -> dict[str, pa.Table]:
@@ -199,9 +199,9 @@ class _Maker:
         rows.add(rows.places(np.array([root])), found >> 16, found & 0xFFFF, sums)
 
     def _votes(self, sites: GraphSites, at: Grouped, times: CallTimes, runs: SlotRuns) -> None:
-        shapes = sites.shape.tolist()
-        shape = [self.book.most_common([shapes[unit] for unit in units]) for units in at.members]
-        self._vote(OWN_TIME, at.codes, shape, runs.ordered(at.means(times.own)), runs)
+        patterns = sites.pattern.tolist()
+        pattern = [self.book.most_common([patterns[unit] for unit in units]) for units in at.members]
+        self._vote(OWN_TIME, at.codes, pattern, runs.ordered(at.means(times.own)), runs)
         for measure, ratios in ((OVERLAP, times.overlap), (STRETCH, times.stretch)):
             wide = [
                 (place, [ratios[unit] for unit in units if unit in ratios])
@@ -213,20 +213,20 @@ class _Maker:
                 self._vote(
                     measure,
                     at.codes[[place for place, _ in wide]],
-                    [shape[place] for place, _ in wide],
+                    [pattern[place] for place, _ in wide],
                     runs.ordered(mean) * RATIO_SCALE,
                     runs,
                 )
         rows = self.rows["votes"]
-        places = rows.places(CALLS, at.codes, np.array(shape, dtype=np.int64))[:, None]
+        places = rows.places(CALLS, at.codes, np.array(pattern, dtype=np.int64))[:, None]
         counts = np.stack([runs.n, runs.w, runs.w2])[:, None, :]
         values = np.broadcast_to(counts, (3, len(places), len(runs.slots)))
         rows.add(places, runs.slots, bin_of(at.sizes * RATIO_SCALE)[:, None], values)
 
-    def _vote(self, measure: int, site: I8, shape: list[int], value: F8, runs: SlotRuns) -> None:
+    def _vote(self, measure: int, site: I8, pattern: list[int], value: F8, runs: SlotRuns) -> None:
         """Count values [sites, requests] by (site, slot, bin)."""
         rows = self.rows["votes"]
-        places = rows.places(measure, site, np.array(shape, dtype=np.int64))[:, None]
+        places = rows.places(measure, site, np.array(pattern, dtype=np.int64))[:, None]
         rows.count(places, runs.slot, bin_of(value), runs.by_weight)
 
     def _visits(
@@ -244,18 +244,22 @@ class _Maker:
         rows = self.rows["visits"]
         rows.add(rows.places(at.codes)[:, None], runs.slots, 0, values)
 
-    def _shapes(self, sites: GraphSites, places: Grouped, critical: F8, runs: SlotRuns, response: F8) -> None:
-        shaped = Grouped(sites.shape_site << 32 | sites.shape_of)
-        part = (shaped.sizes / places.sizes[np.searchsorted(places.codes, shaped.codes >> 32)])[:, None]
-        values = np.empty((5, len(shaped.codes), len(runs.slots)))
+    def _patterns(
+        self, sites: GraphSites, places: Grouped, critical: F8, runs: SlotRuns, response: F8
+    ) -> None:
+        by_pattern = Grouped(sites.pattern_site << 32 | sites.pattern_of)
+        part = (by_pattern.sizes / places.sizes[np.searchsorted(places.codes, by_pattern.codes >> 32)])[
+            :, None
+        ]
+        values = np.empty((5, len(by_pattern.codes), len(runs.slots)))
         values[0] = runs.n
         values[1] = part * runs.w
-        values[2] = shaped.sizes[:, None] * runs.w
+        values[2] = by_pattern.sizes[:, None] * runs.w
         # Records do not nest: what a path takes is what its requests take.
-        values[3] = shaped.sums(_inclusive(critical, sites)) if sites.are_calls else part * response
-        values[4] = np.outer([sites.enters[members].any() for members in shaped.members], runs.n)
-        rows = self.rows["shapes"]
-        found = rows.places(shaped.codes >> 32, shaped.codes & 0xFFFFFFFF)
+        values[3] = by_pattern.sums(_inclusive(critical, sites)) if sites.are_calls else part * response
+        values[4] = np.outer([sites.enters[members].any() for members in by_pattern.members], runs.n)
+        rows = self.rows["patterns"]
+        found = rows.places(by_pattern.codes >> 32, by_pattern.codes & 0xFFFFFFFF)
         rows.add(found[:, None], runs.slots, 0, values)
 
     def _account(
@@ -267,7 +271,7 @@ class _Maker:
         runs: SlotRuns,
         root: int,
     ) -> None:
-        pair = Grouped(sites.path << 32 | sites.shape)
+        pair = Grouped(sites.path << 32 | sites.pattern)
         late = np.flatnonzero(runs.ordered(category.response_ns) > max(self.threshold_ns, 0))
         values = np.stack(
             [
@@ -294,7 +298,7 @@ class _Maker:
         seen = row >= 0
         at_site, row, error = at_site[seen], row[seen], failures.error[seen]
         found: dict[int, tuple[F8, F8]] = {}
-        calls = Counter(sites.shape_site.tolist())
+        calls = Counter(sites.pattern_site.tolist())
         for site in np.unique(at_site).tolist():
             per_request = np.bincount(row[at_site == site], minlength=len(runs.order))
             share = per_request / calls[site]

@@ -1,4 +1,4 @@
-"""Which site, path and local shape every unit of a refined graph has.
+"""Which site, path and call pattern every unit of a refined graph has.
 
 A *unit* is what has time of its own: of spans a call, of activity records a step between two points.
 """
@@ -32,17 +32,17 @@ class GraphSites:
     """Unit that called this one; -1 for the root and for steps."""
     site: I8
     path: I8
-    shape: I8
-    """Local shape; of steps that of no children."""
+    pattern: I8
+    """Call pattern; of steps that of no children."""
     owner: I8
     """[edges] the unit whose own time an edge of the graph is."""
-    shape_site: I8
-    """[shaped] sites of the places that have a local shape: units of spans, points of records."""
-    shape_of: I8
-    """[shaped] their shapes."""
+    pattern_site: I8
+    """[site patterns] sites of the places that have a call pattern: units of spans, points of records."""
+    pattern_of: I8
+    """[site patterns] their patterns."""
     enters: B1
-    """[shaped] whether something that follows a point of records there occurs for the first time: so it is
-    known where loops are entered. Of calls nowhere."""
+    """[site patterns] whether what follows a point of records there occurs for the first time: where loops
+    are entered. Of calls nowhere."""
     unit_at: I8
     """[nodes] unit that begins at a position, or whose end it is; -1 for none."""
 
@@ -62,7 +62,7 @@ class GraphSites:
 
     def site_at(self, position: I4) -> I8:
         """Sites of nodes: of the call that a node is a side of, or of the trace point itself."""
-        sites: I8 = self.site[self.unit_at[position]] if self.are_calls else self.shape_site[position]
+        sites: I8 = self.site[self.unit_at[position]] if self.are_calls else self.pattern_site[position]
         return sites
 
 
@@ -89,7 +89,7 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         start.append(position)
         end.append(position)
         above.append(-1 if parent[position] < 0 else unit_at[parent[position]])
-    # Of calls; a span event is none, and one that comes and goes must not split the shape.
+    # Of calls; a span event is none, and one that comes and goes must not split the pattern.
     called: list[list[int]] = [[] for _ in start]
     for unit, caller in enumerate(above):
         if caller >= 0 and end[unit] != start[unit]:
@@ -107,7 +107,7 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         left.setdefault(unit_at[child.parent], []).append(book.operations[OperationName(component, point)])
     site: list[int] = []
     path: list[int] = []
-    shape: list[int] = []
+    pattern: list[int] = []
     depth: list[int] = []
     for unit, caller in enumerate(above):
         calling = NO_CALLER if caller < 0 else operation[caller]
@@ -120,7 +120,7 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         else:
             path.append(book.paths[path[caller], site[unit]])
         awaited = [(operation[child], True) for child in called[unit]]
-        shape.append(book.shape([*awaited, *((child, False) for child in left.get(unit, ()))]))
+        pattern.append(book.pattern([*awaited, *((child, False) for child in left.get(unit, ()))]))
     # Between two events under one span the time is that span's own.
     owners = [
         unit_at[src] if graph.nodes[src].side == START else above[unit_at[src]]
@@ -132,11 +132,11 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         above=np.array(above, dtype=np.int64),
         site=np.array(site, dtype=np.int64),
         path=np.array(path, dtype=np.int64),
-        shape=np.array(shape, dtype=np.int64),
+        pattern=np.array(pattern, dtype=np.int64),
         owner=np.array(owners, dtype=np.int64),
-        shape_site=np.array(site, dtype=np.int64),
-        shape_of=np.array(shape, dtype=np.int64),
-        enters=np.zeros(len(shape), dtype=np.bool_),
+        pattern_site=np.array(site, dtype=np.int64),
+        pattern_of=np.array(pattern, dtype=np.int64),
+        enters=np.zeros(len(pattern), dtype=np.bool_),
         unit_at=np.array(unit_at, dtype=np.int64),
         are_calls=True,
     )
@@ -172,7 +172,7 @@ def _steps(graph: Graph, book: NameBook) -> GraphSites:
         for node in graph.nodes
     ]
     root = book.paths[NO_CALLER, book.sites[NO_CALLER, operation[0], SiteKind.POINT]]
-    empty = book.shape([])
+    empty = book.pattern([])
     site: list[int] = []
     path: list[int] = []
     following: list[list[tuple[int, bool]]] = [[] for _ in graph.nodes]
@@ -190,10 +190,10 @@ def _steps(graph: Graph, book: NameBook) -> GraphSites:
         above=np.full(n_units, -1, dtype=np.int64),
         site=np.array(site, dtype=np.int64),
         path=np.array(path, dtype=np.int64),
-        shape=np.full(n_units, empty, dtype=np.int64),
+        pattern=np.full(n_units, empty, dtype=np.int64),
         owner=np.arange(n_units, dtype=np.int64),
-        shape_site=np.array([book.sites[NO_CALLER, name, SiteKind.POINT] for name in operation], np.int64),
-        shape_of=np.array([book.shape(after) for after in following], dtype=np.int64),
+        pattern_site=np.array([book.sites[NO_CALLER, name, SiteKind.POINT] for name in operation], np.int64),
+        pattern_of=np.array([book.pattern(after) for after in following], dtype=np.int64),
         enters=enters,
         unit_at=np.full(graph.n_nodes, -1, dtype=np.int64),
         are_calls=False,

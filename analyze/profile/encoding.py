@@ -31,7 +31,7 @@ from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, S
 from analyze.profile.votes import Votes
 from analyze.stats.histograms import N_BINS
 
-STORED_VERSION: Final = 6
+STORED_VERSION: Final = 7
 """Of this file's form."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_SLOTS: Final = b"flowdiff.slots"
@@ -45,7 +45,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "operations": _TEXTS,
     "sites": ("caller", "operation", "kind"),
     "paths": ("above", "site"),
-    "children": ("shape", "operation", "calls", "awaited"),
+    "children": ("pattern", "operation", "calls", "awaited"),
     "roots": ("point",),
     "errors": ("point",),
 }
@@ -53,7 +53,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 _COLUMNS: Final = {
     **_NAMES,
     **{name: tuple(schema.names) for name, schema in SCHEMAS.items() if name != "votes"},
-    "votes": ("measure", "site", "shape", "slot", "bins"),
+    "votes": ("measure", "site", "pattern", "slot", "bins"),
     "packed": ("vote_bin", "vote_n", "vote_w", "vote_w2"),
 }
 """Tables of the file. The last has one row, the packed columns of the votes."""
@@ -157,7 +157,7 @@ def encode_stored(stored: Stored) -> bytes:
                     [[s.sample, s.start_ns, s.end_ns, *map(_from_start, s.watched)] for s in stored.slots]
                 ).encode(),
                 META_ROWS: json.dumps(
-                    rows | {"shape": stored.names.n_shapes, "vote": len(votes.bin)}
+                    rows | {"pattern": stored.names.n_patterns, "vote": len(votes.bin)}
                 ).encode(),
                 META_SAME: json.dumps(same).encode(),
                 META_FOLDED: json.dumps(stored.folded).encode(),
@@ -184,7 +184,7 @@ def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn | pa.Ar
         "sites": {"caller": names.caller, "operation": names.operation, "kind": names.kind},
         "paths": {"above": names.above, "site": names.path_site},
         "children": {
-            "shape": names.shape,
+            "pattern": names.pattern,
             "operation": names.child,
             "calls": names.calls,
             "awaited": names.awaited,
@@ -324,7 +324,7 @@ def stored_tables(data: pa.Buffer | bytes, *, with_account: bool = True) -> Stor
             for name, columns in _COLUMNS.items()
         }
         stored = Stored(
-            _names(found, many["shape"]),
+            _names(found, many["pattern"]),
             slots,
             _votes(found["votes"], found["packed"]),
             {name: found[name] for name in SCHEMAS if name != "votes"},
@@ -396,7 +396,7 @@ def _votes(places: Mapping[str, StoredColumn], packed: Mapping[str, pa.BinaryArr
     return Votes(tuple(keys), n_rows, columns[0], tuple(columns[1:]))
 
 
-def _names(tables: Mapping[str, Mapping[str, Any]], n_shapes: int) -> NameColumns:
+def _names(tables: Mapping[str, Mapping[str, Any]], n_patterns: int) -> NameColumns:
     operations, sites, paths, children = (
         tables[name] for name in ("operations", "sites", "paths", "children")
     )
@@ -405,8 +405,8 @@ def _names(tables: Mapping[str, Mapping[str, Any]], n_shapes: int) -> NameColumn
         **sites,
         above=paths["above"],
         path_site=paths["site"],
-        n_shapes=n_shapes,
-        shape=children["shape"],
+        n_patterns=n_patterns,
+        pattern=children["pattern"],
         child=children["operation"],
         calls=children["calls"],
         awaited=children["awaited"],
@@ -419,7 +419,7 @@ def _is_sound(stored: Stored) -> bool:
     """Whether every number stands for a name or a slot, and every run of votes has its rows."""
     many = stored.names.many | {"slot": len(stored.slots), "bin": N_BINS}
     votes = stored.votes
-    runs = dict(zip(("measure", "site", "shape", "slot"), votes.keys, strict=True))
+    runs = dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True))
     rows = {"bin": votes.bin, **{str(at): column for at, column in enumerate(votes.sums)}}
     return (
         stored.names.are_sound()

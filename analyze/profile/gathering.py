@@ -70,7 +70,7 @@ class Adding:
 
     def _take(self, window: Stored) -> None:
         codes = self._run.taken_in(window.names)
-        self._votes.append(window.votes.renumbered(codes.site, codes.shape).compact())
+        self._votes.append(window.votes.renumbered(codes.site, codes.pattern).compact())
         for name, parts in self._tables.items():
             parts.append(_renumbered(window.tables[name], name, codes))
         if len(self._votes) > MOST_APART:
@@ -128,7 +128,7 @@ class Gathering:
         codes = self.run.taken_in(added.names)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
-        self.votes.append(added.votes.renumbered(codes.site, codes.shape))
+        self.votes.append(added.votes.renumbered(codes.site, codes.pattern))
         for name, columns in added.tables.items():
             self.tables[name].append(_renumbered(columns, name, codes))
 

@@ -211,7 +211,7 @@ NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 MOST_HISTORY: Final = 50_000
 """Requests of a history that are read as such: one second of refining. Refined together with the samples
 they are distinguished by them even where a window has few requests; windows of more decide alike by
-themselves (0 of 99,000 local shapes moved at 580 requests a window, 0.3 % at 130)."""
+themselves (0 of 99,000 call patterns moved at 580 requests a window, 0.3 % at 130)."""
 MOST_REQUESTS: Final = 2_000_000
 """Requests of the samples that are read as such: at 30 nodes about 8 GB of refined matrices and their
 source."""

@@ -27,9 +27,9 @@ class NameColumns:
     above: I8
     """[paths], and the site of each."""
     path_site: I8
-    n_shapes: int
-    shape: I8
-    """[children] of all shapes, in their order: whose, and what."""
+    n_patterns: int
+    pattern: I8
+    """[children] of all patterns, in their order: whose, and what."""
     child: I8
     calls: I8
     awaited: I8
@@ -42,7 +42,7 @@ class NameColumns:
         return {
             "site": len(self.caller),
             "path": len(self.above),
-            "shape": self.n_shapes,
+            "pattern": self.n_patterns,
             "root": len(self.roots),
             "error": len(self.errors),
         }
@@ -59,8 +59,8 @@ class NameColumns:
             and np.isin(self.kind, kinds).all()
             and _within(self.above, NO_CALLER, at).all()
             and _within(self.path_site, 0, n_sites).all()
-            and _within(self.shape, 0, self.n_shapes).all()
-            and (np.diff(self.shape) >= 0).all()
+            and _within(self.pattern, 0, self.n_patterns).all()
+            and (np.diff(self.pattern) >= 0).all()
             and _within(self.child, 0, n_operations).all()
             and _within(self.calls, 1, 1 << 31).all()
             and _within(self.awaited, 0, 2).all()
@@ -78,8 +78,8 @@ def name_columns(names: Names) -> NameColumns:
     )
     caller, operation, kind = _columns(names.sites, 3)
     above, path_site = _columns(names.paths, 2)
-    children = [(at, *child) for at, shape in enumerate(names.shapes) for child in shape]
-    shape, child, calls, awaited = _columns(children, 4)
+    children = [(at, *child) for at, pattern in enumerate(names.patterns) for child in pattern]
+    pattern, child, calls, awaited = _columns(children, 4)
     return NameColumns(
         component=component,
         point=point,
@@ -89,8 +89,8 @@ def name_columns(names: Names) -> NameColumns:
         kind=kind,
         above=above,
         path_site=path_site,
-        n_shapes=len(names.shapes),
-        shape=shape,
+        n_patterns=len(names.patterns),
+        pattern=pattern,
         child=child,
         calls=calls,
         awaited=awaited,
@@ -106,7 +106,7 @@ def _columns(rows: object, n: int) -> list[I8]:
 def names_of(columns: NameColumns) -> Names:
     """The names of some columns. O(names)."""
     kinds = [SiteKind(number) for number in range(len(SiteKind))]
-    bounds = np.searchsorted(columns.shape, np.arange(columns.n_shapes + 1)).tolist()
+    bounds = np.searchsorted(columns.pattern, np.arange(columns.n_patterns + 1)).tolist()
     children = list(
         map(Child, columns.child.tolist(), columns.calls.tolist(), columns.awaited.astype(bool).tolist())
     )

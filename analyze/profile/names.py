@@ -1,4 +1,4 @@
-"""Names of sites: operations, calls of one operation by another, calling paths and local shapes.
+"""Names of sites: operations, calls of one operation by another, calling paths and call patterns.
 
 A `NameBook` numbers them while graphs are read; what is kept is a `Names`, plain tuples that can be stored,
 compared and joined with those of another profile.
@@ -45,7 +45,7 @@ class SiteKind(IntEnum):
     STEP = 1
     """Activity records: the way from one trace point to the next."""
     POINT = 2
-    """Activity records: a trace point, with what comes after it as its local shape."""
+    """Activity records: a trace point, with what comes after it as its call pattern."""
 
 
 class SiteName(NamedTuple):
@@ -66,7 +66,7 @@ class PathName(NamedTuple):
 
 
 class Child(NamedTuple):
-    """One entry of a local shape."""
+    """One entry of a call pattern."""
 
     operation: int
     calls: int
@@ -74,14 +74,14 @@ class Child(NamedTuple):
     awaited: bool
 
 
-Shape = tuple[Child, ...]
+CallPattern = tuple[Child, ...]
 """The children of a call, sorted."""
-ShapeRank = tuple[int, tuple[tuple[OperationName, int, bool], ...]]
+PatternRank = tuple[int, tuple[tuple[OperationName, int, bool], ...]]
 """Less the number of children, then their names."""
 
 
 def rounded_count(count: int) -> int:
-    """1, 2, 4, 8 …: the next power of two, so that 3 and 4 children are one shape."""
+    """1, 2, 4, 8 …: the next power of two, so that 3 and 4 children are one pattern."""
     return 1 << (count - 1).bit_length()
 
 
@@ -92,7 +92,7 @@ class Names:
     operations: tuple[OperationName, ...] = ()
     sites: tuple[SiteName, ...] = ()
     paths: tuple[PathName, ...] = ()
-    shapes: tuple[Shape, ...] = ()
+    patterns: tuple[CallPattern, ...] = ()
     roots: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     unrecorded: Mapping[int, str] = field(default_factory=dict, compare=False)
@@ -120,52 +120,49 @@ class NameBook:
     sites: Numbering[tuple[int, int, int]] = field(default_factory=Numbering)
     """(caller, operation, kind) -> number; plain tuples of integers, which are made and found faster."""
     paths: Numbering[tuple[int, int]] = field(default_factory=Numbering)
-    shapes: Numbering[Shape] = field(default_factory=Numbering)
+    patterns: Numbering[CallPattern] = field(default_factory=Numbering)
     _seen: dict[tuple[tuple[int, bool], ...], int] = field(default_factory=dict)
-    """Children as they came -> number of their shape."""
+    """Children as they came -> number of their pattern."""
     roots: Numbering[str] = field(default_factory=Numbering)
     errors: Numbering[str] = field(default_factory=Numbering)
-    _ranks: dict[int, ShapeRank] = field(default_factory=dict)
-    """Of the shapes that were asked for."""
+    _ranks: dict[int, PatternRank] = field(default_factory=dict)
+    """Of the patterns that were asked for."""
 
-    def shape(self, children: Sequence[tuple[int, bool]]) -> int:
-        """Number of the shape of (operation, awaited) children, in any order."""
+    def pattern(self, children: Sequence[tuple[int, bool]]) -> int:
+        """Number of the pattern of (operation, awaited) children, in any order."""
         came = tuple(children)
         number = self._seen.get(came)
         if number is None:
-            number = self._seen[came] = self._shape(came)
+            number = self._seen[came] = self._counted([(child, 1) for child in came])
         return number
-
-    def _shape(self, children: tuple[tuple[int, bool], ...]) -> int:
-        return self._counted([(child, 1) for child in children])
 
     def _counted(self, children: Sequence[tuple[tuple[int, bool], int]]) -> int:
         counts: dict[tuple[int, bool], int] = {}
         for child, n in children:
             counts[child] = counts.get(child, 0) + n
-        shape = tuple(
+        pattern = tuple(
             sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
         )
-        return self.shapes[shape]
+        return self.patterns[pattern]
 
-    def most_common(self, shapes: Sequence[int]) -> int:
-        """The shape that most calls have; of equals that of most children, then the first by its names.
+    def most_common(self, patterns: Sequence[int]) -> int:
+        """The pattern that most calls have; of equals that of most children, then the first by its names.
 
-        By names, not by number: two profiles must choose alike, and number their shapes as they come.
+        By names, not by number: two profiles must choose alike, and number their patterns as they come.
         """
-        if shapes.count(shapes[0]) == len(shapes):
-            return shapes[0]
-        counts = Counter(shapes)
+        if patterns.count(patterns[0]) == len(patterns):
+            return patterns[0]
+        counts = Counter(patterns)
         most = max(counts.values())
-        tied = [shape for shape, count in counts.items() if count == most]
+        tied = [pattern for pattern, count in counts.items() if count == most]
         return tied[0] if len(tied) == 1 else min(tied, key=self._rank)
 
-    def _rank(self, shape: int) -> ShapeRank:
-        if shape not in self._ranks:
-            names, children = tuple(self.operations), tuple(self.shapes)[shape]
+    def _rank(self, pattern: int) -> PatternRank:
+        if pattern not in self._ranks:
+            names, children = tuple(self.operations), tuple(self.patterns)[pattern]
             words = sorted((names[child.operation], child.calls, child.awaited) for child in children)
-            self._ranks[shape] = (-sum(child.calls for child in children), tuple(words))
-        return self._ranks[shape]
+            self._ranks[pattern] = (-sum(child.calls for child in children), tuple(words))
+        return self._ranks[pattern]
 
     def names(self) -> Names:
         """What was numbered so far."""
@@ -173,7 +170,7 @@ class NameBook:
             tuple(self.operations),
             tuple(SiteName(caller, operation, SiteKind(kind)) for caller, operation, kind in self.sites),
             tuple(PathName(above, site) for above, site in self.paths),
-            tuple(self.shapes),
+            tuple(self.patterns),
             tuple(self.roots),
             tuple(self.errors),
         )
@@ -193,14 +190,14 @@ class NameBook:
         for name in other.paths:  # a path comes after the one above it
             above = NO_CALLER if name.above == NO_CALLER else paths[name.above]
             paths.append(self.paths[above, sites[name.site]])
-        shapes = []
-        for shape in other.shapes:
-            children = [((operations[child.operation], child.awaited), child.calls) for child in shape]
-            shapes.append(self._counted(children))
+        patterns = []
+        for pattern in other.patterns:
+            children = [((operations[child.operation], child.awaited), child.calls) for child in pattern]
+            patterns.append(self._counted(children))
         return Recoding(
             site=np.array(sites, dtype=np.int64),
             path=np.array(paths, dtype=np.int64),
-            shape=np.array(shapes, dtype=np.int64),
+            pattern=np.array(patterns, dtype=np.int64),
             root=np.array([self.roots[name] for name in other.roots], dtype=np.int64),
             error=np.array([self.errors[name] for name in other.errors], dtype=np.int64),
         )
@@ -221,7 +218,7 @@ class Recoding(NamedTuple):
 
     site: I8
     path: I8
-    shape: I8
+    pattern: I8
     root: I8
     error: I8
 

@@ -90,8 +90,8 @@ class RunNames:
     children: Keys = field(default_factory=Keys)
     """(operation, calls and whether awaited)"""
     prefixes: Keys = field(default_factory=Keys)
-    """(prefix + 1, child): shapes are chains, as paths are."""
-    shapes: Keys = field(default_factory=Keys)
+    """(prefix + 1, child): patterns are chains, as paths are."""
+    patterns: Keys = field(default_factory=Keys)
     """Prefix + 1 of the last child; 0 of no child."""
     roots: Texts = field(default_factory=Texts)
     errors: Texts = field(default_factory=Texts)
@@ -108,7 +108,7 @@ class RunNames:
         return Recoding(
             site=site,
             path=self._paths(names, site),
-            shape=self._shapes(names, operation),
+            pattern=self._patterns(names, operation),
             root=self.roots.numbers(names.roots),
             error=self.errors.numbers(names.errors),
         )
@@ -127,20 +127,20 @@ class RunNames:
             open_ = ~done[:-1] & done[names.above]
         return self.paths.numbers(found[:-1])
 
-    def _shapes(self, names: NameColumns, operation: I8) -> I8:
+    def _patterns(self, names: NameColumns, operation: I8) -> I8:
         """Child by child, in the order of their operations here."""
         child = self.children.numbers(
             operation[names.child] << 32 | names.calls << 1 | names.awaited if len(operation) else names.child
         )
-        order = np.lexsort((names.awaited, names.calls, operation[names.child], names.shape))
-        child, shape = child[order], names.shape[order]
-        first = np.searchsorted(shape, np.arange(names.n_shapes))
-        n = np.bincount(shape, minlength=names.n_shapes)
-        prefix = np.full(names.n_shapes, NO_CALLER, dtype=np.int64)
+        order = np.lexsort((names.awaited, names.calls, operation[names.child], names.pattern))
+        child, pattern = child[order], names.pattern[order]
+        first = np.searchsorted(pattern, np.arange(names.n_patterns))
+        n = np.bincount(pattern, minlength=names.n_patterns)
+        prefix = np.full(names.n_patterns, NO_CALLER, dtype=np.int64)
         for nth in range(int(n.max(initial=0))):
             mine = np.flatnonzero(n > nth)
             prefix[mine] = self.prefixes.numbers((prefix[mine] + 1) << 32 | child[first[mine] + nth])
-        return self.shapes.numbers(prefix + 1)
+        return self.patterns.numbers(prefix + 1)
 
     def names(self) -> Names:
         """What was numbered so far. O(names)."""
@@ -152,7 +152,7 @@ class RunNames:
         chains, path_at = self.chains.keys(), np.append(self.paths.keys().argsort(), NO_CALLER)
         paths = chains[self.paths.keys()]
         pairs = self.components.keys()[operations >> 32]
-        shape, child = self._children()
+        pattern, child = self._children()
         of_child = self.children.keys()[child]
         return NameColumns(
             component=self._texts(pairs >> 32),
@@ -163,8 +163,8 @@ class RunNames:
             kind=sites & 3,
             above=path_at[(paths >> 32) - 1],
             path_site=paths & _LOW,
-            n_shapes=len(self.shapes),
-            shape=shape,
+            n_patterns=len(self.patterns),
+            pattern=pattern,
             child=of_child >> 32,
             calls=(of_child & _LOW) >> 1,
             awaited=of_child & 1,
@@ -176,19 +176,19 @@ class RunNames:
         return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), self.texts.known)
 
     def _children(self) -> tuple[I8, I8]:
-        """(shape, child) of all shapes, in their order."""
+        """(pattern, child) of all patterns, in their order."""
         prefixes = self.prefixes.keys()
-        at = self.shapes.keys() - 1
-        shape = np.arange(len(at))
+        at = self.patterns.keys() - 1
+        pattern = np.arange(len(at))
         found: list[tuple[I8, I8]] = []
         while len(at):
             there = at >= 0
-            at, shape = at[there], shape[there]
-            found.append((shape, prefixes[at] & _LOW))
+            at, pattern = at[there], pattern[there]
+            found.append((pattern, prefixes[at] & _LOW))
             at = (prefixes[at] >> 32) - 1
-        shapes, children = (
+        patterns, children = (
             np.concatenate([np.zeros(0, dtype=np.int64), *(part[side] for part in found[::-1])])
             for side in (0, 1)
         )
-        order = np.argsort(shapes, kind="stable")
-        return shapes[order], children[order]
+        order = np.argsort(patterns, kind="stable")
+        return patterns[order], children[order]

@@ -38,7 +38,7 @@ RATIO_SCALE: Final = 65536.0
 _KEYS: Final = {
     "measure": pa.int8(),
     "site": pa.int32(),
-    "shape": pa.int32(),
+    "pattern": pa.int32(),
     "path": pa.int32(),
     "root": pa.int32(),
     "error": pa.int32(),
@@ -47,20 +47,20 @@ _KEYS: Final = {
 }
 
 TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    # One vote a request: requests, weight, squared weight, by value. The shape is that of most calls.
-    "votes": (("measure", "site", "shape", "slot", "bin"), ("n", "w", "w2")),
+    # One vote a request: requests, weight, squared weight, by value. The pattern is that of most calls.
+    "votes": (("measure", "site", "pattern", "slot", "bin"), ("n", "w", "w2")),
     # Requests that touch a site; sums over them of weight times calls, critical ns, response ns, share of
     # failed calls.
     "visits": (
         ("site", "slot"),
         ("n", "w", "w2", "calls", "critical_ns", "response_ns", "failing", "failing_n"),
     ),
-    # Requests with a call of the shape; sums of weight times share of the site's calls, calls, inclusive
+    # Requests with a call of the pattern; sums of weight times share of the site's calls, calls, inclusive
     # critical ns (with everything below); of records requests in which what follows occurs the first time.
-    "shapes": (("site", "shape", "slot"), ("n", "votes", "calls", "inclusive_ns", "entering_n")),
+    "patterns": (("site", "pattern", "slot"), ("n", "votes", "calls", "inclusive_ns", "entering_n")),
     # Exact account: sums of weight times calls on the critical path, and critical ns; of requests over the
     # profile's threshold of the response time, weight times the part of it that is critical here.
-    "account": (("root", "path", "shape", "slot"), ("calls", "critical_ns", "over")),
+    "account": (("root", "path", "pattern", "slot"), ("calls", "critical_ns", "over")),
     # Requests of a root type by response time (ns), and those that failed.
     "responses": (("root", "slot", "bin"), ("n", "w", "w2", "ns", "ns2", "failed", "failed_n")),
     # Requests by the site and class of their first failing node.
@@ -115,7 +115,7 @@ class Profile:
     slots: tuple[Slot, ...]
     votes: pa.Table
     visits: pa.Table
-    shapes: pa.Table
+    patterns: pa.Table
     account: pa.Table
     responses: pa.Table
     origins: pa.Table

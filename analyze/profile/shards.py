@@ -42,10 +42,10 @@ class SiteShard(NamedTuple):
     slots: tuple[Slot, ...]
     votes: SlotVotes
     tables: Mapping[str, pa.Table]
-    """Visits and shapes; of responses what each slot holds."""
+    """Visits and patterns; of responses what each slot holds."""
     site: I8
     """What number each site has in the whole, ascending; likewise the call patterns."""
-    shape: I8
+    pattern: I8
 
     def profile(self) -> Profile:
         """Give the shard as a profile. O(rows).
@@ -75,7 +75,7 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
     shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
     runs = [_by_shard(shard[part.keys[1]], n) for part in votes.parts]
     # Batch by batch: to take rows of a table of many would copy it whole for every shard.
-    batches = {name: getattr(profile, name).to_batches() for name in ("visits", "shapes")}
+    batches = {name: getattr(profile, name).to_batches() for name in ("visits", "patterns")}
     rows = {
         name: [_by_shard(shard[batch["site"].to_numpy()], n) for batch in several]
         for name, several in batches.items()
@@ -130,16 +130,18 @@ def _shard(
     names: NameColumns, slots: tuple[Slot, ...], site: I8, votes: SlotVotes, tables: dict[str, pa.Table]
 ) -> SiteShard:
     of_votes = (part.keys[2] for part in votes.parts)
-    shape = np.unique(np.concatenate([tables["shapes"]["shape"].to_numpy(), *of_votes])).astype(np.int64)
-    numbers = {"site": _numbers(site, len(names.caller)), "shape": _numbers(shape, names.n_shapes)}
-    for name in ("visits", "shapes"):
+    pattern = np.unique(np.concatenate([tables["patterns"]["pattern"].to_numpy(), *of_votes])).astype(
+        np.int64
+    )
+    numbers = {"site": _numbers(site, len(names.caller)), "pattern": _numbers(pattern, names.n_patterns)}
+    for name in ("visits", "patterns"):
         for key in numbers.keys() & set(SCHEMAS[name].names):
             number = numbers[key][tables[name][key].to_numpy()].astype(np.int32)
             place = SCHEMAS[name].names.index(key)
             tables[name] = tables[name].set_column(place, SCHEMAS[name].field(key), pa.array(number))
-    here = _names_of_some(names, site, shape, numbers["shape"])
-    rows = votes.renumbered(numbers["site"], numbers["shape"])
-    return SiteShard(here, slots, rows, tables, site, shape)
+    here = _names_of_some(names, site, pattern, numbers["pattern"])
+    rows = votes.renumbered(numbers["site"], numbers["pattern"])
+    return SiteShard(here, slots, rows, tables, site, pattern)
 
 
 def _numbers(some: I8, n: int) -> I8:
@@ -149,9 +151,9 @@ def _numbers(some: I8, n: int) -> I8:
     return found
 
 
-def _names_of_some(names: NameColumns, site: I8, shape: I8, to_shape: I8) -> NameColumns:
+def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) -> NameColumns:
     """Names of some sites and call patterns, and the operations that they need."""
-    of_child = to_shape[names.shape] >= 0
+    of_child = to_pattern[names.pattern] >= 0
     caller, operation, child = names.caller[site], names.operation[site], names.child[of_child]
     needed = np.unique(np.concatenate([caller[caller != NO_CALLER], operation, child]))
     to = _numbers(needed, len(names.component))
@@ -165,8 +167,8 @@ def _names_of_some(names: NameColumns, site: I8, shape: I8, to_shape: I8) -> Nam
         kind=names.kind[site],
         above=none,
         path_site=none,
-        n_shapes=len(shape),
-        shape=to_shape[names.shape[of_child]],
+        n_patterns=len(pattern),
+        pattern=to_pattern[names.pattern[of_child]],
         child=to[child],
         calls=names.calls[of_child],
         awaited=names.awaited[of_child],

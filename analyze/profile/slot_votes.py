@@ -63,7 +63,7 @@ class OneSlotVotes:
 
     slot: int
     keys: tuple[Column, ...]
-    """Measure, site, shape."""
+    """Measure, site, pattern."""
     n_rows: Column
     """Rows of each run."""
     first: Column
@@ -86,10 +86,10 @@ class OneSlotVotes:
         """Rows of all runs."""
         return int(self.n_rows.sum(dtype=np.int64))
 
-    def renumbered(self, site: I8, shape: I8) -> OneSlotVotes:
+    def renumbered(self, site: I8, pattern: I8) -> OneSlotVotes:
         """With new numbers for the old."""
-        measure, of_site, of_shape = self.keys
-        new = site[of_site].astype(np.int32), shape[of_shape].astype(np.int32)
+        measure, of_site, of_pattern = self.keys
+        new = site[of_site].astype(np.int32), pattern[of_pattern].astype(np.int32)
         return replace(self, keys=(measure, *new))
 
     def some(self, runs: I8) -> OneSlotVotes:
@@ -164,9 +164,9 @@ class SlotVotes:
         parts = tuple(part.some(np.flatnonzero(sites[part.keys[1]])) for part in self.parts)
         return replace(self, parts=parts)
 
-    def renumbered(self, site: I8, shape: I8) -> SlotVotes:
+    def renumbered(self, site: I8, pattern: I8) -> SlotVotes:
         """With new numbers for the old."""
-        return replace(self, parts=tuple(part.renumbered(site, shape) for part in self.parts))
+        return replace(self, parts=tuple(part.renumbered(site, pattern) for part in self.parts))
 
     def beside(self, other: SlotVotes, n_slots: int) -> SlotVotes:
         """With those of other slots, which come after `n_slots`."""

@@ -29,7 +29,7 @@ class Votes:
     """Rows of the table `votes`; arrays are [runs], or [rows] in the order of the runs."""
 
     keys: tuple[Column, ...]
-    """[runs] measure, site, shape, slot."""
+    """[runs] measure, site, pattern, slot."""
     n_rows: Column
     """Rows of each run."""
     bin: Column
@@ -40,7 +40,7 @@ class Votes:
     @staticmethod
     def of(columns: Mapping[str, Column]) -> Votes:
         """From the columns of the table, rows of one place and slot side by side."""
-        keys = [columns[name] for name in ("measure", "site", "shape", "slot")]
+        keys = [columns[name] for name in ("measure", "site", "pattern", "slot")]
         n = len(keys[0])
         new = np.zeros(n, dtype=np.bool_)
         new[:1] = True
@@ -75,10 +75,10 @@ class Votes:
             tuple(_narrowed(column) for column in self.sums),
         )
 
-    def renumbered(self, site: I8, shape: I8) -> Votes:
+    def renumbered(self, site: I8, pattern: I8) -> Votes:
         """With new numbers for the old."""
-        measure, of_site, of_shape, slot = self.keys
-        return replace(self, keys=(measure, site[of_site], shape[of_shape], slot))
+        measure, of_site, of_pattern, slot = self.keys
+        return replace(self, keys=(measure, site[of_site], pattern[of_pattern], slot))
 
     def at(self, slot: int) -> Votes:
         """All of them in one slot."""
@@ -107,7 +107,7 @@ class Votes:
         return summed_votes(parts, int(self.keys[3][0]))
 
     def ordered(self) -> Votes:
-        """Runs by measure, site, shape and slot."""
+        """Runs by measure, site, pattern and slot."""
         number, _ = numbered([key.astype(np.int64) for key in self.keys])
         return self if (np.diff(number) > 0).all() else self.taken(np.argsort(number, kind="stable"))
 
@@ -117,7 +117,7 @@ class Votes:
         length = self.n_rows.astype(np.int64)
         keys = [
             np.repeat(key.astype(schema.field(name).type.to_pandas_dtype()), length)
-            for name, key in zip(("measure", "site", "shape", "slot"), self.keys, strict=True)
+            for name, key in zip(("measure", "site", "pattern", "slot"), self.keys, strict=True)
         ]
         values = [pa.array(column.astype(np.float64)) for column in self.sums]
         values = values if len(values) > 1 else values * len(_WEIGHTS)

@@ -290,10 +290,20 @@ class RunningEvidence:
         found: B1 = lasting < values
         return found
 
+    def reached(self, least: float) -> B1:
+        """[series] whether a sum is so much; parts of a threshold that add up to it are."""
+        found: B1 = self.most >= least - _ROUNDED
+        return found
+
     def rising(self, since: int, least: float) -> I8:
         """Rows whose sum began at a tick or later and reached so much."""
-        found: I8 = np.flatnonzero((self.most >= least) & (self.since >= since))
+        found: I8 = np.flatnonzero(self.reached(least) & (self.since >= since))
         return found
+
+    def rescale(self, ratio: float) -> None:
+        """Go on under another threshold: what a tick may bring at most is a part of it, so a sum is as near
+        to the new one as it was to the old one."""
+        self.sums *= ratio
 
     def reset(self, at: int, which: I8 | slice = slice(None)) -> None:
         """Begin anew behind a tick."""

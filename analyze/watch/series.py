@@ -280,16 +280,18 @@ def _patterns(
     """Votes for call patterns; of how many, the ring takes from the call site (`base_of`)."""
     names = profile.names
     texts = [name.text for name in names.operations]
-    shapes = {name: profile.shapes[name].to_numpy() for name in ("site", "shape", "slot", "votes")}
-    many = max(len(names.shapes), 1)
-    pairs, code = np.unique(shapes["site"].astype(np.int64) * many + shapes["shape"], return_inverse=True)
+    patterns = {name: profile.patterns[name].to_numpy() for name in ("site", "pattern", "slot", "votes")}
+    many = max(len(names.patterns), 1)
+    pairs, code = np.unique(
+        patterns["site"].astype(np.int64) * many + patterns["pattern"], return_inverse=True
+    )
     named = []
     for pair in pairs.tolist():
-        site, shape = divmod(pair, many)
-        children = ",".join(f"{texts[child.operation]}x{child.calls}" for child in names.shapes[shape])
+        site, pattern = divmod(pair, many)
+        children = ",".join(f"{texts[child.operation]}x{child.calls}" for child in names.patterns[pattern])
         of = f"{label[site]}{PATTERN_MARK}{children or '-'}"
         named.append(Name(PATTERN, component[site], operation[site], of))
-    rows.add(named, code, shapes["slot"], np.ones(len(code)), shapes["votes"])
+    rows.add(named, code, patterns["slot"], np.ones(len(code)), patterns["votes"])
 
 
 def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:

@@ -18,6 +18,7 @@ from analyze.watch.baseline import RECENT, Baseline, Sample, count_slow, fit
 from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, joined
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
+from analyze.watch.ordinary import Ordinary
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
@@ -35,8 +36,6 @@ STRETCH_NS: Final = 60 * 10**9
 """A longer gap parts stretches: sums begin anew behind it."""
 USUAL_TICKS: Final = 60
 """Ticks that say how many requests are usual, for that."""
-ORDINARY_KEPT: Final = 10
-"""Sizes of ordinary changes that are kept for one that decides: when that one is too long ago, they do."""
 _HOUR: Final = 60 * NS_PER_MINUTE
 
 
@@ -47,6 +46,8 @@ class State(Config):
     tick_ns: int
     through_ns: int
     """Windows that end here or before are decided."""
+    began_ns: int = 0
+    """Where the watch began to decide."""
     sums: tuple[Kept, ...] = ()
     tracked: tuple[Tracked, ...] = ()
     fitted: int | None = None
@@ -107,7 +108,7 @@ class Watcher:
         self._base: Baseline | None = None
         self._threshold = 0.0
         self._anew = dict(state.anew)
-        self._ordinary = dict(state.ordinary)
+        self._ordinary = Ordinary(state.ordinary, settings, state.tick_ns, state.began_ns)
         self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
         self._again: dict[Name, int] = {kept.name: kept.again for kept in state.sums if kept.tried}
         self._withheld = set[Name]()
@@ -258,8 +259,10 @@ class Watcher:
         base = fit(self.ring, quiet, sample, self.settings, self._anew)
         if self._base is not None and not base.groups:
             return  # nothing quiet is left: what was usual stays
-        self._base = base
+        before, self._base = self._threshold, base
         self._threshold = log_threshold(base, self.tick_ns, self.settings) if base.groups else 0.0
+        if before:
+            self.evidence.rescale(self._threshold / before)
         update = {"fitted": sample.past, "fitted_span": sample.span, "fitted_tracked": tuple(tracked)}
         self.state = self.state.model_copy(update=update)
         self.evidence.grow(len(self.ring.names))
@@ -292,7 +295,7 @@ class Watcher:
             evidence.reset(at, np.flatnonzero(evidence.since < self._settled(ended.resolved, stretch)))
             if ended.incident.state == "accepted":
                 self._begin_anew(ended)
-        alarms = evidence.most >= threshold
+        alarms = evidence.reached(threshold)
         alarms[self._rows(name for one in self.book.open for name in one.series)] = False
         for one in self.book.open:  # what begins with its end may be of its end
             alarms &= evidence.since >= self._settled(one.calm_from, stretch)
@@ -305,9 +308,9 @@ class Watcher:
             for row in hit.tolist():
                 self._drop(ring.names[row])
             return 0
-        is_worth = evidence.size[hit] >= self._worth(at)
+        is_worth = evidence.size[hit] >= self._ordinary.worth(at)
         for row in hit[~is_worth].tolist():
-            self._was_ordinary(int(evidence.since[row]), float(evidence.size[row]))
+            self._ordinary.add(int(evidence.since[row]), float(evidence.size[row]))
             self._withheld.add(ring.names[row])
         over = hit[~is_worth & ~evidence.has_grown(self.settings.size_values)[hit]]
         evidence.reset(at, over)
@@ -319,18 +322,6 @@ class Watcher:
             return 0
         ordered = sorted(due, key=lambda row: (-evidence.most[row], ring.names[row]))
         return self._candidate(np.array(ordered), at, threshold, decided)
-
-    def _worth(self, at: int) -> float:
-        """The size from which a change is worth a comparison: in the time that the budget has one false
-        incident for, as many ordinary ones were so large as it has candidates. 0 while there were fewer, and
-        never more than a large step."""
-        since, n = at - self.settings.ns_a_false_alarm / self.tick_ns, int(self.settings.candidates)
-        sizes = sorted((size for tick, size in self._ordinary.items() if tick > since), reverse=True)
-        return min(sizes[n - 1], 1.0) if len(sizes) >= n else 0.0
-
-    def _was_ordinary(self, onset: int, size: float) -> None:
-        """Remember the size of a change that a comparison refuted, or that was not worth one."""
-        self._ordinary[onset] = max(self._ordinary.get(onset, 0.0), size)
 
     def _stretch(self, column: int) -> int:
         """The first tick behind the last gap before a column."""
@@ -356,7 +347,7 @@ class Watcher:
         if found.code == CHANGED:
             report = "" if found.report is None else self._keep(found.report)
             with_it_since = onset - self.settings.guard_ticks
-            self._ordinary = {tick: size for tick, size in self._ordinary.items() if tick < with_it_since}
+            self._ordinary.drop_since(with_it_since)
             rising = evidence.rising(with_it_since, threshold * self.settings.rising_share)
             with_it = [ring.names[row] for row in rising.tolist()]
             incident = self.book.take(found, onset, at, names, with_it, report=report)
@@ -381,7 +372,7 @@ class Watcher:
             self._again |= dict.fromkeys(names, at + max(wait, 1))
         else:
             if found.code == UNCHANGED:
-                self._was_ordinary(onset, float(evidence.size[hit].max()))
+                self._ordinary.add(onset, float(evidence.size[hit].max()))
             evidence.reset(at, hit)
             for name in names:
                 self._drop(name)
@@ -469,7 +460,7 @@ class Watcher:
         kept = self.evidence.kept(self.ring.names)
         end = window.start_ns + window.n_ticks * window.tick_ns
         oldest = end // self.tick_ns - 2 * self._span
-        self._forget_ordinary(end)
+        self._ordinary.forget(end // self.tick_ns)
         self.state = self.state.model_copy(
             update={
                 "through_ns": end,
@@ -480,18 +471,11 @@ class Watcher:
                     for one in kept
                 ),
                 "peaks": self._peaks(window),
-                "ordinary": tuple(self._ordinary.items()),
+                "ordinary": self._ordinary.sizes,
             }
         )
         self._anew = {name: at for name, at in self._anew.items() if at >= oldest}
         self._forget(window)
-
-    def _forget_ordinary(self, now_ns: int) -> None:
-        """Let go of changes that are too long ago, and of the smallest where they are many."""
-        since = (now_ns - self.settings.ns_a_false_alarm) / self.tick_ns
-        late = sorted((size, at) for at, size in self._ordinary.items() if at > since)
-        kept = {at for _, at in late[-ORDINARY_KEPT * int(self.settings.candidates) :]}
-        self._ordinary = {at: size for at, size in self._ordinary.items() if at in kept}
 
     def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
         """Those of the days that the season is learned from, this window among them."""

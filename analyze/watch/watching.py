@@ -187,6 +187,7 @@ class LakeWatch:
             lake_id=made.hexdigest()[:16],
             tick_ns=tick_length(self._length, self.settings.slot_ns),
             through_ns=through_ns,
+            began_ns=through_ns,
         )
 
     def _watching(self, state: State) -> Watcher:

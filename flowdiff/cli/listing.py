@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -22,6 +23,8 @@ from schemas.visible import visible
 
 if TYPE_CHECKING:
     from schemas.quality import Quality
+
+Value = TypeVar("Value", bound=Hashable)
 
 LEGIBLE: Final = 12
 """Cells that a text keeps at the least, if it has as many."""
@@ -67,20 +70,27 @@ def width_of_output() -> int | None:
 def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width: int | None = None) -> None:
     """Print rows of text, one a column; what in them would steer a terminal is shown and not done.
 
-    width: cells of a line; None takes what `width_of_output` says.
+    width: cells of a line; None takes what `width_of_output` says. O(rows), but for each distinct text of a
+    column, which is looked at and laid out once: a year has 100,000 windows, and few different numbers.
     """
-    shown = [[visible(cell) for cell in row] for row in rows]
     named = [Heading(visible(column.name), column.kind) for column in columns]
+    shown = [each(visible, texts) for texts in zip(*rows, strict=True)] or [[] for _ in named]
     limit = width_of_output() if width is None else width
     fitted = fitted_widths(named, shown, limit)
     lines = _blocks(named, shown, limit) if fitted is None else _table(named, shown, *fitted)
     console = Console()
     for line in lines:
-        if isinstance(line, str):  # a year has 100,000: rich takes 90 µs each to find nothing to do
+        if isinstance(line, str):
             console.file.write(f"{line}\n")
         else:
             # Soft: rich neither wraps nor cuts what is fitted already.
             console.print(line, soft_wrap=True)
+
+
+def each(word: Callable[[Value], str], values: Sequence[Value]) -> list[str]:
+    """Make a text of every value of a column, of equal ones once."""
+    made = {value: word(value) for value in set(values)}
+    return [made[value] for value in values]
 
 
 def _width(text: str) -> int:
@@ -89,12 +99,11 @@ def _width(text: str) -> int:
 
 
 def fitted_widths(
-    columns: Sequence[Heading], rows: Sequence[Sequence[str]], limit: int | None
+    columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None
 ) -> tuple[list[int], int] | None:
-    """Cells of each column and of the gaps, so that a line takes `limit` at most; None where it cannot."""
-    natural = [
-        max(_width(column.name), *(_width(row[i]) for row in rows), 0) for i, column in enumerate(columns)
-    ]
+    """Cells of each column of `texts` and of the gaps, so that a line takes `limit` at most; None where it
+    cannot."""
+    natural = [max(map(_width, {column.name, *of})) for column, of in zip(columns, texts, strict=True)]
     if limit is None:
         return natural, GAPS[0]
     least = [min(wide, _least(column)) for column, wide in zip(columns, natural, strict=True)]
@@ -121,27 +130,24 @@ def _least(column: Heading) -> int:
 
 
 def _table(
-    columns: Sequence[Heading], rows: Sequence[Sequence[str]], widths: Sequence[int], gap: int
+    columns: Sequence[Heading], texts: Sequence[Sequence[str]], widths: Sequence[int], gap: int
 ) -> list[Text | str]:
-    names = [column.name for column in columns]
-    lines: list[Text | str] = [Text(_line(columns, names, widths, gap), style="bold")]
-    for row in rows:
-        cells = [
-            [cell] if column.kind is not Kind.PROSE else _wrapped(cell, wide)
-            for column, cell, wide in zip(columns, row, widths, strict=True)
-        ]
-        for number in range(max(map(len, cells), default=0)):
-            part = [cell[number] if number < len(cell) else "" for cell in cells]
-            lines.append(_line(columns, part, widths, gap))
-    return lines
-
-
-def _line(columns: Sequence[Heading], cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
-    padded = [
-        " " * (wide - _width(cell)) + cell if column.kind is Kind.NUMBER else _padded(cell, wide)
-        for column, cell, wide in zip(columns, cells, widths, strict=True)
+    """Lay out the names and the rows; a row with a broken sentence is one text of several lines."""
+    indent = " " * (sum(widths[:-1]) + gap * (len(widths) - 1))
+    cells = [
+        each(
+            partial(_broken, width=wide, indent=indent)
+            if column.kind is Kind.PROSE
+            else partial(_padded, width=wide, kind=column.kind),
+            of_column,
+        )
+        for column, wide, of_column in zip(columns, widths, texts, strict=True)
     ]
-    return (" " * gap).join(padded).rstrip(" ")
+    names = [_padded(column.name, wide, column.kind) for column, wide in zip(columns, widths, strict=True)]
+    blank = " " * gap
+    # All rows in one text: rich takes 90 µs a text to find nothing to do.
+    rows = "\n".join([blank.join(row).rstrip(" ") for row in zip(*cells, strict=True)])
+    return [Text(blank.join(names).rstrip(" "), style="bold"), *([rows] if texts[:1] != [[]] else [])]
 
 
 def shortened(text: str, width: int) -> str:
@@ -154,9 +160,16 @@ def shortened(text: str, width: int) -> str:
     return f"{head}…{tail}"
 
 
-def _padded(text: str, width: int) -> str:
+def _padded(text: str, width: int, kind: Kind) -> str:
+    """`text` in `width` cells: a number at their end, and whole."""
+    if kind is Kind.NUMBER:
+        return " " * (width - _width(text)) + text
     short = shortened(text, width)
     return short + " " * (width - _width(short))
+
+
+def _broken(text: str, width: int, indent: str) -> str:
+    return f"\n{indent}".join(_wrapped(text, width))
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -171,8 +184,8 @@ def _wrapped(text: str, width: int) -> list[str]:
     return lines if lines[0] else lines[1:] or [""]
 
 
-def _blocks(columns: Sequence[Heading], rows: Sequence[Sequence[str]], limit: int | None) -> list[Text]:
-    """Print one block a row; without rows, the names.
+def _blocks(columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None) -> list[Text]:
+    """Lay out one block a row; without rows, the names.
 
     Texts give way, a number may run past the line's end.
     """
@@ -180,12 +193,13 @@ def _blocks(columns: Sequence[Heading], rows: Sequence[Sequence[str]], limit: in
     if limit is not None:
         names = min(names, max(LEGIBLE, limit // 2))
     room = sys.maxsize if limit is None else max(LEGIBLE, limit - names - len(BAR))
+    rows = [*zip(*texts, strict=True)]
     lines: list[Text] = [] if rows else [Text(column.name, style="bold") for column in columns]
     for number, row in enumerate(rows, 1):
         lines.append(Text(f"── row {number} ".ljust(min(limit or 40, 40), "─"), style="dim"))
         for column, cell in zip(columns, row, strict=True):
             value = cell if column.kind in (Kind.NUMBER, Kind.EXACT) else shortened(cell, room)
-            line = Text(_padded(column.name, names), style="bold")
+            line = Text(_padded(column.name, names, Kind.TEXT), style="bold")
             line.append(BAR, style="not bold dim").append(value, style="not bold")
             lines.append(line)
     return lines

@@ -36,22 +36,31 @@ def print_json(table: pa.Table) -> None:
 
 def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
     """Rows as a JSON array, one object a line, batch by batch. NaN becomes null, times ISO 8601."""
-    separator = b"[\n"
+    separator = "[\n"
     for batch in reader:
-        for row in zip(*map(python_values, batch.columns), strict=True):
-            out.write(separator + _json(dict(zip(batch.schema.names, row, strict=True))).encode())
-            separator = b",\n"
-    out.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
+        columns = [[_plain(value) for value in python_values(column)] for column in batch.columns]
+        rows = zip(*columns, strict=True)
+        lines = [_text(dict(zip(batch.schema.names, row, strict=True))) for row in rows]
+        if lines:
+            out.write(escaped(separator + ",\n".join(lines), keep_line_ends=True).encode())
+            separator = ",\n"
+    out.write(b"[]\n" if separator == "[\n" else b"\n]\n")
 
 
-def _json(value: Any, indent: int | None = None) -> str:
+_LINE: Final = json.JSONEncoder(ensure_ascii=False)
+_INDENTED: Final = json.JSONEncoder(ensure_ascii=False, indent=1)
+
+
+def _json(value: Any, encoder: json.JSONEncoder = _LINE) -> str:
     """JSON in which nothing hides: what is invisible or steers a terminal is spelled `\\u200b`."""
-    plain = _plain(value)
+    return escaped(_text(_plain(value), encoder), keep_line_ends=True)
+
+
+def _text(plain: Any, encoder: json.JSONEncoder = _LINE) -> str:
     try:
-        text = json.dumps(plain, ensure_ascii=False, indent=indent)
+        return encoder.encode(plain)
     except TypeError:  # a number that only its own digits tell, which json writes none of
-        text = _spelled(plain)
-    return escaped(text, keep_line_ends=True)
+        return _spelled(plain)
 
 
 def _spelled(plain: Any) -> str:
@@ -66,6 +75,8 @@ def _spelled(plain: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """`value` in JSON's own types; a Decimal with a fraction that a double cannot hold stays one."""
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -79,7 +90,7 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
+    return str(value)
 
 
 def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
@@ -164,4 +175,4 @@ def _parquet(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
 
 def print_json_value(value: Any) -> None:
     """Print one value as indented JSON on standard output."""
-    sys.stdout.buffer.write(f"{_json(value, indent=1)}\n".encode())
+    sys.stdout.buffer.write(f"{_json(value, _INDENTED)}\n".encode())

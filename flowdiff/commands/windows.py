@@ -43,9 +43,9 @@ def command(
     """
     import pyarrow.compute as pc
 
-    from analyze.report.wording import about, count, duration, percent
+    from analyze.report.wording import count, duration, percent
     from analyze.scope import Lakes
-    from flowdiff.cli.listing import Heading, Kind, print_flags, print_rows
+    from flowdiff.cli.listing import Heading, Kind, each, print_flags, print_rows
     from flowdiff.cli.table_output import print_json
 
     at_most = LISTED if period is None else None
@@ -59,17 +59,24 @@ def command(
         return
     numbers = ("requests", "categories", "mean", "errors", "error rate", "flagged")
     columns = [Heading("window (UTC)", Kind.EXACT), *(Heading(name, Kind.NUMBER) for name in numbers)]
-    rows = [
-        (
-            f"{row['window_start']:%Y-%m-%d %H:%M}",
-            count(row["requests"]),
-            (about if row["categories_estimated"] else count)(row["categories"]),
-            duration(row["mean_us"]),
-            count(row["errors"]),
-            percent(row["error_rate"]),
-            count(row["flagged"]),
-        )
-        for row in found.windows.to_pylist()
-    ]
-    print_rows(columns, rows)
+    table = found.windows
+    of = {name: table[name].to_pylist() for name in table.column_names if name != "window_start"}
+    texts = (
+        pc.utf8_slice_codeunits(table["window_start"].cast("string"), 0, len("2026-11-26 09:05")).to_pylist(),
+        each(count, of["requests"]),
+        each(_categories, [*zip(of["categories"], of["categories_estimated"], strict=True)]),
+        each(duration, of["mean_us"]),
+        each(count, of["errors"]),
+        each(percent, of["error_rate"]),
+        each(count, of["flagged"]),
+    )
+    print_rows(columns, [*zip(*texts, strict=True)])
     print_flags(found.flags, pc.sum(found.windows["requests"]).as_py())
+
+
+def _categories(counted: tuple[int, bool]) -> str:
+    """Word a number of categories, and whether it is an estimate."""
+    from analyze.report.wording import about, count
+
+    number, is_estimate = counted
+    return (about if is_estimate else count)(number)

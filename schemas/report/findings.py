@@ -24,7 +24,7 @@ class ChangeKind(StrEnum):
     MORE_CALLS = "more-calls"
     FEWER_CALLS = "fewer-calls"
     PATH = "path"
-    """Calls take another path below: the shares of a site's local shapes moved."""
+    """Calls take another path below: the shares of a site's call patterns moved."""
     NEW_PATH = "new-path"
     LOST_PATH = "lost-path"
     ERRORS = "errors"

@@ -64,7 +64,8 @@ def candidates(
 ) -> list[ChangePoint]:
     """What the fast lane asks a comparison for, which refutes what does not end in a change; `ticks` in a
     window, a change for so long as its effects."""
-    state = State(lake_id="x", tick_ns=WINDOW_NS // ticks, through_ns=MONDAY)
+    began = MONDAY + learned * WINDOW_NS
+    state = State(lake_id="x", tick_ns=WINDOW_NS // ticks, through_ns=began, began_ns=began)
 
     def decide(_reference: object, problem: Sequence[Range], _history: object, **_: object) -> Decision:
         at = _window(problem[-1][1])

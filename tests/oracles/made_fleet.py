@@ -106,7 +106,7 @@ class Fleet:
     def _names(self) -> tuple[Names, Array]:
         """Names, callers before those they call, and [sites] the call pattern with all children."""
         book = NameBook()
-        leaf = book.shape([])
+        leaf = book.pattern([])
         children: list[list[tuple[int, bool]]] = [[] for _ in range(self.n_sites)]
         operations, paths = [], []
         for site, above in enumerate(self.above.tolist()):
@@ -118,7 +118,7 @@ class Fleet:
             paths.append(book.paths[NO_CALLER if above == NO_CALLER else paths[above], place])
             if above != NO_CALLER:
                 children[above].append((operations[-1], True))
-        calling = [book.shape(called) if called else leaf for called in children]
+        calling = [book.pattern(called) if called else leaf for called in children]
         book.errors["timeout"]
         return book.names(), np.array(calling)
 
@@ -131,7 +131,7 @@ class Fleet:
         n, descending = self._counts(rng)
         # Calls by pattern: [0:sites] those that call nothing, then those that call all children.
         site = np.tile(np.arange(self.n_sites), 2)
-        shape = np.concatenate((np.zeros(self.n_sites, dtype=np.int64), calling))
+        pattern = np.concatenate((np.zeros(self.n_sites, dtype=np.int64), calling))
         calls = np.concatenate((n - descending, descending))
         shift = np.rint(np.log(factor) / BIN_LOG).astype(np.int64)[site]
         row, place, votes = self._binned(rng, calls, shift)
@@ -145,13 +145,13 @@ class Fleet:
         failed = rng.binomial(n[begun], self.failing)
         some = begun[failed > 0]
         one_call = bin_of(np.array([RATIO_SCALE]))
-        pattern = {"site": site[there], "shape": shape[there]}
+        place_of = {"site": site[there], "pattern": pattern[there]}
         # What is below a call on the critical path: everything is sequential.
         inclusive = self._inclusive(took, n, descending)
         rows = {
             "votes": [
-                _rows("votes", votes, measure=OWN_TIME, site=site[row], shape=shape[row], bin=place),
-                _rows("votes", calls[there], measure=CALLS, **pattern, bin=one_call),
+                _rows("votes", votes, measure=OWN_TIME, site=site[row], pattern=pattern[row], bin=place),
+                _rows("votes", calls[there], measure=CALLS, **place_of, bin=one_call),
             ],
             "visits": [
                 _rows(
@@ -163,11 +163,11 @@ class Fleet:
                     response_ns=n[seen] * response_ns[self.root[seen]],
                 )
             ],
-            "shapes": [
+            "patterns": [
                 _rows(
-                    "shapes",
+                    "patterns",
                     calls[there],
-                    **pattern,
+                    **place_of,
                     votes=calls[there],
                     calls=calls[there],
                     inclusive_ns=inclusive[there],
@@ -179,7 +179,7 @@ class Fleet:
                     calls[there],
                     root=self.root[site[there]],
                     path=site[there],
-                    shape=shape[there],
+                    pattern=pattern[there],
                     calls=calls[there],
                     critical_ns=took[there],
                 )

@@ -32,7 +32,7 @@ def held(slots: Sequence[Slot], responses: pa.Table) -> tuple[Slot, ...]:
 
 @dataclass(frozen=True)
 class Service:
-    """Root types whose requests call `n_sites` operations each, every one with two local shapes."""
+    """Root types whose requests call `n_sites` operations each, every one with two call patterns."""
 
     n_roots: int = 4
     n_sites: int = 50
@@ -45,7 +45,7 @@ class Service:
     """The same, of a site's median between slots."""
 
     def names(self) -> Names:
-        """Operations, sites, paths and shapes, numbered root by root."""
+        """Operations, sites, paths and patterns, numbered root by root."""
         book = NameBook()
         for root in range(self.n_roots):
             book.roots[f"shop/GET /{root}"]
@@ -55,7 +55,7 @@ class Service:
                 called = book.operations[OperationName(f"service-{number % 9}", f"step {root}-{number}")]
                 book.paths[first, book.sites[above, called, SiteKind.CALL]]
         for number in range(2):
-            book.shape([(0, True)] * number)
+            book.pattern([(0, True)] * number)
         book.errors["timeout"]
         return book.names()
 
@@ -102,9 +102,15 @@ class Service:
         one = bin_of(np.array([RATIO_SCALE]))
         parts["votes"] += [
             _rows(
-                "votes", votes, measure=OWN_TIME, site=site, shape=0, slot=slot, bin=places[at] + shift[site]
+                "votes",
+                votes,
+                measure=OWN_TIME,
+                site=site,
+                pattern=0,
+                slot=slot,
+                bin=places[at] + shift[site],
             ),
-            _rows("votes", n, measure=CALLS, site=sites, shape=0, slot=slot, bin=one),
+            _rows("votes", n, measure=CALLS, site=sites, pattern=0, slot=slot, bin=one),
         ]
         response_ns = np.bincount(roots, mean_ns)[roots]
         parts["visits"].append(
@@ -119,14 +125,14 @@ class Service:
             )
         )
         split = rng.binomial(n, 0.3)
-        for shape, part in ((0, n - split), (1, split)):
+        for pattern, part in ((0, n - split), (1, split)):
             below = part * np.where(sites % self.n_sites == 0, response_ns, mean_ns)
-            parts["shapes"].append(
+            parts["patterns"].append(
                 _rows(
-                    "shapes",
+                    "patterns",
                     part,
                     site=sites,
-                    shape=shape,
+                    pattern=pattern,
                     slot=slot,
                     votes=part,
                     calls=part,
@@ -139,7 +145,7 @@ class Service:
                     part,
                     root=roots,
                     path=sites,
-                    shape=shape,
+                    pattern=pattern,
                     slot=slot,
                     calls=part,
                     critical_ns=part * mean_ns,

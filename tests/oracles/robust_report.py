@@ -795,7 +795,7 @@ def robust_outcome() -> Outcome:
             methods=(
                 MethodRun(
                     name="robust",
-                    title="Sites and local shapes",
+                    title="Sites and call patterns",
                     settings={"q": 0.001, "exclude": []},
                     verdict=Verdict(
                         outcome="changed", text="Changed: three findings explain 92 to 100 % of it."

@@ -1,6 +1,6 @@
 """What sites did, request by request and in plain Python: slow and obvious.
 
-Everything is text: a site is (caller, operation, kind), a path the sites from the root down, a shape the
+Everything is text: a site is (caller, operation, kind), a path the sites from the root down, a pattern the
 sorted children. `expected_rows` adds requests up to what a profile's tables should hold, `profile_rows`
 reads a profile in the same words.
 """
@@ -24,7 +24,7 @@ from stitch.graph.placed import END, START
 
 Operation = tuple[str, str, str]
 SiteText = tuple[Operation | None, Operation, str]
-ShapeText = tuple[tuple[Operation, int, bool], ...]
+PatternText = tuple[tuple[Operation, int, bool], ...]
 Rows = dict[tuple[Any, ...], list[float]]
 
 MOST_DEPTH = 32
@@ -36,7 +36,7 @@ class Unit:
 
     site: SiteText
     path: tuple[SiteText, ...]
-    shape: ShapeText
+    pattern: PatternText
     own_ns: int
     duration_ns: int
     critical_ns: int = 0
@@ -57,12 +57,12 @@ class Request:
     response_ns: int
     failed: bool
     units: list[Unit]
-    shaped: list[tuple[SiteText, ShapeText]]
-    """(site, local shape) of every call, or of every trace point."""
+    patterned: list[tuple[SiteText, PatternText]]
+    """(site, call pattern) of every call, or of every trace point."""
     failing: list[tuple[SiteText, str]] = field(default_factory=list)
     """(site, error) of every failing node, by position."""
-    entering: set[tuple[SiteText, ShapeText]] = field(default_factory=set)
-    """Trace points, with their shape, right after which something occurs for the first time."""
+    entering: set[tuple[SiteText, PatternText]] = field(default_factory=set)
+    """Trace points, with their pattern, right after which something occurs for the first time."""
     is_spans: bool = True
 
 
@@ -78,14 +78,14 @@ def _request(population: Population, category: Category, row: int, path: set[int
     graph = category.graph
     times = category.node_ns[:, row].tolist()
     of_position: dict[int, int] = {}
-    entering: set[tuple[SiteText, ShapeText]] = set()
+    entering: set[tuple[SiteText, PatternText]] = set()
     if graph.nesting is None:
-        units, shaped, places = _steps(category, times)
+        units, patterned, places = _steps(category, times)
         first = {places[at]: at for at in reversed(range(graph.n_nodes))}
-        entering = {shaped[src] for src, dst in graph.edges.tolist() if first[places[dst]] == dst}
+        entering = {patterned[src] for src, dst in graph.edges.tolist() if first[places[dst]] == dst}
     else:
         units, places, of_position = _calls(category, row, times)
-        shaped = [(unit.site, unit.shape) for unit in units]
+        patterned = [(unit.site, unit.pattern) for unit in units]
     for edge in path:
         src, dst = graph.edges[edge].tolist()
         if graph.nesting is None:
@@ -113,26 +113,26 @@ def _request(population: Population, category: Category, row: int, path: set[int
         response_ns=int(category.response_ns[row]),
         failed=status != "ok",
         units=units,
-        shaped=shaped,
+        patterned=patterned,
         failing=failing,
         entering=entering,
         is_spans=graph.nesting is not None,
     )
 
 
-def _shape(children: Sequence[tuple[Operation, bool]]) -> ShapeText:
-    shape = []
+def _pattern(children: Sequence[tuple[Operation, bool]]) -> PatternText:
+    pattern = []
     for (operation, awaited), count in Counter(children).items():
         rounded = 1
         while rounded < count:
             rounded *= 2
-        shape.append((operation, rounded, awaited))
-    return tuple(sorted(shape))
+        pattern.append((operation, rounded, awaited))
+    return tuple(sorted(pattern))
 
 
 def _steps(
     category: Category, times: list[int]
-) -> tuple[list[Unit], list[tuple[SiteText, ShapeText]], dict[int, SiteText]]:
+) -> tuple[list[Unit], list[tuple[SiteText, PatternText]], dict[int, SiteText]]:
     graph = category.graph
     operations = [_operation(category, position, []) for position in range(graph.n_nodes)]
     points: list[SiteText] = [(None, operation, "POINT") for operation in operations]
@@ -143,8 +143,8 @@ def _steps(
         latency = times[dst] - times[src]
         units.append(Unit(site, (points[0], site), (), latency, latency))
         after[src].append((operations[dst], True))
-    shaped = [(points[position], _shape(after[position])) for position in range(graph.n_nodes)]
-    return units, shaped, dict(enumerate(points))
+    patterned = [(points[position], _pattern(after[position])) for position in range(graph.n_nodes)]
+    return units, patterned, dict(enumerate(points))
 
 
 def _operation(category: Category, position: int, called: list[int]) -> Operation:
@@ -202,7 +202,7 @@ def _calls(
         start, end = times[position], times[ends.get(position, position)]
         spans = [(times[child], times[ends[child]]) for child in below[position] if child in ends]
         union = _covered(spans)
-        unit = Unit(site, path, _shape(children), max(end - start - union, 0), end - start)
+        unit = Unit(site, path, _pattern(children), max(end - start - union, 0), end - start)
         unit.above = -1 if parent < 0 else at[parent]
         if len(spans) > 1:
             unit.overlap = sum(b - a for a, b in spans) / union if union else 1.0
@@ -223,10 +223,12 @@ def bin_number(value: float) -> int:
     return math.floor(math.log2(max(value, 1.0)) * 32)
 
 
-def vote_shape(shapes: Sequence[ShapeText]) -> ShapeText:
-    """The shape that most calls have; of equals the one of most children, then by its names."""
-    counts = Counter(shapes)
-    return min(counts, key=lambda shape: (-counts[shape], -sum(calls for _, calls, _ in shape), shape))
+def vote_pattern(patterns: Sequence[PatternText]) -> PatternText:
+    """The pattern that most calls have; of equals the one of most children, then by its names."""
+    counts = Counter(patterns)
+    return min(
+        counts, key=lambda pattern: (-counts[pattern], -sum(calls for _, calls, _ in pattern), pattern)
+    )
 
 
 def expected_rows(
@@ -265,14 +267,14 @@ def _count(request: Request, slot: int, threshold_ns: float, add: Any) -> None:
     for unit in request.units:
         by_site[unit.site].append(unit)
         over = w * unit.critical_ns / response if response > max(threshold_ns, 0) else 0.0
-        key = (request.root, unit.path, unit.shape, slot)
+        key = (request.root, unit.path, unit.pattern, slot)
         add("account", key, w * unit.on_path, w * unit.critical_ns, over)
-    shapes: dict[SiteText, list[ShapeText]] = defaultdict(list)
-    for site, shape in request.shaped:
-        shapes[site].append(shape)
+    patterns: dict[SiteText, list[PatternText]] = defaultdict(list)
+    for site, pattern in request.patterned:
+        patterns[site].append(pattern)
     failing = Counter(site for site, _ in request.failing)
-    for site in {**by_site, **shapes}:
-        units, mine = by_site.get(site, []), shapes.get(site, [])
+    for site in {**by_site, **patterns}:
+        units, mine = by_site.get(site, []), patterns.get(site, [])
         n_calls = len(units) or len(mine)
         critical = sum(unit.critical_ns for unit in units)
         share = failing[site] / n_calls
@@ -281,22 +283,24 @@ def _count(request: Request, slot: int, threshold_ns: float, add: Any) -> None:
             (site, slot),
             *(1, w, w * w, w * n_calls, w * critical, w * response, w * share, failing[site] > 0),
         )
-        for shape in set(mine):
-            part = mine.count(shape) / len(mine)
+        for pattern in set(mine):
+            part = mine.count(pattern) / len(mine)
             below = sum(
                 _inclusive(request.units, at)
                 for at, unit in enumerate(request.units)
-                if unit.site == site and unit.shape == shape
+                if unit.site == site and unit.pattern == pattern
             )
             inclusive = below if request.is_spans else part * response
-            enters = (site, shape) in request.entering
-            add("shapes", (site, shape, slot), 1, w * part, w * mine.count(shape), w * inclusive, enters)
+            enters = (site, pattern) in request.entering
+            add(
+                "patterns", (site, pattern, slot), 1, w * part, w * mine.count(pattern), w * inclusive, enters
+            )
         if not units:
             continue
-        shape = vote_shape([unit.shape for unit in units])
+        pattern = vote_pattern([unit.pattern for unit in units])
 
-        def vote(measure: int, value: float, site: SiteText = site, shape: ShapeText = shape) -> None:
-            add("votes", (measure, site, shape, slot, bin_number(value)), 1, w, w * w)
+        def vote(measure: int, value: float, site: SiteText = site, pattern: PatternText = pattern) -> None:
+            add("votes", (measure, site, pattern, slot, bin_number(value)), 1, w, w * w)
 
         vote(OWN_TIME, sum(unit.own_ns for unit in units) / len(units))
         vote(CALLS, len(units) * 65536)
@@ -347,14 +351,14 @@ def words_of(names: Names) -> dict[str, list[Any]]:
     paths: list[tuple[SiteText, ...]] = []
     for path in names.paths:
         paths.append((*(() if path.above < 0 else paths[path.above]), sites[path.site]))
-    shapes = [
-        tuple(sorted((tuple(names.operations[c.operation]), c.calls, c.awaited) for c in shape))
-        for shape in names.shapes
+    patterns = [
+        tuple(sorted((tuple(names.operations[c.operation]), c.calls, c.awaited) for c in pattern))
+        for pattern in names.patterns
     ]
     return {
         "site": sites,
         "path": paths,
-        "shape": shapes,
+        "pattern": patterns,
         "root": list(names.roots),
         "error": list(names.errors),
     }
@@ -378,7 +382,7 @@ def differences(found: dict[str, Rows], expected: dict[str, Rows]) -> list[str]:
 
 
 Value = dict[tuple[str, Any, Any], tuple[float, float]]
-"""(root, place, shape) -> (calls, value)."""
+"""(root, place, pattern) -> (calls, value)."""
 
 
 @dataclass
@@ -401,8 +405,8 @@ def measured(found: Sequence[Request], measure: str, threshold_ns: float = math.
     """Calls and values of a measure: `mean`, `tail` or `errors`, summed over requests."""
     sums: Value = defaultdict(lambda: (0.0, 0.0))
 
-    def add(root: str, place: Any, shape: Any, calls: float, value: float) -> None:
-        key = (root, place, shape)
+    def add(root: str, place: Any, pattern: Any, calls: float, value: float) -> None:
+        key = (root, place, pattern)
         sums[key] = (sums[key][0] + calls, sums[key][1] + value)
 
     for request in found:
@@ -416,7 +420,7 @@ def measured(found: Sequence[Request], measure: str, threshold_ns: float = math.
             value = float(unit.critical_ns)
             if measure == "tail":
                 value = value / response if response > max(threshold_ns, 0) else 0.0
-            add(request.root, unit.path, unit.shape, w * unit.on_path, w * value)
+            add(request.root, unit.path, unit.pattern, w * unit.on_path, w * value)
     return sums
 
 
@@ -462,13 +466,13 @@ def plain_account(
 
 def _plain_parts(mine: list[dict[Any, tuple[float, float]]], n: list[float]) -> tuple[float, float, float]:
     """(more calls, structure, slower calls) of one place, a request of its root type."""
-    calls = [sum(count for count, _ in shapes.values()) for shapes in mine]
-    value = [sum(total for _, total in shapes.values()) for shapes in mine]
+    calls = [sum(count for count, _ in patterns.values()) for patterns in mine]
+    value = [sum(total for _, total in patterns.values()) for patterns in mine]
     kappa = [calls[t] / n[t] for t in (0, 1)]
     time = _both([value[t] / calls[t] if calls[t] else None for t in (0, 1)])
     structure = slower = 0.0
-    for shape in {**mine[0], **mine[1]}:
-        here = [mine[t].get(shape, (0.0, 0.0)) for t in (0, 1)]
+    for pattern in {**mine[0], **mine[1]}:
+        here = [mine[t].get(pattern, (0.0, 0.0)) for t in (0, 1)]
         q = _both([here[t][0] / calls[t] if calls[t] else None for t in (0, 1)])
         t_g = _both([here[t][1] / here[t][0] if here[t][0] else None for t in (0, 1)])
         structure += (q[1] - q[0]) * (sum(t_g) / 2 - sum(time) / 2)

@@ -18,7 +18,7 @@ from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot, joined, summed
 
 SHAPES = ((0, 1), (0, 2), (1, 1), (2, 3))
-KEYS = ("site", "path", "shape", "root", "error")
+KEYS = ("site", "path", "pattern", "root", "error")
 
 
 def window(seed: int, at: int, kind: tuple[int, int], *, weighted: bool) -> Profile:
@@ -51,10 +51,15 @@ def by_name(profile: Profile, name: str) -> dict[tuple[object, ...], tuple[float
         one = names.sites[at]
         return names.caller(at), names.operation(at), one.kind
 
-    def shape(at: int) -> object:
-        return sorted((names.operations[c.operation], c.calls, c.awaited) for c in names.shapes[at])
+    def pattern(at: int) -> object:
+        return sorted((names.operations[c.operation], c.calls, c.awaited) for c in names.patterns[at])
 
-    words = {"site": site, "path": path, "shape": lambda at: str(shape(at)), "root": names.roots.__getitem__}
+    words = {
+        "site": site,
+        "path": path,
+        "pattern": lambda at: str(pattern(at)),
+        "root": names.roots.__getitem__,
+    }
     words["error"] = names.errors.__getitem__
     keys, values = TABLES[name]
     columns = [[words.get(key, int)(at) for at in profile.tables()[name][key].to_pylist()] for key in keys]

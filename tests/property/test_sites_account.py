@@ -122,7 +122,7 @@ def test_an_account_does_not_see_load(found: Population, measure: str, load: flo
 
 def test_there_may_be_more_root_types_than_sixteen_bits_number() -> None:
     root = np.array([0, 32_767, 32_768, 40_000, 1 << 20])
-    keys = {"root": root, "path": 7 * root, "shape": 3 * root, "slot": np.array([0, 1, 0, 1, 0])}
+    keys = {"root": root, "path": 7 * root, "pattern": 3 * root, "slot": np.array([0, 1, 0, 1, 0])}
     columns = {**keys, "calls": np.ones(5), "critical_ns": np.arange(5.0), "over": np.zeros(5)}
     tables = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
     tables["account"] = pa.table(
@@ -132,5 +132,5 @@ def test_there_may_be_more_root_types_than_sixteen_bits_number() -> None:
     rows = account_rows(profile, np.array([True, False]), np.array([False, True]))
     assert rows.root.tolist() == root.tolist()
     assert rows.place.tolist() == (7 * root).tolist()
-    assert rows.shape.tolist() == (3 * root).tolist()
+    assert rows.pattern.tolist() == (3 * root).tolist()
     assert rows.value.tolist() == [[0, 0], [0, 1], [2, 0], [0, 3], [4, 0]]

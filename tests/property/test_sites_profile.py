@@ -71,7 +71,7 @@ def test_two_of_weight_one_are_one_of_weight_two(found: Population) -> None:
     counted = {  # columns that count requests and squared weights are what tells the two apart
         "votes": [1],
         "visits": [1, 3, 4, 5, 6],
-        "shapes": [1, 2, 3],
+        "patterns": [1, 2, 3],
         "account": [0, 1],
         "responses": [1, 3, 4, 5],
         "origins": [1],

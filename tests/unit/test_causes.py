@@ -430,6 +430,6 @@ def test_after_whose_call_requests_are_cut_short(
 ) -> None:
     """Without requests it is known where all calls go to one component that is not the caller's."""
     whole = (Child(ASK, 2, True), Child(STORE, 1, True), Child(BANK, 1, True), Child(SHOP_2, 1, True))
-    made = replace(names(), shapes=(short, whole))
+    made = replace(names(), patterns=(short, whole))
     moved = change(PATH, SHOP, pattern=0), change(PATH, SHOP, pattern=1, before=0.9, after=0.1)
     assert cut_after(moved, made, last) == named

@@ -29,12 +29,12 @@ class Requests:
         for site in {*sites, *steps}:
             self.rows["passed"][(site,)] += n
         following = [[(after, True)] for after in at[1:]]
-        shapes = [self.book.shape(children) for children in [*following, []]]
-        for pair in {*zip(sites, shapes, strict=True)}:
+        patterns = [self.book.pattern(children) for children in [*following, []]]
+        for pair in {*zip(sites, patterns, strict=True)}:
             self.rows["n"][pair] += n
         first = [after not in at[: place + 1] for place, after in enumerate(at[1:])]
         for pair in {
-            pair for pair, new in zip(zip(sites, shapes, strict=True), [*first, False], strict=True) if new
+            pair for pair, new in zip(zip(sites, patterns, strict=True), [*first, False], strict=True) if new
         }:
             self.rows["entering"][pair] += n
 
@@ -42,13 +42,13 @@ class Requests:
         return self.book.operations[OperationName("store", word)]
 
     def profile(self) -> Profile:
-        shapes = [
-            {"site": site, "shape": shape, "n": n, "entering_n": self.rows["entering"][site, shape]}
-            for (site, shape), n in self.rows["n"].items()
+        patterns = [
+            {"site": site, "pattern": pattern, "n": n, "entering_n": self.rows["entering"][site, pattern]}
+            for (site, pattern), n in self.rows["n"].items()
         ]
         visits = [{"site": site, "n": n} for (site,), n in self.rows["passed"].items()]
         tables = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-        for name, rows in (("shapes", shapes), ("visits", visits)):
+        for name, rows in (("patterns", patterns), ("visits", visits)):
             zeros = dict.fromkeys(SCHEMAS[name].names, 0)
             tables[name] = pa.Table.from_pylist([zeros | row for row in rows], schema=SCHEMAS[name])
         return Profile(self.book.names(), (Slot(0, 0, 1),), **tables)

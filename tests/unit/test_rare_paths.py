@@ -47,7 +47,7 @@ def test_more_calls_within_a_power_of_two_are_found(before: int, after: int) -> 
     assert found.profile.names.operation(lead.site).text == "shop/item"
 
 
-def test_calls_over_a_power_of_two_are_told_by_the_shape_alone() -> None:
+def test_calls_over_a_power_of_two_are_told_by_the_pattern_alone() -> None:
     found = run([page(*["item"] * 4)] * 40, [page(*["item"] * 8)] * 40)
     assert only(found).kind in (ChangeKind.NEW_PATH, ChangeKind.PATH)
     assert all(change.kind is not ChangeKind.MORE_CALLS for change in found.tested.changes)
@@ -108,7 +108,7 @@ def test_a_loop_within_a_loop_is_told_where_it_turns_more_often() -> None:
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_three_new_shapes_of_forty_are_found(alike: bool) -> None:
+def test_three_new_patterns_of_forty_are_found(alike: bool) -> None:
     """Where each is of its own, the path that all took before is taken by fewer."""
     new = [page("item", "fallback")] * 3 if alike else [page("item", f"fallback-{at}") for at in range(3)]
     found = run([page("item")] * 1_000, [*[page("item")] * 37, *new])
@@ -117,8 +117,8 @@ def test_three_new_shapes_of_forty_are_found(alike: bool) -> None:
     assert abs(lead.after - lead.before) == pytest.approx(3 / 40)
 
 
-def test_where_shapes_are_many_some_unseen_ones_are_nothing() -> None:
-    """Size: every request may be of a shape of its own, in both periods."""
+def test_where_patterns_are_many_some_unseen_ones_are_nothing() -> None:
+    """Size: every request may be of a pattern of its own, in both periods."""
     rng = np.random.default_rng(2)
 
     def pages() -> list[Call]:

@@ -66,7 +66,7 @@ def profile_of(rows: Histograms, w: F8, ns: F8) -> Profile:
     tables = {name: SCHEMAS[name].empty_table() for name in SCHEMAS}
     given = {
         "votes": {"measure": np.full(len(rows.n), OWN_TIME), "site": rows.place, "slot": rows.column}
-        | {"bin": rows.bin, "shape": np.zeros(len(rows.n)), "n": rows.n, "w": rows.n, "w2": rows.n},
+        | {"bin": rows.bin, "pattern": np.zeros(len(rows.n)), "n": rows.n, "w": rows.n, "w2": rows.n},
         "visits": {"site": site, "slot": slot, "n": w.ravel(), "w": w.ravel(), "w2": w.ravel()}
         | {"calls": w.ravel(), "critical_ns": ns.ravel(), "response_ns": ns.ravel()}
         | {"failing": none, "failing_n": none},

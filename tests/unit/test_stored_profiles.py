@@ -50,14 +50,14 @@ def test_a_profile_of_nothing_is_one() -> None:
 )
 @settings(max_examples=15)
 def test_any_name_comes_back(
-    operations: list[tuple[str, str, str]], shapes: list[list[tuple[int, int, bool]]], words: list[str]
+    operations: list[tuple[str, str, str]], patterns: list[list[tuple[int, int, bool]]], words: list[str]
 ) -> None:
     n = len(operations)
     names = Names(
         tuple(OperationName(*told) for told in operations),
         tuple(SiteName(number - 1, number, SiteKind.STEP) for number in range(n)),
         tuple(PathName(number - 1, number) for number in range(n)),
-        tuple(tuple(Child(a % n, count, awaited) for a, count, awaited in shape) for shape in shapes),
+        tuple(tuple(Child(a % n, count, awaited) for a, count, awaited in pattern) for pattern in patterns),
         tuple(words),
         tuple(reversed(words)),
     )

@@ -20,7 +20,7 @@ NAMES = Names(
         OperationName("checkout", "shop.Checkout/Ship"),
     ),
     sites=(SiteName(NO_CALLER, 0, SiteKind.CALL),),
-    shapes=((), (Child(1, 1, True),), (Child(2, 3, True),)),
+    patterns=((), (Child(1, 1, True),), (Child(2, 3, True),)),
     paths=(),
     roots=("checkout/shop.Checkout/Place",),
 )

@@ -20,6 +20,9 @@ from analyze.watch.baseline import (
 from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decision
 from analyze.watch.evidence import (
     Kept,
+    RunningEvidence,
+    TickEvidence,
+    cap_of,
     grown,
     log_e_value,
     run_length,
@@ -73,6 +76,18 @@ def test_sums_of_ordinary_times_run_as_long_as_is_said(cap_ticks: float) -> None
     said = run_length(threshold, threshold / cap_ticks, 0.25)
     assert said == pytest.approx(alarmed.mean(), rel=0.12)
     assert said > 5 * c
+
+
+@pytest.mark.parametrize("cap_ticks", [1.25, 2.0, 3.0, 7.0])
+def test_as_many_full_ticks_alarm_as_are_said_though_the_threshold_moves(cap_ticks: float) -> None:
+    """What is usual is learned anew between two ticks; each brings the most that one may."""
+    thresholds, sums = np.linspace(7.0, 9.0, int(np.ceil(cap_ticks))), RunningEvidence()
+    settings, nothing = WatchSettings(cap_ticks=cap_ticks), np.zeros((2, 1))
+    for number, (before, threshold) in enumerate(itertools.pairwise([7.0, *thresholds.tolist()])):
+        sums.rescale(threshold / before)
+        gain = np.full((2, 1), cap_of(threshold, 1, settings))
+        sums.step(1, [TickEvidence(np.array([0]), number, gain, nothing, np.zeros(1))])
+        assert sums.reached(threshold)[0] == (number + 1 == len(thresholds))
 
 
 def test_a_level_seen_through_noise_is_taken_out() -> None:

@@ -84,11 +84,11 @@ def on_instance(population: Population, group: RequestGroup, change: Change, row
     return np.asarray(np.isin(host[np.ix_(start, rows)], change.instance.hosts).any(axis=0))
 
 
-def has(sites: GraphSites, site: int, shape: int = NO_PATTERN) -> bool:
-    """Tell whether a graph has a site (with a shape, if one is given)."""
-    if shape == NO_PATTERN:
-        return bool((sites.site == site).any() or (sites.shape_site == site).any())
-    return bool((sites.shape_of[sites.shape_site == site] == shape).any())
+def has(sites: GraphSites, site: int, pattern: int = NO_PATTERN) -> bool:
+    """Tell whether a graph has a site (with a pattern, if one is given)."""
+    if pattern == NO_PATTERN:
+        return bool((sites.site == site).any() or (sites.pattern_site == site).any())
+    return bool((sites.pattern_of[sites.pattern_site == site] == pattern).any())
 
 
 def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
@@ -111,7 +111,7 @@ class AtSite:
     value_us: F8
     """[rows] mean own time of the site's calls; 0 where the site has none. Of several sites their mean."""
     hit: B1
-    """[rows] has what the change is about: the shape, a failing call, a slow one."""
+    """[rows] has what the change is about: the pattern, a failing call, a slow one."""
     inside: B1
     """[rows] on an instance that the change is of."""
 
@@ -187,7 +187,7 @@ def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
-    """Count the requests of reference and problem with the shape, a failing call, or a mean own time beyond
+    """Count the requests of reference and problem with the pattern, a failing call, or a mean own time beyond
     the middle of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide.
 
     Of several changes (one on several hosts) that of most requests: which have two of them is not kept. Of
@@ -218,8 +218,8 @@ def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]
 
 def _hits_by_slot(profile: Profile, change: Change) -> F8:
     if change.kind in PATH_KINDS:
-        table, column = profile.shapes, "n"
-        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.pattern)
+        table, column = profile.patterns, "n"
+        mine = _equal(table["site"], change.site) & _equal(table["pattern"], change.pattern)
     elif change.kind in TIME_KINDS:
         table, column = profile.votes_at(change.site), "n"
         mine = _equal(table["measure"], OWN_TIME) & _bins_beyond(table, change)

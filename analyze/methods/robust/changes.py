@@ -57,7 +57,7 @@ class Change:
     weight: float = 0.0
     """Structure: share of the requests that changed, by which a change without much time is ranked."""
     pattern: int = NO_PATTERN
-    """Number of the call pattern among `Names.shapes`."""
+    """Number of the call pattern among `Names.patterns`."""
     call_ratio: float = 1.0
     """Calls of the site a request, after over before."""
     threshold_us: float = 0.0

@@ -37,7 +37,7 @@ class SiteView(NamedTuple):
     view: View
     site: I8
     """What number each site has in the whole; likewise the call patterns."""
-    shape: I8
+    pattern: I8
 
 
 class SeenPart(NamedTuple):
@@ -73,12 +73,12 @@ def site_views(profile: Profile, roles: Roles, settings: RobustSettings) -> Iter
 
 def whole_view(view: View) -> SiteView:
     """Give a view of all sites as that."""
-    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.shapes)))
+    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.patterns)))
 
 
 def _site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
     view = View(shard.profile(), roles, settings, at_sites=shard.at_sites)
-    return SiteView(view, shard.site, shard.shape)
+    return SiteView(view, shard.site, shard.pattern)
 
 
 def seen_by_shards(
@@ -141,7 +141,7 @@ def _placed(seen: Observed, part: SiteView) -> Observed:
     return replace(
         seen,
         site=part.site[seen.site],
-        pattern=None if pattern is None else np.where(pattern < 0, pattern, part.shape[pattern]),
+        pattern=None if pattern is None else np.where(pattern < 0, pattern, part.pattern[pattern]),
     )
 
 

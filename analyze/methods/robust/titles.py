@@ -15,7 +15,7 @@ from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, PATH_KINDS, 
 from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.methods.robust.verdict.judgement import ChangedShare
-from analyze.profile.names import Names, OperationName, Shape, SiteKind
+from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
 from schemas.report.accounts import Account, VerdictSection
 from schemas.report.findings import ChangeKind, Finding
@@ -127,14 +127,14 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
-    """Say what is different about a local shape, against the one that most requests came from (or went to):
+    """Say what is different about a call pattern, against the one that most requests came from (or went to):
     `calls X`, and `calling X`."""
     said = names.operation(change.site).text
     other = counterpart(change, changes)
-    shape = names.shapes[change.pattern] if change.pattern != NO_PATTERN else ()
+    pattern = names.patterns[change.pattern] if change.pattern != NO_PATTERN else ()
     if other is None:
-        return _calls(shape, names, said, "only " if shape else "")
-    more, fewer = difference(shape, names.shapes[other.pattern])
+        return _calls(pattern, names, said, "only " if pattern else "")
+    more, fewer = difference(pattern, names.patterns[other.pattern])
     added, left_out = _list(more, names, said), _list(fewer, names, said)
     if more and fewer:
         return f"calls {added} instead of {left_out}", f"calling {added} instead of {left_out}"
@@ -143,17 +143,17 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     if fewer:
         does_not = "stopped calling" if change.before < GONE else "leaves out"
         return f"{does_not} {left_out}", f"leaving out {left_out}"
-    return _waiting(shape, names.shapes[other.pattern], names, said) or _calls(shape, names, said)
+    return _waiting(pattern, names.patterns[other.pattern], names, said) or _calls(pattern, names, said)
 
 
-def pattern_words(shape: Shape, names: Names) -> str:
-    """Say a local shape, for a row of evidence."""
-    return _calls(shape, names)[0]
+def pattern_words(pattern: CallPattern, names: Names) -> str:
+    """Say a call pattern, for a row of evidence."""
+    return _calls(pattern, names)[0]
 
 
-def _waiting(shape: Shape, other: Shape, names: Names, said: str) -> tuple[str, str] | None:
+def _waiting(pattern: CallPattern, other: CallPattern, names: Names, said: str) -> tuple[str, str] | None:
     """Say what the response waits for now and did not, or no longer does; None for nothing."""
-    mine, theirs = ({c.operation: c.calls for c in children if c.awaited} for children in (shape, other))
+    mine, theirs = ({c.operation: c.calls for c in children if c.awaited} for children in (pattern, other))
     more = {o: n for o, n in mine.items() if n > theirs.get(o, 0)}
     fewer = {o: n for o, n in theirs.items() if n > mine.get(o, 0)}
     parts = [
@@ -167,8 +167,8 @@ def _waiting(shape: Shape, other: Shape, names: Names, said: str) -> tuple[str, 
     return (" and ".join(does for does, _ in parts), " and ".join(g for _, g in parts)) if parts else None
 
 
-def _calls(shape: Shape, names: Names, said: str = "", only: str = "") -> tuple[str, str]:
-    called = _list({child.operation: child.calls for child in shape}, names, said) if shape else "nothing"
+def _calls(pattern: CallPattern, names: Names, said: str = "", only: str = "") -> tuple[str, str]:
+    called = _list({child.operation: child.calls for child in pattern}, names, said) if pattern else "nothing"
     return f"calls {only}{called}", f"calling {only}{called}"
 
 

@@ -321,7 +321,7 @@ def values_by_site(profile: Profile, measure: int) -> tuple[Histograms, I8]:
     first, past = np.searchsorted(of, np.array([measure, measure + 1], dtype=of.dtype)).tolist()
     rows: pa.Table = table.slice(first, past - first)
     site, slot, bins, pattern = (
-        rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "shape")
+        rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "pattern")
     )
     w = rows["w"].to_numpy()
     square = rows["w2"].to_numpy()

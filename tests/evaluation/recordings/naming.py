@@ -3,7 +3,7 @@
 The rule for the recordings. A finding is *at* a service where it names it, or where the changed site is a
 call and the service is what it calls; it *names* a service that is
 
-* the component of its site (its own time, its local shapes, its errors, or the call as it sees it), or
+* the component of its site (its own time, its call patterns, its errors, or the call as it sees it), or
 * its suspect (what to look at first: the callee after which calls are cut short, whose calls are waited for).
 
 Who calls a site is not at it: that a page waits for a slow service does not make the page right. The rank of

@@ -35,17 +35,17 @@ class Entries:
     @staticmethod
     def of(profile: Profile) -> Entries:
         """Collect the entries of the points of records. O(rows)."""
-        names, table = profile.names, profile.shapes
+        names, table = profile.names, profile.patterns
         points = {
             site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
         }
         operations = [*dict.fromkeys(points.values())]
         place = {operation: at for at, operation in enumerate(operations)}
         rows: list[tuple[int, int, float]] = []
-        columns = (table[name].to_pylist() for name in ("site", "shape", "entering_n"))
-        for site, shape, n in zip(*columns, strict=True):
+        columns = (table[name].to_pylist() for name in ("site", "pattern", "entering_n"))
+        for site, pattern, n in zip(*columns, strict=True):
             if n and site in points:
-                children = {child.operation for child in names.shapes[shape]}
+                children = {child.operation for child in names.patterns[pattern]}
                 rows += [(place[child], place[points[site]], n) for child in children]
         later, earlier, n = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         visits = profile.at_sites("visits", "n", np.ones(len(profile.slots), dtype=np.bool_))
@@ -146,7 +146,7 @@ def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int
         if sites.are_calls:
             continue
         first = np.full(len(asked), np.inf)
-        for position, site in enumerate(sites.shape_site.tolist()):  # points, in topological order
+        for position, site in enumerate(sites.pattern_site.tolist()):  # points, in topological order
             place = column.get(names.sites[site].operation)
             if place is not None:
                 first[place] = min(first[place], position)

@@ -10,13 +10,13 @@ import numpy as np
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.population import Population
 from analyze.profile.build import RequestGroup
-from analyze.profile.names import Names, Shape
+from analyze.profile.names import CallPattern, Names
 
 
-def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, int]]:
-    """Give operations with more calls, and with fewer, of a shape against another, with how many."""
+def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int], dict[int, int]]:
+    """Give operations with more calls, and with fewer, of a pattern against another, with how many."""
     mine, theirs = Counter[int](), Counter[int]()
-    for child in shape:
+    for child in pattern:
         mine[child.operation] += child.calls
     for child in other:
         theirs[child.operation] += child.calls
@@ -24,7 +24,7 @@ def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, in
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """Find the shape of the same site that went the other way by most."""
+    """Find the pattern of the same site that went the other way by most."""
     others = [
         other
         for other in changes
@@ -39,7 +39,7 @@ def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int 
     other = counterpart(change, changes)
     if change.pattern == NO_PATTERN or other is None:
         return None
-    now, then = (names.shapes[c.pattern] for c in ((change, other) if change.ups else (other, change)))
+    now, then = (names.patterns[c.pattern] for c in ((change, other) if change.ups else (other, change)))
     more, fewer = difference(now, then)
     return sum(more.values()) - sum(fewer.values())
 
@@ -55,7 +55,7 @@ def what_moved(
     other = counterpart(change, changes)
     if change.pattern == NO_PATTERN or other is None:
         return None
-    one, two = (names.shapes[each.pattern] for each in ((change, other) if change.ups else (other, change)))
+    one, two = (names.patterns[each.pattern] for each in ((change, other) if change.ups else (other, change)))
     more, fewer = (frozenset(calls) for calls in difference(one, two))
     return (more, fewer) if more or fewer else None
 
@@ -70,7 +70,7 @@ def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least:
             continue
         called = {
             component
-            for child in names.shapes[change.pattern]
+            for child in names.patterns[change.pattern]
             for component in (
                 names.operations[child.operation].callee or names.operations[child.operation].component
             ).split("+")
@@ -92,50 +92,49 @@ def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int,
         if change.pattern != NO_PATTERN
         and change.ups
         and any(
-            _is_part(names.shapes[change.pattern], names.shapes[other.pattern])
+            _is_part(names.patterns[change.pattern], names.patterns[other.pattern])
             for other in changes
             if other.pattern != NO_PATTERN and not other.ups
         )
     ]
     if not shorter:
         return ""
-    change = max(shorter, key=lambda c: c.after - c.before if names.shapes[c.pattern] else 0.0)
+    change = max(shorter, key=lambda c: c.after - c.before if names.patterns[c.pattern] else 0.0)
     if change.pattern in last_callee:
         return last_callee[change.pattern]
     called = {
         names.callee(child.operation) or names.operations[child.operation].component
-        for child in names.shapes[change.pattern]
+        for child in names.patterns[change.pattern]
     }
     return called.pop() if len(called) == 1 and names.operation(change.site).component not in called else ""
 
 
-def _is_part(shorter: Shape, longer: Shape) -> bool:
+def _is_part(shorter: CallPattern, longer: CallPattern) -> bool:
     counts = {(child.operation, child.awaited): child.calls for child in longer}
     return shorter != longer and all(counts.get((c.operation, c.awaited), 0) >= c.calls for c in shorter)
 
 
 def last_callees(
-    population: Population, groups: Sequence[RequestGroup], shapes: Iterable[int], names: Names
+    population: Population, groups: Sequence[RequestGroup], patterns: Iterable[int], names: Names
 ) -> dict[int, str]:
-    """Map a shape to the component of the remote call that started last in most calls of the shape; "" for
-    none.
+    """Map a pattern to the component of the remote call that started last in most calls of it; "" for none.
 
-    Only the shapes asked for, which are few. O(groups · units).
+    Only the patterns asked for, which are few. O(groups · units).
     """
-    wanted = set(shapes)
+    wanted = set(patterns)
     votes: dict[int, Counter[str]] = defaultdict(Counter)
     for group in groups:
         sites = group.sites
-        if wanted.isdisjoint(sites.shape.tolist()) or (sites.above < 0).all():
+        if wanted.isdisjoint(sites.pattern.tolist()) or (sites.above < 0).all():
             continue
         category = population.categories[group.category]
         mean_start = category.node_ns[:, group.rows].mean(axis=1)[sites.start]
         last: dict[int, int] = {}
         for unit in np.argsort(mean_start, kind="stable").tolist():
             last[int(sites.above[unit])] = unit
-        for unit in np.flatnonzero(np.isin(sites.shape, list(wanted))).tolist():
-            votes[int(sites.shape[unit])][_callee(unit, group, names, last)] += len(group.rows)
-    return {shape: max(sorted(count), key=count.__getitem__) for shape, count in votes.items()}
+        for unit in np.flatnonzero(np.isin(sites.pattern, list(wanted))).tolist():
+            votes[int(sites.pattern[unit])][_callee(unit, group, names, last)] += len(group.rows)
+    return {pattern: max(sorted(count), key=count.__getitem__) for pattern, count in votes.items()}
 
 
 def _callee(unit: int, group: RequestGroup, names: Names, last: dict[int, int]) -> str:

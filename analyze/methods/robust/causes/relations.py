@@ -78,7 +78,9 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
     """Tell whether a path that became more frequent goes to an operation."""
     taken = (c.pattern for c in path.changes if c.ups and c.pattern != NO_PATTERN)
-    return any(child.operation == to.operation for shape in taken for child in context.names.shapes[shape])
+    return any(
+        child.operation == to.operation for pattern in taken for child in context.names.patterns[pattern]
+    )
 
 
 def _leaves_a_path(symptom: Symptom, context: Context) -> bool:

@@ -56,7 +56,7 @@ def unrecorded_callees(
     settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Map an operation to the name of whom it calls: of operations that changed, that changed shapes call,
+    """Map an operation to the name of whom it calls: of operations that changed, that changed patterns call,
     or `failing`.
 
     Those that call something in any request, begin a request or are a server's side are not asked. Requests
@@ -93,7 +93,7 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
         found |= dict.fromkeys(failing)
     for change in changes:
         if change.pattern != NO_PATTERN:
-            found |= dict.fromkeys(child.operation for child in names.shapes[change.pattern])
+            found |= dict.fromkeys(child.operation for child in names.patterns[change.pattern])
     return [operation for operation in found if not names.operations[operation].callee]
 
 
@@ -136,7 +136,7 @@ def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
     """Tell whether a call is the last that was recorded, on the caller's side."""
     assert graph.nesting is not None
     kind = int(graph.nesting.kind[int(sites.start[unit])])
-    return not names.shapes[int(sites.shape[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
+    return not names.patterns[int(sites.pattern[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
 
 
 def _chosen(

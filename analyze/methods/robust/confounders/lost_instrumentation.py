@@ -132,7 +132,12 @@ class _Answers:
 
     @staticmethod
     def of(profile: Profile, slots: B1) -> _Answers:
-        columns = ("shapes", "calls"), ("shapes", "inclusive_ns"), ("visits", "failing_n"), ("visits", "n")
+        columns = (
+            ("patterns", "calls"),
+            ("patterns", "inclusive_ns"),
+            ("visits", "failing_n"),
+            ("visits", "n"),
+        )
         return _Answers(*(profile.at_operations(*of, slots) for of in columns))
 
 

@@ -95,15 +95,17 @@ def loss_of(
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
     """Give [calls that nearly every request at a place makes] the share of them that the lossy period
     lacks."""
-    shapes = _Shapes.of(profile, whole, lossy)
+    patterns = _Patterns.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
-    for site, shape, votes in zip(shapes.site.tolist(), shapes.shape.tolist(), shapes.votes, strict=True):
-        for child in profile.names.shapes[shape]:
+    for site, pattern, votes in zip(
+        patterns.site.tolist(), patterns.pattern.tolist(), patterns.votes, strict=True
+    ):
+        for child in profile.names.patterns[pattern]:
             present[site, child.operation] += votes
     found = []
     recorded = np.stack([profile.at_sites("visits", "n", period) for period in (whole, lossy)], axis=1)
     for (site, _), votes in present.items():
-        n = shapes.total[site]
+        n = patterns.total[site]
         if (recorded[site] < settings.lost_requests).any() or votes[0] < settings.lost_always * n[0]:
             continue
         found.append(1 - (votes[1] / n[1]) / (votes[0] / n[0]))
@@ -111,25 +113,27 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
 
 
 @dataclass(frozen=True, slots=True)
-class _Shapes:
-    """Local shapes of both periods: rows (site, shape), weighted votes [rows, 2]; total [sites, 2]."""
+class _Patterns:
+    """Call patterns of both periods: rows (site, pattern), weighted votes [rows, 2]; total [sites, 2]."""
 
     site: I8
-    shape: I8
+    pattern: I8
     votes: F8
     total: F8
 
     @staticmethod
-    def of(profile: Profile, first: B1, second: B1) -> _Shapes:
-        table = profile.shapes
-        site, shape, slot = (table[name].to_numpy().astype(np.int64) for name in ("site", "shape", "slot"))
-        width = len(profile.names.shapes) + 1
-        key, code = np.unique(site * width + shape, return_inverse=True)
+    def of(profile: Profile, first: B1, second: B1) -> _Patterns:
+        table = profile.patterns
+        site, pattern, slot = (
+            table[name].to_numpy().astype(np.int64) for name in ("site", "pattern", "slot")
+        )
+        width = len(profile.names.patterns) + 1
+        key, code = np.unique(site * width + pattern, return_inverse=True)
         value = table["votes"].to_numpy()
         votes = np.stack([totals(code[s[slot]], value[s[slot]], len(key)) for s in (first, second)], axis=1)
         at = key // width
         total = np.stack([totals(at, votes[:, p], len(profile.names.sites)) for p in (0, 1)], axis=1)
-        return _Shapes(at, key % width, votes, total)
+        return _Patterns(at, key % width, votes, total)
 
 
 class _Below(NamedTuple):
@@ -147,19 +151,21 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     profile, roles, sums = comparison.profiled.profile, comparison.roles, comparison.view
     settings = comparison.settings.confounders
     whole, lossy = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
-    incomplete_part = _incomplete_part(profile, _Shapes.of(profile, whole, lossy), loss.rate)
+    incomplete_part = _incomplete_part(profile, _Patterns.of(profile, whole, lossy), loss.rate)
     below = _below(profile, sums, loss.in_problem)
     allowed = settings.lost_room * incomplete_part
     return [c for c in changes if _explained(c, loss, profile, float(allowed[c.site]), below, settings)]
 
 
-def _incomplete_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
+def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
     """Give [sites] the share of the calls that lose at least one of those they make."""
-    made = np.array([sum(child.calls for child in shape) for shape in profile.names.shapes], dtype=np.float64)
-    lost = 1 - (1 - rate) ** made[shapes.shape] if len(made) else np.zeros(0)
+    made = np.array(
+        [sum(child.calls for child in pattern) for pattern in profile.names.patterns], dtype=np.float64
+    )
+    lost = 1 - (1 - rate) ** made[patterns.pattern] if len(made) else np.zeros(0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = shapes.votes[:, 0] / shapes.total[shapes.site, 0]
-    return totals(shapes.site, np.nan_to_num(share) * lost, len(profile.names.sites))
+        share = patterns.votes[:, 0] / patterns.total[patterns.site, 0]
+    return totals(patterns.site, np.nan_to_num(share) * lost, len(profile.names.sites))
 
 
 def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
@@ -198,7 +204,7 @@ def _explained(
         return False
     children = {
         below.base[child.operation]
-        for child in profile.names.shapes[change.pattern]
+        for child in profile.names.patterns[change.pattern]
         if not is_made_up(*profile.names.operations[child.operation][:2])
     }
     operation = below.base[profile.names.sites[change.site].operation]

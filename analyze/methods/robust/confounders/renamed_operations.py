@@ -195,7 +195,7 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
     runs = profiled.profile.runs
     under = joined([replace(profiled.profile, names=names, runs=None)])
     return Profiled(
-        under if runs is None else replace(under, runs=runs.renumbered(codes.site, codes.shape)),
+        under if runs is None else replace(under, runs=runs.renumbered(codes.site, codes.pattern)),
         tuple(_renumbered(group, codes) for group in profiled.groups),
     )
 
@@ -217,9 +217,9 @@ def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
             sites,
             site=codes.site[sites.site],
             path=codes.path[sites.path],
-            shape=codes.shape[sites.shape],
-            shape_site=codes.site[sites.shape_site],
-            shape_of=codes.shape[sites.shape_of],
+            pattern=codes.pattern[sites.pattern],
+            pattern_site=codes.site[sites.pattern_site],
+            pattern_of=codes.pattern[sites.pattern_of],
         )
     )
 

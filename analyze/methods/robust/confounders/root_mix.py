@@ -47,7 +47,7 @@ def _moved(change: Change, comparison: Comparison) -> tuple[float, float]:
     touching: dict[str, F8] = {}
     taking: dict[str, F8] = {}
     for group in comparison.profiled.groups:
-        here = group.sites.shape_of[group.sites.shape_site == change.site]
+        here = group.sites.pattern_of[group.sites.pattern_site == change.site]
         if not len(here):
             continue
         category = population.categories[group.category]

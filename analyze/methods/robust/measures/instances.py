@@ -154,7 +154,7 @@ def _calls_of(
         whole = Calls(
             spread(component[units]),
             spread(sites.site[units]),
-            spread(sites.shape[units]),
+            spread(sites.pattern[units]),
             host.ravel(),
             np.broadcast_to(late, shape).ravel().astype(np.int64),
             bin_of(own).ravel(),

@@ -294,8 +294,8 @@ class _Patterns:
 
     @staticmethod
     def of(view: View) -> _Patterns:
-        table = view.profile.shapes
-        site, pattern, slot = (table[k].to_numpy().astype(np.int64) for k in ("site", "shape", "slot"))
+        table = view.profile.patterns
+        site, pattern, slot = (table[k].to_numpy().astype(np.int64) for k in ("site", "pattern", "slot"))
         width = int(pattern.max(initial=0)) + 1
         pair, code = np.unique(site * width + pattern, return_inverse=True)
         sums = (

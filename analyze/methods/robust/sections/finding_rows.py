@@ -84,7 +84,7 @@ def evidence_of(
     change: Change, names: Names, relation: str = "", consequence_of: int | None = None
 ) -> Evidence:
     """Give a change as a row of evidence."""
-    what = pattern_words(names.shapes[change.pattern], names) if change.pattern != NO_PATTERN else ""
+    what = pattern_words(names.patterns[change.pattern], names) if change.pattern != NO_PATTERN else ""
     return Evidence(
         kind=change.kind,
         site=site_of(change.site, names),

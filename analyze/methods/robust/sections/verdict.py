@@ -136,7 +136,7 @@ def _untested(run: RobustRun) -> int:
     for group in run.profiled.groups:
         sample = run.population.categories[group.category].sample[group.rows]
         sites = group.sites
-        if not (tested[sites.site].any() or tested[sites.shape_site].any()):
+        if not (tested[sites.site].any() or tested[sites.pattern_site].any()):
             total += int((sample == PROBLEM).sum())
     return total
 

@@ -1,0 +1,61 @@
+"""How large a change must be to be worth a comparison: larger than what comparisons refute anyway.
+
+Sums of ordinary times whose level jumps pass their threshold more often than the budget has candidates. Of
+changes that were none by a comparison, or not worth one, the sizes are remembered. A change is compared if it
+is among the largest of them, as many as the budget has candidates for the time they are of. That time grows
+with the watch, up to the one for which a false incident is budgeted: a bar that waits for a whole budget of b
+refuted ones lets b (1 + ln(n / b)) of the first n pass, as many as are among the b largest when they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+from typing import Final
+
+from analyze.watch.settings import WatchSettings
+
+LARGE: Final = 1.0
+"""The size of a large step, in parts of which sizes count: it is always compared."""
+_KEPT: Final = 10
+"""Sizes that are kept for one that decides: when that one is too long ago, they do."""
+
+
+class Ordinary:
+    """Sizes of ordinary changes, by the ticks of their onsets."""
+
+    def __init__(
+        self, sizes: Iterable[tuple[int, float]], settings: WatchSettings, tick_ns: int, began_ns: int
+    ) -> None:
+        """began_ns: where the watch began to decide."""
+        self._sizes = dict(sizes)
+        self._candidates = settings.candidates
+        self._period = settings.ns_a_false_alarm / tick_ns
+        self._began = began_ns / tick_ns
+
+    @property
+    def sizes(self) -> tuple[tuple[int, float], ...]:
+        """Onsets and sizes."""
+        return tuple(self._sizes.items())
+
+    def add(self, onset: int, size: float) -> None:
+        """Remember a change that a comparison refuted, or that was not worth one."""
+        self._sizes[onset] = max(self._sizes.get(onset, 0.0), size)
+
+    def worth(self, at: int) -> float:
+        """Give the size from which a change is compared at a tick; 0 while fewer than budgeted are known, and
+        never more than a large step."""
+        since = max(at - self._period, self._began)
+        budgeted = max(ceil(self._candidates * (at - since) / self._period), 1)
+        known = sorted((size for onset, size in self._sizes.items() if onset > since), reverse=True)
+        return min(known[budgeted - 1], LARGE) if len(known) >= budgeted else 0.0
+
+    def drop_since(self, onset: int) -> None:
+        """Forget what began at a tick or later: it was of a change that a comparison confirmed."""
+        self._sizes = {at: size for at, size in self._sizes.items() if at < onset}
+
+    def forget(self, now: int) -> None:
+        """Let go of changes that are too long ago at a tick, and of the smallest where they are many."""
+        late = sorted((size, at) for at, size in self._sizes.items() if at > now - self._period)
+        kept = {at for _, at in late[-_KEPT * int(self._candidates) :]}
+        self._sizes = {at: size for at, size in self._sizes.items() if at in kept}
