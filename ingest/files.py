@@ -19,10 +19,10 @@ import numpy as np
 from ingest import formats
 from ingest.codecs.payloads import is_json, without_bom
 from ingest.compressed import ByteSource
-from ingest.decoding import BATCH_EVENTS, DecodedBatch, decode_source
+from ingest.decoding import BATCH_EVENTS, DecodedBatch, decode_polls
 from ingest.formats import FileLayout, Format, format_of
 from ingest.framing import Fit, Framing, fit_of, read_length
-from ingest.source import Payloads
+from ingest.source import Payloads, drain
 from ingest.table_file import read_table
 from schemas.config import DecodeConfig, SpanColumns
 from schemas.errors import InputError
@@ -147,7 +147,7 @@ def decode_file(
     ahead: int = 0,
     columns: SpanColumns = _COLUMNS,
 ) -> Iterator[DecodedBatch]:
-    """`decode_source` of a file; `columns`: of a table.
+    """`decode_polls` of a file; `columns`: of a table.
 
     Raises UnknownFormatError for a `format_` that is none, InputError.
     """
@@ -155,7 +155,7 @@ def decode_file(
     # The source keeps the limit, and lets whole documents pass.
     largest = max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)
     unlimited = config.model_copy(update={"max_payload_bytes": largest})
-    return decode_source(source, unlimited, batch_events=batch_events, pool=pool, ahead=ahead)
+    return decode_polls(drain(source), unlimited, batch_events=batch_events, pool=pool, ahead=ahead)
 
 
 class FileSource:

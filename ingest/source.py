@@ -8,9 +8,10 @@ message over the limit) comes as a reject at its position, never as an exception
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from schemas.errors import InputError
 from schemas.rejects import Reject
@@ -87,6 +88,37 @@ class Place:
     epoch: int | None = None
     """Of what is before the place, or larger: a log that is cut back goes on under a larger one, and ends
     there in the older. None: not known."""
+
+
+TOPIC_SCHEME: Final = "kafka://"
+"""How the name of an input begins that is part of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Messages of one partition that are an input as a file is: found once, the same whenever it is read."""
+
+    servers: tuple[str, ...]
+    """Brokers to ask first, `host:port`; another way to the same log makes no other part of it."""
+    cluster_id: str | None
+    topic_id: str | None
+    stream: StreamId
+    start: int
+    end: int
+    """Offset after the last one."""
+    format: str
+    """Of every message."""
+
+    @property
+    def name(self) -> str:
+        """The name by which exactly this part can be asked for again."""
+        return f"{TOPIC_SCHEME}{','.join(self.servers)}/{self.stream.name}@{self.start}:{self.end}"
+
+    @property
+    def sha256(self) -> str:
+        """By what it is known: the log, the partition and the offsets, whatever leads to it. Hex."""
+        said = (self.cluster_id, self.topic_id, self.stream.name, self.start, self.end)
+        return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

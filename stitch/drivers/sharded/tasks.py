@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.decoding import DecodedBatch
-from ingest.files import decode_file
 from schemas.commits import Publish
 from schemas.rejects import REJECT_SCHEMA
 from stitch.drivers.import_settings import ImportSettings
@@ -70,21 +69,9 @@ class FileDealt:
 def decoded_batches(
     source: Source, settings: ImportSettings, pool: Executor, ahead: int
 ) -> Iterator[DecodedBatch]:
-    """Yield what the codecs make of a file, decoded so far `ahead` by the threads of a pool.
-
-    Raises InputError, also where the file changed meanwhile.
-    """
-    with source.at_hand() as path:
-        yield from decode_file(
-            path,
-            settings.format,
-            settings.decode,
-            chunk_bytes=settings.chunk_bytes,
-            batch_events=settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT,
-            pool=pool,
-            ahead=ahead,
-            columns=settings.columns,
-        )
+    """See `Source.decoded`."""
+    batch_events = settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT
+    return source.decoded(settings, batch_events=batch_events, pool=pool, ahead=ahead)
 
 
 def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
