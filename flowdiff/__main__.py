@@ -44,6 +44,7 @@ COMMANDS: Final = {
         "page."
     ),
     "sql": "Query a lake in SQL.",
+    "export": "Write flows out again: as DOT graphs, as OTLP spans or as native records.",
     "summarize": "Work out the statistics of every window ahead, so that histories are read in seconds.",
     "repair": "Fold late events into the windows they belong to, under readers and live ingestion.",
     "retain": "Drop whole windows past an age from a lake, under readers and live ingestion.",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from oracles.encode_otlp import otlp_json_lines
 from oracles.otlp_bytes import length_prefixed, otlp_messages
 
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from ingest.files import FileSource, decode_file
 from ingest.formats import codec_for, format_names
 from ingest.source import Payloads, drain
