@@ -93,9 +93,14 @@ class LakePeriod:
         """Tables of the lake's finished reports, by path; to be fetched before they are read."""
         if self.copies is not None:
             return sorted(self.copies.report_files())
+        return [path for folder in self.report_folders() for path in _report_tables(folder)]
+
+    def report_folders(self) -> list[Path]:
+        """Folders of the lake's finished reports, by id."""
+        if self.copies is not None:
+            return sorted({path.parent for path in self.copies.report_files()})
         # One being written has a name that begins with a dot.
-        folders = sorted(path for path in (self.root / "reports").glob("[!.]*") if path.is_dir())
-        return [path for folder in folders for path in _report_tables(folder)]
+        return sorted(path for path in (self.root / "reports").glob("[!.]*") if path.is_dir())
 
 
 def _report_tables(folder: Path) -> list[Path]:

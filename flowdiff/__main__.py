@@ -25,7 +25,7 @@ from flowdiff.cli.version import version
 from schemas.errors import InputError
 
 COMMANDS: Final = {
-    "import": "Import trace files into a lake.",
+    "import": "Import trace files, or a range of a topic of Kafka, into a lake.",
     "ingest": "Ingest topics of Kafka into a lake, continuously and exactly once.",
     "top": "Show what a running `flowdiff ingest` does, in a terminal.",
     "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
@@ -44,6 +44,7 @@ COMMANDS: Final = {
         "page."
     ),
     "sql": "Query a lake in SQL.",
+    "export": "Write flows out again: as DOT graphs, as OTLP spans or as native records.",
     "summarize": "Work out the statistics of every window ahead, so that histories are read in seconds.",
     "repair": "Fold late events into the windows they belong to, under readers and live ingestion.",
     "retain": "Drop whole windows past an age from a lake, under readers and live ingestion.",

@@ -112,7 +112,7 @@ def command(
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Import trace files, or what a topic of Kafka has of a period, into a lake.
+    """Import trace files, or a range of a topic of Kafka, into a lake.
 
     The same file twice changes nothing, nor do the same messages. An import that was interrupted is
     completed by running it again.

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ingest.codecs.otlp.encode_otlp import threshold
 from ingest.simulate.points import Point, Span
 from ingest.simulate.recording import Recording, decoded, recorded_point
 from ingest.simulate.trace import Structure, Trace
@@ -18,8 +19,6 @@ from ingest.simulate.workloads import BLOCK_BYTES
 
 CHUNK_LINES = 2_000
 """Requests gathered before a chunk is handed over."""
-_SPACE = 1 << 56
-"""Of the sampling threshold: 56 bits."""
 _TRACE, _SPAN = "\x01", "\x02"
 """Stand for the trace id and for the first 12 digits of its span ids in a template."""
 
@@ -174,8 +173,3 @@ def _shape(
     text += ',"startTimeUnixNano":"%d","endTimeUnixNano":"%d"'
     text += ',"attributes":%s}' if root else "}"
     return _SpanShape(text, point.component, point.host, start, end, span_id, root)
-
-
-def threshold(rate: float) -> str:
-    """Give the `th` of OpenTelemetry's tracestate: p = 1 - T/2^56, trailing zeros dropped."""
-    return f"{_SPACE - round(rate * _SPACE):014x}".rstrip("0") or "0"

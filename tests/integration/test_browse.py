@@ -1,14 +1,17 @@
-"""Looking around in a lake of real traces: views, queries, one flow."""
+"""Looking around in a lake of real traces: views, queries, one flow, exports and their way back."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from oracles.command_line import command
+from oracles.dot_reader import read_dot
 from oracles.traffic import write_native
 
 from analyze.scope import LakePeriod, resolve
@@ -39,6 +42,19 @@ def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def all_of(lake: Path) -> LakePeriod:
     return resolve(parse_period("all", now_ns=0), default_lake=str(lake))
+
+
+@pytest.fixture(scope="module")
+def imported(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A lake of the files of a pattern, made once."""
+
+    @cache
+    def lake_of(pattern: str) -> Path:
+        folder = tmp_path_factory.mktemp("imported") / "lake"
+        run("import", str(shared_data / pattern), "--lake", str(folder))
+        return folder
+
+    return lake_of
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -164,10 +180,97 @@ def test_sql_writes_csv_json_and_parquet(lake: Path, tmp_path: Path) -> None:
     assert "[query]" in run("sql", "--lake", str(lake), "-c", "DROP VIEW requests", code=2)
 
 
+def stored(lake: Path) -> list[tuple[str, ...]]:
+    """What a lake says of its requests. Not quality: an export has no edges to what was missing."""
+    found = resolve(parse_period("all", now_ns=0), default_lake=str(lake))
+    with open_session(found) as session:
+        # OTLP ids have 32 digits.
+        rows = session.query(
+            "SELECT lpad(request_id, 32, '0') AS id, category, start_ns, offset_ns, host, response_ns,"
+            " status, inner_status, error_position, error_class FROM _flows ORDER BY id"
+        ).to_pylist()
+        params = session.query(
+            "SELECT * REPLACE (lpad(request_id, 32, '0') AS request_id) FROM params ORDER BY ALL"
+        ).to_pylist()
+    assert rows
+    return [tuple(map(str, row.values())) for row in [*rows, *params]]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "form"),
+    [
+        ("online-boutique/after-*.gz", "otlp"),
+        ("zipkin/messaging*.gz", "otlp"),
+        ("xtrace/gc.json.gz", "native"),
+        ("xtrace/upload.json.gz", "native"),
+    ],
+)
+def test_an_export_imported_again_is_the_same(
+    imported: Callable[[str], Path], tmp_path: Path, pattern: str, form: str
+) -> None:
+    before, after, file = imported(pattern), tmp_path / "after", tmp_path / f"flows.{form}"
+    run("export", "--lake", str(before), "--format", form, "-o", str(file))
+    run("import", str(file), "--lake", str(after))
+    assert stored(after) == stored(before)
+
+
+def outline(lake: Path) -> list[tuple[str, int, float, int]]:
+    """Of each request: id, start, response time, and the first request that shares its category."""
+    found = resolve(parse_period("all", now_ns=0), default_lake=str(lake))
+    with open_session(found) as session:
+        rows = session.query(
+            "WITH r AS (SELECT *, lpad(request_id, 32, '0') AS id FROM requests)"
+            " SELECT id, start_ns, response_us, min(id) OVER (PARTITION BY category) AS first"
+            " FROM r ORDER BY id"
+        ).to_pylist()
+    assert rows
+    return [tuple(row.values()) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "form"),
+    [
+        ("online-boutique/after-*.gz", "native"),
+        ("zipkin/messaging*.gz", "native"),
+        ("xtrace/gc.json.gz", "otlp"),
+        ("xtrace/upload.json.gz", "otlp"),
+    ],
+)
+def test_an_export_in_the_other_form_keeps_requests_times_and_partition(
+    imported: Callable[[str], Path], tmp_path: Path, pattern: str, form: str
+) -> None:
+    before, after, file = imported(pattern), tmp_path / "after", tmp_path / f"flows.{form}"
+    run("export", "--lake", str(before), "--format", form, "-o", str(file))
+    run("import", str(file), "--lake", str(after))
+    assert outline(after) == outline(before)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--category", ""), "The category is empty"),
+        (("--category", "zz"), "No category 'zz'"),
+        (("--where", "root = 'no/such'"), "has root = 'no/such'. There are: "),
+    ],
+)
+def test_an_export_of_nothing_leaves_the_file_as_it_was(
+    lake: Path, tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    file = tmp_path / "kept.dot"
+    file.write_text("precious")
+    error = run("export", "--lake", str(lake), "--format", "dot", "-o", str(file), *options, code=2)
+    assert told in error
+    assert error.count("\n") == 1
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("kept.dot", "precious")]
+
+
 @pytest.mark.parametrize("where", ["/nonexist/x.csv", "folder.csv"])
-def test_output_that_cannot_be_written_is_one_line(lake: Path, tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize("command", [("sql", "-c", "SELECT 1"), ("export", "--format", "dot")])
+def test_output_that_cannot_be_written_is_one_line(
+    lake: Path, tmp_path: Path, where: str, command: tuple[str, ...]
+) -> None:
     (tmp_path / "folder.csv").mkdir()
-    error = run("sql", "-c", "SELECT 1", "--lake", str(lake), "-o", str(tmp_path / where), code=2)
+    error = run(*command, "--lake", str(lake), "-o", str(tmp_path / where), code=2)
     assert "cannot be written" in error
     assert error.endswith("[input]\n")
     assert error.count("\n") == 1
@@ -189,6 +292,16 @@ def test_nothing_to_list_is_said_in_a_sentence(lake: Path, all_of: LakePeriod) -
             "SELECT request_id FROM requests WHERE request_id NOT IN (SELECT request_id FROM params) LIMIT 1"
         ).to_pylist()
     assert "No parameters" in run("flow", bare[0]["request_id"], "--params", "--lake", str(lake))
+
+
+def test_dot_is_what_spectroscope_reads(lake: Path, all_of: LakePeriod) -> None:
+    with open_session(all_of) as session:
+        rows, _ = categories(session, CategorySort.REQUESTS, top=1, root=None)
+    key, requests = rows["category"][0].as_py(), rows["requests"][0].as_py()
+    text = run("export", "--lake", str(lake), "--format", "dot", "--category", key[:8])
+    graphs = read_dot(text.encode())
+    assert [graph.number for graph in graphs] == list(range(1, requests + 1))
+    run("export", "--lake", str(lake), "--format", "dot", "--category", "zz", code=2)
 
 
 def test_windows_lists_the_last_ones_and_counts_the_others(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_a_comparison_is_the_same_and_kept_in_the_bucket(
     kept = store.names(f"reports/{reports[lake]['id']}")
     assert kept == sorted(path.name for path in (folder / "reports" / reports[lake]["id"]).iterdir())
     assert json.loads(store.read(f"reports/{reports[lake]['id']}/report.json").to_pybytes()) == reports[lake]
+    assert run("export", "--lake", lake, "--report", reports[lake]["id"], "--format", "native") == 0
     assert run("fsck", lake) == 0
     # A report that is half written is none.
     store.replace("reports/0half/mutations.parquet", b"half", "stage")

@@ -34,6 +34,7 @@ READERS = {
     "categories": ["categories"],
     "flow": ["flow", "req-00000001"],
     "sql": ["sql", "-c", STATEMENT],
+    "export": ["export", "--format", "native"],
     "compare": ["compare", *PERIODS, "--fail-on", "never"],
     "compare where": ["compare", *PERIODS, "--where", "host = 'nfs-1'"],
 }
@@ -128,7 +129,7 @@ def test_a_file_that_the_last_commit_lost_is_not_hidden(lake: Path, reader: str)
     assert path.name in str(error)
 
 
-@pytest.mark.parametrize("reader", ["windows", "sql", "compare"])
+@pytest.mark.parametrize("reader", ["windows", "sql", "export", "compare"])
 def test_an_interrupted_import_is_told(lake: Path, reader: str) -> None:
     item = [*read_chain(LocalStore.at(lake), 0)][-1].record.publish[0]
     stage = lake / item.stage

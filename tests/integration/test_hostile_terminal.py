@@ -80,7 +80,7 @@ def test_a_name_is_shown_whole(
     assert f"{SHOWN}/{SHOWN}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [("flow", EVIL), ("sql", "-c", EVIL)])
+@pytest.mark.parametrize("command", [("flow", EVIL), ("export", "--format", "dot", "--category", EVIL)])
 def test_errors_steer_no_terminal(
     lake: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -185,6 +185,12 @@ def test_two_methods_share_tables_views_and_export(
     assert counted.keys() == {"paper", "twin"}
     assert counted["paper"] == counted["twin"]
     assert counted["paper"]["n"] > 0
+    asked = ("export", "--lake", str(lake), "--format", "dot", "--report", report)
+    assert run(*asked) == 0
+    listed = "SELECT count(DISTINCT request_id) AS n FROM mutation_requests WHERE report = "
+    graphs = capsys.readouterr().out.count("Digraph")
+    assert run("sql", "--lake", str(lake), "--format", "json", "-c", f"{listed}'{report}'") == 0
+    assert json.loads(capsys.readouterr().out) == [{"n": graphs}]
 
 
 MINUTES = ("2022-08-23T16:55/5m", "2022-08-23T17:00/5m", "2022-08-23T15:10/5m")

@@ -421,6 +421,8 @@ STATEMENTS = (
 READERS = (
     ("categories", "--json"),
     ("sql", "--format", "json", "-c", STATEMENTS[0]),
+    ("export", "--format", "native"),
+    ("export", "--format", "dot", "--where", "duration > 1ms"),
     (
         *("compare", "--reference", "all", "--problem", "all", "--problem-where", "duration > 0ns"),
         *("--no-save", "--json", "-", "--fail-on", "never"),

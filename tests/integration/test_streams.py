@@ -59,6 +59,7 @@ def test_a_full_disk_behind_standard_output(place: Path, command: str) -> None:
     [
         "sql -c 'select * from nodes' --format csv",
         "sql -c 'select * from range(2000000)' --format json",
+        "export --format native",
         "windows --help",
     ],
 )
@@ -73,6 +74,7 @@ def test_a_reader_that_leaves_is_no_error(place: Path, command: str) -> None:
 def test_a_pipe_in_place_of_a_file(place: Path, output: str) -> None:
     done = shell(f"flowdiff sql -c 'select count(*) n from requests' --format csv {output} | cat", place)
     assert (done.returncode, done.stdout, done.stderr) == (0, "n\n60\n", "")
+    assert shell(f"flowdiff export --format native {output} | wc -l", place).stdout.strip() not in ("", "0")
 
 
 def test_a_report_into_a_pipe(place: Path) -> None:
@@ -129,6 +131,7 @@ def test_permission_denied(place: Path) -> None:
     powerless = "setpriv --bounding-set=-dac_override,-dac_read_search " if os.geteuid() == 0 else ""
     shut = f"cp -r lake shut; chmod 000 shut/flows/*/*.parquet; {powerless}{FLOWDIFF}"
     one_line(shell(f"{shut} sql --lake shut -c 'select count(*) from requests'", place), "permission denied")
+    one_line(shell(f"{powerless}{FLOWDIFF} export --format dot --lake shut", place), "permission denied")
     one_line(
         shell(f"mkdir ro; chmod 500 ro; {powerless}{FLOWDIFF} sql -c 'select 1' -o ro/x.csv", place),
         "ro/x.csv",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from oracles.quiet_import import Quiet
 
+from analyze.export.events import own_id
+from analyze.export.flows import AskedFlows, Exported, export_native, export_otlp
 from analyze.load import read_flows
-from analyze.scope import resolve
+from analyze.scope import LakePeriod, resolve
 from analyze.sql.browse import find_flow
 from analyze.sql.session import open_session
 from schemas.lake import RECORDS, SPANS
@@ -123,3 +126,23 @@ def test_one_is_found_by_its_kind(lake: Path) -> None:
 def test_both_again_are_duplicates(lake: Path, tmp_path: Path) -> None:
     counters = put(lake, *write(tmp_path, order=1)).counters
     assert (counters.flows_duplicate, counters.flows_late, counters.flows) == (3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("export", "crossed", "at"), [(export_native, SPANS, AT), (export_otlp, RECORDS, LATER)]
+)
+def test_an_export_in_one_form_keeps_them_apart(
+    lake: Path,
+    tmp_path: Path,
+    export: Callable[[LakePeriod, AskedFlows, BinaryIO], Exported],
+    crossed: str,
+    at: int,
+) -> None:
+    out = io.BytesIO()
+    exported = export(resolve(parse_period("all", now_ns=0), default_lake=str(lake)), AskedFlows(), out)
+    assert exported.flows == 3
+    file = tmp_path / "exported"
+    file.write_bytes(out.getvalue())
+    put(tmp_path / "again", file)
+    found = {(name, start) for name, _, start in flows(tmp_path / "again")}
+    assert {(own_id(TRACE, crossed), at), (TRACE, AT + LATER - at)} <= found

@@ -37,6 +37,8 @@ ENDS = {
     "browse --period 2026-11-19": 0,
     "reports": 0,
     "flow 955d76ef-": 2,  # several begin so, and are named
+    "export --format otlp -o spans.json": 0,
+    "export --format dot -o flows.dot": 0,
     "summarize": 0,
     "repair": 0,
     "retain --keep 99999d": 0,

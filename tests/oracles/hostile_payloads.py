@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from oracles.captured import messages
-from oracles.encode_otlp import otlp_json_lines
 from oracles.hostile_messages import HostileMessages
 from oracles.mutants import trimmed
 from oracles.otlp_bytes import otlp_messages
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from ingest.codecs.parquet.parquet import TIME_UNIT
 from ingest.codecs.zipkin.zipkin_proto import ListOfSpans
 from ingest.formats import codec_for

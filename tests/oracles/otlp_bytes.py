@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from oracles.encode_otlp import SPANS_PER_MESSAGE, otlp_json_lines
+
+from ingest.codecs.otlp.encode_otlp import SPANS_PER_MESSAGE, otlp_json_lines
 
 _IDS = ("traceId", "spanId", "parentSpanId")
 

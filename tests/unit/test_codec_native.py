@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from ingest.codecs.native.encode_native import native_lines
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
+from schemas.errors import InputError
 from schemas.events import EventKind, with_text_ids
 from schemas.rejects import Reason
 
@@ -235,6 +237,20 @@ def test_a_broken_array_is_one_reject() -> None:
     decoded = codec_for("native").decode([b"[" + record() + b",", record()], CONFIG)
     assert decoded.events.num_rows == 1
     assert [(r.payload, r.reason) for r in decoded.rejects] == [(0, Reason.BAD_JSON)]
+
+
+def test_written_out_and_read_again() -> None:
+    events = codec_for("native").decode([FULL, record(), record(kind="end", request_id="r")], CONFIG).events
+    again = codec_for("native").decode([b"\n".join(native_lines(events))], CONFIG)
+    assert again.events.to_pylist() == events.to_pylist()
+    assert not again.rejects
+
+
+def test_spans_have_no_native_form() -> None:
+    span = b'[{"traceId":"1","id":"2","timestamp":1700000000000000}]'
+    events = codec_for("zipkin").decode([span], CONFIG).events
+    with pytest.raises(InputError):
+        list(native_lines(events))
 
 
 _SINGLES: dict[str, Callable[[int], bytes]] = {

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from oracles.encode_otlp import otlp_json_lines
 from oracles.otlp_bytes import otlp_messages
 
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from ingest.files import decode_file
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, ParamRules

@@ -35,6 +35,7 @@ LIGHT = (
     ("windows", "--help"),
     ("categories", "--help"),
     ("sql", "--help"),
+    ("export", "--help"),
     ("import", "--help"),
     ("ingest", "--help"),
     ("config", "--help"),

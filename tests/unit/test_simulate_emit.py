@@ -13,8 +13,8 @@ import pytest
 from evaluation.truth import KnownRun as Run
 from evaluation.truth import run
 
+from ingest.codecs.otlp.encode_otlp import threshold
 from ingest.formats import codec_for
-from ingest.simulate.emit_otlp import threshold
 from ingest.simulate.faults import find_fault, plan_causes
 from ingest.simulate.output import RunFormat, write_lines
 from ingest.simulate.run import RunPlan

@@ -1,4 +1,4 @@
-"""Encode events as OTLP, in JSON lines: messages for tests.
+"""Encode events as OTLP, in JSON lines. For export, not for hot paths.
 
 Decoding gives the same events back, but for what OTLP cannot say: 64-bit trace ids come back with 128 bits,
 `shared` as an attribute, FOLLOWS_FROM parents as links, and a `peer` or error class that was not an attribute
@@ -15,13 +15,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.simulate.emit_otlp import threshold
 from schemas.errors import InputError
 from schemas.events import SPAN_KIND_BASE, with_text_ids
 
 SPANS_PER_MESSAGE = 100
 """As the Collector's batch processor would, about."""
 _STATUS_ERROR = 2
+_THRESHOLD_SPACE = 1 << 56
 
 Row = dict[str, Any]
 Attribute = tuple[str, str | float | bool]
@@ -77,6 +77,11 @@ def _trace_state(row: Row) -> str:
     """`ot=th:T` of the sampling probability, or nothing."""
     rate = row["sample_rate"]
     return f"ot=th:{threshold(rate)}" if isinstance(rate, float) else ""
+
+
+def threshold(rate: float) -> str:
+    """Give the `th` of OpenTelemetry's tracestate: p = 1 - T/2^56, trailing zeros dropped."""
+    return f"{_THRESHOLD_SPACE - round(rate * _THRESHOLD_SPACE):014x}".rstrip("0") or "0"
 
 
 def _links(row: Row) -> list[tuple[str, str]]:

@@ -1,0 +1,378 @@
+"""Turn stored flows back into events (EVENT_SCHEMA): the inverse of the kernel, up to the names of ids.
+
+The lake keeps no span ids and breadcrumbs: an event gets the id of its node, `position + 1` as 16 hex
+digits, unique in its request. Spans exported as spans and records exported as records come back with the
+same categories, times, hosts and parameters (a test holds that), but for records without an `end`, whose
+response node is then every sink. Crossed over (spans as records, records as spans) categories get other keys,
+as a record is one node and a span two; the requests, when they began, how long they took and which of them
+share a category stay (tested too).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import I8
+from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
+from stitch.graph.placed import END, MISSING_EVENT, NO_COMPONENT, POINT, ROOT_EVENT, START, SYNTHETIC_POINTS
+from stitch.lake.windowing import flow_names
+
+_WORD: Final = pa.dictionary(pa.int32(), pa.string())
+_STRINGS: Final = pa.list_(pa.string())
+_IDS: Final = pa.list_(pa.binary())
+
+SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
+"""What the two records made of a span add to the name of its operation."""
+
+
+class EventForm(StrEnum):
+    """What the events are to be."""
+
+    SPANS = "spans"
+    """Flows of records become one span of no length a record, but for the root's: a parent, and links to
+    further predecessors."""
+    RECORDS = "records"
+    """Flows of spans become two records a span, `op>` and `op<`."""
+
+
+def events_of_flows(
+    flows: pa.Table,
+    structures: Mapping[str, Mapping[str, Any]],
+    params: pa.Table,
+    form: EventForm,
+    both_kinds: pa.Array | None = None,
+) -> pa.Table:
+    """Events of `flows` (FLOWS_SCHEMA), category by category; rows of one request are not adjacent.
+
+    `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
+    flows. `both_kinds` are request ids with a flow of spans and one of records. Events of one form have no
+    place for `kind`, so of these two the flow that is crossed over gets an id of its own (`own_id`): else
+    readers would make one request of both. O(nodes); the loop is over categories.
+    """
+    batches = []
+    category = flows["category"].cast(pa.string()).combine_chunks()
+    attached = _ParamIndex(params)
+    for key in pc.unique(category).to_pylist():
+        members = flows.filter(pc.equal(category, key))
+        ids = _exported_ids(members, form, both_kinds)
+        batches.append(_category_events(members, ids, structures[key], attached, form))
+    return concat_events(batches)
+
+
+def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
+    """[flows] request ids of one category; `own_id` for `both_kinds`, where `form` is not the flows' kind."""
+    ids = flows["request_id"].combine_chunks()
+    kind = str(flows["kind"][0])
+    if both_kinds is None or kind == form.value:
+        return ids
+    shared = pc.is_in(ids, value_set=both_kinds)
+    apart = [own_id(name, kind) for name in ids.filter(shared).to_pylist()]
+    return pc.replace_with_mask(ids, shared, pa.array(apart, pa.string()))
+
+
+def own_id(request_id: str, kind: str) -> str:
+    """32 hex digits, which OTLP wants, from a request id and a kind."""
+    return blake2b(f"{kind} {request_id}".encode(), digest_size=16).hexdigest()
+
+
+class _ParamIndex:
+    """Parameters by (request, kind, position), ready to be cut into one list an event."""
+
+    def __init__(self, params: pa.Table) -> None:
+        # The lake keeps them by flow, position and key; a stable sort restores that over several files.
+        names = flow_names(params)
+        params = params.append_column("flow", names)
+        params = params.sort_by([("flow", "ascending"), ("position", "ascending"), ("key", "ascending")])
+        ids = params["flow"].combine_chunks().dictionary_encode()
+        self._ids = ids.dictionary
+        self._request: I8 = ids.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self._position: I8 = params["position"].to_numpy().astype(np.int64)
+        self._code = self._request * (1 << 32) + self._position
+        self._values = pa.StructArray.from_arrays(
+            [
+                params["key"].cast(pa.string()).combine_chunks(),
+                params["num"].combine_chunks(),
+                params["text"].combine_chunks(),
+            ],
+            fields=list(PARAM_TYPE.fields),
+        )
+
+    def lists(self, flow_name: pa.Array, positions: I8) -> pa.Array:
+        """[positions, flows] list of parameters of each flow at each position; null where there is none.
+
+        Flows by `flow_names`.
+        """
+        code = pc.index_in(flow_name, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
+        wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + positions[:, None]).reshape(-1)
+        begin = np.searchsorted(self._code, wanted, side="left")
+        length = np.searchsorted(self._code, wanted, side="right") - begin
+        offsets = np.concatenate([[0], np.cumsum(length)])
+        rows = np.repeat(begin - offsets[:-1], length) + np.arange(offsets[-1])
+        return pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), self._values.take(pa.array(rows)), mask=pa.array(length == 0)
+        ).cast(pa.list_(PARAM_TYPE))
+
+
+def node_id(position: int) -> str:
+    """Id of the event of a node, as text."""
+    return f"{position + 1:016x}"
+
+
+def event_id(position: int, form: EventForm) -> bytes:
+    """The same as an event holds it."""
+    text = node_id(position)
+    return bytes.fromhex(text) if form is EventForm.SPANS else text.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Category:
+    """What the flows of one category are, and when each went by each node."""
+
+    nodes: list[dict[str, Any]]
+    edges: frozenset[tuple[int, int]]
+    made_up: frozenset[int]
+    """Nodes that the kernel put in: they are no events."""
+    kept: list[int]
+    """Nodes that become events, in order."""
+    request_id: pa.Array
+    """[requests]"""
+    times: I8
+    """[requests, nodes] ns since the epoch."""
+    end_ns: I8
+    """[requests] when the response left."""
+
+    def of_nodes(self, values: Sequence[object], type_: pa.DataType) -> pa.Array:
+        """[kept, requests] one value a kept node, the same for all requests."""
+        at = np.repeat(np.arange(len(self.kept)), len(self.times))
+        return pa.array(values, type_).take(pa.array(at))
+
+    def of_requests(self, values: pa.Array) -> pa.Array:
+        """[kept, requests] one value a request, the same for all nodes."""
+        return values.take(pa.array(np.tile(np.arange(len(self.times)), len(self.kept))))
+
+    def times_of(self, positions: Sequence[int]) -> pa.Array:
+        """[positions, requests] ns since the epoch."""
+        return pa.array(self.times[:, positions].T.reshape(-1))
+
+    def predecessors(self) -> list[list[int]]:
+        """[kept] nodes right before each, but for those the kernel put in."""
+        before: dict[int, list[int]] = {}
+        for source, to in sorted(self.edges):
+            if source not in self.made_up:
+                before.setdefault(to, []).append(source)
+        return [before.get(position, []) for position in self.kept]
+
+
+def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
+    """Nodes that the kernel put in: named as it names them, and with nodes below, for whose sake it did.
+
+    A recorded node of that name and kind, with nodes below, cannot be known from it; read again, the kernel
+    puts it back.
+    """
+    from_spans = any(node["side"] == START for node in nodes)
+    below = Counter(node["parent"] for node in nodes) if from_spans else Counter(src for src, _ in edges)
+    kinds = (EventKind.EVENT, EventKind.SPAN_UNSPECIFIED)
+    named = [
+        position
+        for position, node in enumerate(nodes)
+        if node["component"] == NO_COMPONENT and node["label"] is None and node["kind"] in kinds
+    ]
+    leading = {
+        p
+        for p in named
+        # Two nodes make one below: the two sides of a span.
+        if (nodes[p]["point"] == SYNTHETIC_POINTS[MISSING_EVENT] and below[p])
+        or (nodes[p]["point"] == SYNTHETIC_POINTS[ROOT_EVENT] and below[p] > (2 if from_spans else 1))
+    }
+    return frozenset(leading | {p for p in named if from_spans and nodes[p]["mate"] in leading})
+
+
+def _category_events(
+    flows: pa.Table, request_id: pa.Array, structure: Mapping[str, Any], params: _ParamIndex, form: EventForm
+) -> pa.Table:
+    """All events of the flows of one category, node by node; `request_id` [flows] is what to call them."""
+    nodes: list[dict[str, Any]] = structure["nodes"]
+    offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
+    start = flows["start_ns"].to_numpy()
+    edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
+    made_up = _made_up(nodes, edges)
+    as_spans = form is EventForm.SPANS
+    category = _Category(
+        nodes=nodes,
+        edges=frozenset(edges),
+        made_up=made_up,
+        kept=[
+            position
+            for position, node in enumerate(nodes)
+            if position not in made_up and not (as_spans and (node["side"] == END or _is_mark(node)))
+        ],
+        request_id=request_id,
+        times=offsets + start[:, None],
+        end_ns=start + flows["response_ns"].to_numpy(),
+    )
+    kept, positions = [nodes[position] for position in category.kept], np.array(category.kept, np.int64)
+    from_spans = any(node["side"] == START for node in nodes)
+    describe = _RECORDS_OF[from_spans] if form is EventForm.RECORDS else _SPANS_OF[from_spans]
+    hosts = flows["host"].combine_chunks().flatten()
+    columns: dict[str, pa.Array] = {
+        "request_id": category.of_requests(request_id),
+        "id": category.of_nodes([event_id(position, form) for position in category.kept], pa.binary()),
+        "ts_ns": category.times_of(category.kept),
+        "component": category.of_nodes([node["component"] for node in kept], _WORD),
+        "point": category.of_nodes(
+            [node["point"] + ("" if as_spans else SIDE_MARK[node["side"]]) for node in kept], _WORD
+        ),
+        "label": category.of_nodes([node["label"] for node in kept], _WORD),
+        "host": hosts.take(
+            pa.array((positions[:, None] + np.arange(flows.num_rows) * len(nodes)).reshape(-1))
+        ),
+        "shared": pa.array(np.zeros(len(kept) * flows.num_rows, np.bool_)),
+        "status": _statuses(flows, positions, len(nodes)),
+        "sample_rate": category.of_requests(_rates(flows)),
+        "params": params.lists(flow_names(flows), positions),
+        **describe(category),
+    }
+    n = len(kept) * flows.num_rows
+    arrays = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(n, field.type)
+        for field in EVENT_SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
+
+
+def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArray:
+    """[positions, flows] status of the nodes at some positions."""
+    failed = flows["error_position"].combine_chunks()
+    words = flows["error_class"].combine_chunks().flatten().cast(pa.string()).dictionary_encode()
+    codes = np.zeros((n_nodes, flows.num_rows), np.int32)
+    codes[failed.flatten().to_numpy(), pc.list_parent_indices(failed).to_numpy()] = (
+        words.indices.to_numpy(zero_copy_only=False).astype(np.int32) + 1
+    )
+    return pa.DictionaryArray.from_arrays(
+        codes[positions].reshape(-1), pa.array(["ok", *words.dictionary.to_pylist()], pa.string())
+    )
+
+
+def _rates(flows: pa.Table) -> pa.Array:
+    """Sampling probabilities; null where the records did not tell."""
+    rates = pc.divide(1.0, flows["weight"].combine_chunks())
+    return pc.if_else(flows["weight_known"].combine_chunks(), rates, pa.scalar(None, pa.float64()))
+
+
+def _is_mark(node: Mapping[str, Any]) -> bool:
+    """A span event: a point that lies in a span."""
+    return bool(node["side"] == POINT and node["parent"] >= 0)
+
+
+def _spans(category: _Category) -> dict[str, pa.Array]:
+    """Spans as they were: their ends, parents (asynchronous where nothing waits for the span), marks."""
+    nodes = category.nodes
+    root = SYNTHETIC_POINTS[ROOT_EVENT]
+    parents: list[list[bytes] | None] = []
+    follows: list[list[bytes] | None] = []
+    for position in category.kept:
+        node = nodes[position]
+        parent = node["parent"]
+        has_parent = parent >= 0 and not (parent in category.made_up and nodes[parent]["point"] == root)
+        messaging = node["kind"] in (EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
+        waits = has_parent and (node["mate"], nodes[parent]["mate"]) in category.edges
+        asynchronous = node["deferred"] and not messaging and not waits
+        ids = [event_id(parent, EventForm.SPANS)] if has_parent else None
+        parents.append(None if asynchronous else ids)
+        follows.append(ids if asynchronous else None)
+    return {
+        "kind": category.of_nodes([nodes[position]["kind"] for position in category.kept], pa.uint8()),
+        "end_ns": category.times_of([nodes[position]["mate"] for position in category.kept]),
+        "parents": category.of_nodes(parents, _IDS),
+        "follows": category.of_nodes(follows, _IDS),
+        "marks": _mark_lists(category),
+    }
+
+
+def _mark_lists(category: _Category) -> pa.Array:
+    """[kept, requests] span events of each span in order of time; null where there is none."""
+    nodes, n = category.nodes, len(category.times)
+    marks: dict[int, list[int]] = {}
+    for position, node in enumerate(nodes):
+        if _is_mark(node):
+            marks.setdefault(node["parent"], []).append(position)
+    none = pa.nulls(n, pa.list_(MARK_TYPE))
+    lists = [
+        _marks_of(nodes, marks[position], category.times) if position in marks else none
+        for position in category.kept
+    ]
+    return pa.concat_arrays(lists)
+
+
+def _marks_of(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.Array:
+    n, k = len(times), len(marks)
+    at = times[:, marks]
+    order = np.argsort(at, axis=1, kind="stable")
+    names = np.array([nodes[mark]["point"] for mark in marks], dtype=object)[order]
+    values = pa.StructArray.from_arrays(
+        [
+            pa.array(np.take_along_axis(at, order, axis=1).reshape(-1)),
+            pa.array(names.reshape(-1), pa.string()),
+        ],
+        fields=list(MARK_TYPE.fields),
+    )
+    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), values).cast(
+        pa.list_(MARK_TYPE)
+    )
+
+
+def _records(category: _Category) -> dict[str, pa.Array]:
+    """Records: happens-before by explicit parents, each node on a breadcrumb of its own."""
+    parents = [[event_id(p, EventForm.RECORDS) for p in before] for before in category.predecessors()]
+    kinds = [category.nodes[position]["kind"] for position in category.kept]
+    return {
+        "kind": category.of_nodes(kinds, pa.uint8()),
+        "breadcrumb": category.of_nodes([node_id(position) for position in category.kept], pa.string()),
+        "parents": category.of_nodes(parents, _IDS),
+    }
+
+
+def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
+    """The sides of spans as records; the end of the root span is the response."""
+    response = category.nodes[0]["mate"]
+    kinds = [EventKind.END if position == response else EventKind.EVENT for position in category.kept]
+    return {**_records(category), "kind": category.of_nodes(kinds, pa.uint8())}
+
+
+def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
+    """Records as spans without length: OTLP knows one parent, further predecessors become links.
+
+    The root lasts until the response, so that its length is the response time.
+    """
+    before = category.predecessors()
+    ends = category.times[:, category.kept].T.copy()
+    ends[[position == 0 for position in category.kept]] = category.end_ns
+    parents = [[event_id(p, EventForm.SPANS) for p in some[:1]] for some in before]
+    return {
+        "kind": category.of_nodes([EventKind.SPAN_INTERNAL] * len(before), pa.uint8()),
+        "end_ns": pa.array(ends.reshape(-1)),
+        "parents": category.of_nodes(parents, _IDS),
+        "links": _links(category, [[node_id(p) for p in some[1:]] for some in before]),
+    }
+
+
+def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
+    """[kept, requests] `trace/span` of some spans a node of each request; `ids` [kept]."""
+    spans = category.of_nodes(ids, _STRINGS)
+    traces = category.of_requests(category.request_id).take(pc.list_parent_indices(spans))
+    values = pc.binary_join_element_wise(traces, spans.flatten(), "/")
+    return pa.ListArray.from_arrays(spans.offsets, values).cast(_STRINGS)
+
+
+_SPANS_OF: Final = {True: _spans, False: _spans_of_records}
+_RECORDS_OF: Final = {True: _records_of_spans, False: _records}
+"""How to describe the nodes of a category, by whether its flows came from spans."""

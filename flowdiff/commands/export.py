@@ -1,0 +1,59 @@
+"""`flowdiff export`: flows of a period, a category or a report's findings, for other tools."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from flowdiff.cli.options import LakeOption, PeriodOption, WhereOption, period_of
+
+if TYPE_CHECKING:
+    from analyze.export.flows import Exported
+
+
+def command(
+    lake: LakeOption,
+    format_: Annotated[
+        Literal["dot", "otlp", "native"],
+        typer.Option(
+            "--format", help="dot (the original Spectroscope's input), otlp (JSON lines), native (NDJSON)."
+        ),
+    ],
+    period: PeriodOption = "all",
+    where: WhereOption = None,
+    category: Annotated[
+        str | None,
+        typer.Option(help="Only this category: its key, as a lake or a report has it, or the beginning."),
+    ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(help="Only requests that this report lists: its id, the beginning, or its folder."),
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="Only this sample of the report: reference or problem.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File; else, and for `-`, standard output.")
+    ] = None,
+) -> None:
+    """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
+    from analyze.export.flows import AskedFlows, export_dot, export_native, export_otlp
+    from flowdiff.cli.output import open_output
+
+    writers = {"dot": export_dot, "otlp": export_otlp, "native": export_native}
+    found = period_of(lake, period, where)
+    with open_output(output) as out:
+        done = writers[format_](found, AskedFlows(category, report, sample), out)
+    print(_summary(done), file=sys.stderr)
+
+
+def _summary(done: Exported) -> str:
+    parts = [f"{done.flows:,} flows exported."]
+    if done.without_edge:
+        parts.append(f"{done.without_edge:,} of a single node left out: the original needs an edge.")
+    if done.not_here:
+        parts.append(f"{done.not_here:,} more that the report lists are not in this lake and period.")
+    return " ".join(parts)
