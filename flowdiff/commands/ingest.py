@@ -10,7 +10,8 @@ import typer
 
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.live.memory import share_one_heap
-from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, effective
+from flowdiff.settings.effective import KEYS, effective
+from flowdiff.settings.keys import CONFIG_VARIABLE
 
 INGEST_OPTIONS: Final = Options(
     keys=KEYS.values(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from ingest.kafka.diagnosis import missing_right, missing_topic, what_is_wrong
 from ingest.kafka.fetching import MIN_POLL_S, USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
-from ingest.kafka.log_range import LogRange, StreamEnds, end_of_epoch, partition_of, range_of
+from ingest.kafka.log_range import LogRange, StreamEnds, end_of_epoch, partition_of, range_of, topic_id_of
 from ingest.kafka.membership import Membership, group_consumer
 from ingest.messages import payloads_of_messages
 from ingest.source import (
@@ -229,11 +228,7 @@ class KafkaSource:
         """
         if self._is_unconfirmed:
             self._is_unconfirmed = not self._membership.refresh_topics(timeout_ms=2_000)
-        return self._known_topic_id(topic)
-
-    def _known_topic_id(self, topic: str) -> str | None:
-        found: uuid.UUID | None = self._consumer._cluster.topic_id(topic)
-        return None if found is None or not found.int else str(found)
+        return topic_id_of(self._consumer, topic)
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
         """See `LiveSource.commit_offsets`. Bound: 2 s."""
@@ -296,7 +291,7 @@ class KafkaSource:
         """Raises TopicChangedError for a topic that is not the one its streams were started in."""
         for stream, kept in self._streams.items():
             topic_id = kept.place.topic_id
-            if topic_id is not None and self._known_topic_id(stream.topic) not in (None, topic_id):
+            if topic_id is not None and topic_id_of(self._consumer, stream.topic) not in (None, topic_id):
                 self._stop(stream)
                 raise other_topic(stream)
 

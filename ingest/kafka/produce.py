@@ -17,7 +17,7 @@ from ingest.kafka.diagnosis import connected, what_is_wrong
 from ingest.kafka.kafka_settings import KafkaSettings, ProduceSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.request_parts import PartError, RequestPart, joined, partition_of, request_parts
-from ingest.source import StreamId, drain
+from ingest.source import StreamId
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
@@ -96,8 +96,7 @@ def produce_files(
         partitions = _partitions(producer, topic)
         writer = _Writer(producer, topic, partitions, settings, written, on_written)
         for file in files:
-            source = FileSource(file, format_, DecodeConfig())
-            for polled in drain(source):
+            for polled in FileSource(file, format_, DecodeConfig()).polls():
                 writer.refuse(len(polled.rejects))
                 for payload in polled.payloads:
                     writer.write(polled.format or "", payload)

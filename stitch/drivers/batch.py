@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from ingest.source import LogPart
 from schemas.commits import CommitBody, CommitRecord, Counters
 from schemas.errors import LakeError, lake_error
 from schemas.windows import NS_PER_MINUTE, Window
@@ -47,7 +48,7 @@ _HELD_SHARE: Final = 16
 
 def import_into(
     lake: Path | str,
-    names: Sequence[str],
+    names: Sequence[str | LogPart],
     settings: ImportSettings,
     *,
     owner: str,
@@ -56,7 +57,7 @@ def import_into(
     progress: Progress,
     workers: int | Cluster = 1,
 ) -> ImportSummary:
-    """Import files into a lake, a folder or `s3://bucket/prefix`, which is made where it is missing.
+    """Import files and parts of topics into a lake, which is made where it is missing.
 
     By so many processes where the input is worth their start (`PROCESSES_FROM_BYTES`); one is this process.
     Each imports the program's main module: a script that asks for more must guard what it does by
@@ -120,7 +121,7 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
 def import_files(
     store: Store,
     scratch: Path,
-    names: Sequence[str],
+    names: Sequence[str | LogPart],
     settings: ImportSettings,
     *,
     owner: str,
@@ -152,7 +153,9 @@ def import_files(
     if not sources.fresh:
         return _summary(sources, None, spilled=False)
     if isinstance(workers, int):
-        is_large = sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES
+        is_large = sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES or any(
+            isinstance(source.path, LogPart) for source in sources.fresh
+        )
         workers = settings.most_workers(workers) if is_large else 1
         settings = settings.shared_among(workers)
     with lane.stage() as staging:

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from pydantic import Field
 
 from ingest.formats import format_of
+from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.commits import Counters
 from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchConfig
 
@@ -38,6 +39,8 @@ class ImportSettings(Config):
     """Dead letters kept of one input file; more are counted only."""
     columns: SpanColumns = SpanColumns()
     """Columns of tables of spans (Parquet)."""
+    kafka: KafkaSettings = KafkaSettings(topic_pattern=".*")
+    """How brokers are reached; which ones, and which topics, is in the names of the input."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
 

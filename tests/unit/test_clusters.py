@@ -11,10 +11,12 @@ from oracles.populations import constant_chain, population
 from oracles.striped_reads import reads
 from oracles.two_changes import two_changes
 
+from analyze.methods.clusters.calling_tree import ROOT
 from analyze.methods.clusters.cluster_overlays import NONE, nearest_of_root
 from analyze.methods.clusters.cluster_shares import share_tests
 from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
 from analyze.methods.clusters.method import analyse
+from analyze.methods.clusters.rows import _cluster_marks
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.shown_overlay import shade
 from analyze.methods.clusters.tree_overlay import NodeKind
@@ -143,6 +145,24 @@ def test_one_period_is_told_by_nearest_clusters() -> None:
         assert row.shares == pytest.approx((sum(row.requests) / told.requests,))
     hit = next(row for row in told.overlays if row.kind == "nearest" and row.score_us > 0)
     assert most(hit).where == "nfs"
+
+
+def test_clusters_of_fewer_requests_than_asked_for_are_laid_on_no_other() -> None:
+    kinds = [
+        {row.kind for row in section(reads(), replace_of(refits=0, overlay_requests=least)).overlays}
+        for least in (1, 1_000_000)
+    ]
+    assert "nearest" in kinds[0]
+    assert kinds[1] == {"alone"}
+
+
+@pytest.mark.parametrize(("least", "marks"), [(0.3, (1, 2)), (0.5, (1, ROOT)), (0.9, (ROOT, ROOT))])
+def test_a_node_marks_the_cluster_that_passes_it_so_much_more_often(
+    least: float, marks: tuple[int, int]
+) -> None:
+    """Of its requests 90 % pass the first node and 20 % the second, of the others 20 % and 60 %."""
+    through = np.array([[100.0, 50.0], [90.0, 10.0], [20.0, 30.0]])
+    assert _cluster_marks(through, np.array([100.0, 50.0]), 0, np.array([1]), least) == marks
 
 
 @pytest.mark.parametrize("features", ["combined", "points", "latencies", "counts"])

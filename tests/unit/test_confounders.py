@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
@@ -183,6 +184,30 @@ def test_a_full_place_waits_by_load() -> None:
     full = replace(found.profile, slots=slots)
     assert load_changes(changes, LoadMet(100.0, 200.0), compared(found, full)) == changes
     assert load_changes(changes, LoadMet(100.0, 105.0), compared(found, full)) == []
+
+
+def test_how_full_a_place_was_is_known_of_every_slot_of_a_block() -> None:
+    """Of statistics the times of a block lie in its first slot, in which nobody need have called."""
+    found = run(requests(200, 1), requests(200, 2, scale=3.0))
+    changes = [c for c in found.tested.changes if c.kind is ChangeKind.SLOWER]
+    assert changes
+    first = np.where(
+        found.roles.reference,
+        np.arange(len(found.profile.slots)) // 4 * 4,
+        np.arange(len(found.profile.slots)),
+    )
+    votes, visits = found.profile.votes, found.profile.visits
+    of_block = pa.array(first[votes["slot"].to_numpy()], votes.schema.field("slot").type)
+    none_at_first = np.where(np.isin(visits["slot"].to_numpy(), [0, 4]), 0, visits["calls"].to_numpy())
+    full = replace(
+        found.profile,
+        slots=tuple(replace(slot, end_ns=slot.start_ns + 20_000, watched=()) for slot in found.profile.slots),
+        votes=votes.set_column(votes.schema.get_field_index("slot"), "slot", of_block),
+        visits=visits.set_column(visits.schema.get_field_index("calls"), "calls", pa.array(none_at_first)),
+    )
+    blocks = replace(found.roles, noise=np.where(found.roles.noise >= 0, found.roles.noise // 4, -1))
+    comparison = replace(compared(found, full), roles=blocks)
+    assert load_changes(changes, LoadMet(100.0, 200.0), comparison) == changes
 
 
 def test_a_clock_that_was_set_is_told_from_a_slow_network() -> None:

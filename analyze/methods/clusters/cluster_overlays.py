@@ -20,8 +20,6 @@ from analyze.methods.clusters.tree_overlay import TreeOverlay, overlaid
 from schemas.arrays import B1, F8, I8
 
 NONE: Final = -1
-_LEAST_REQUESTS: Final = 10
-"""Requests of either side for an overlay."""
 _Kind = Literal["samples", "origin", "nearest", "alone"]
 
 
@@ -79,7 +77,7 @@ def cluster_overlays(
     samples = clustered.n_samples
     last = clustered.weight[:, :, -1].sum(axis=0)
     share = last / max(last.sum(), 1e-300)
-    enough = clustered.count.sum(axis=0) >= _LEAST_REQUESTS
+    enough = clustered.count.sum(axis=0) >= settings.overlay_requests
     asked, phi = settings, 1.0
     if samples == 2:
         tau = settings.assumed_tau if noise_assumed else settings.min_tau

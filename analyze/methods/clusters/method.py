@@ -38,7 +38,7 @@ def analyse(
             weighed=[Weighed(_KIND, None, sure=False)],
         )
     run = clusters_run(population, settings)
-    rows = cluster_rows(run, settings.blocks)
+    rows = cluster_rows(run, settings)
     section = _section(population, run, rows, settings)
     return Result(
         settings=settings,

@@ -12,6 +12,7 @@ import pyarrow as pa
 from analyze.methods.clusters.calling_tree import ROOT
 from analyze.methods.clusters.cluster_overlays import NONE, ClusterOverlay
 from analyze.methods.clusters.clusters_run import ClustersRun
+from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.shown_overlay import shown_nodes
 from analyze.population import Population
 from schemas.arrays import F8, I8
@@ -153,20 +154,18 @@ def _trees(run: ClustersRun, samples: Sequence[str], blocks: int) -> pa.Table:
 
 
 _MOST_CATEGORIES: Final = 8
-_LEAST: Final = 0.3
-"""A node marks a cluster where the shares of requests that pass it are so far apart."""
 
 
-def cluster_rows(run: ClustersRun, blocks: int) -> list[ClusterRow]:
-    """All clusters; `blocks` of time are the tree's groups of a cluster and sample."""
-    groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * blocks)
+def cluster_rows(run: ClustersRun, settings: ClustersSettings) -> list[ClusterRow]:
+    """All clusters; blocks of time are the tree's groups of a cluster and sample."""
+    groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * settings.blocks)
     through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
     requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)
     dominant = run.clustered.dominant()
     rows = []
     for cluster in range(run.partition.n_clusters):
         alike = np.flatnonzero(dominant == dominant[cluster])
-        marks = _cluster_marks(through, requests, cluster, alike[alike != cluster])
+        marks = _cluster_marks(through, requests, cluster, alike[alike != cluster], settings.mark_share)
         has, lacks = ("" if node == ROOT else "/".join(run.tree.names[node]) for node in marks)
         rows.append(_row(run, cluster, has, lacks))
     return rows
@@ -257,7 +256,7 @@ def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) 
     )
 
 
-def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8) -> tuple[int, int]:
+def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8, least: float) -> tuple[int, int]:
     """(node that the cluster has and the rest lacks, node that it lacks), -1 for none.
 
     through: [nodes, clusters] requests that pass; requests: [clusters]; rest: the root type's other clusters.
@@ -268,4 +267,4 @@ def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8) -> tuple[i
         return ROOT, ROOT
     apart = through[:, cluster] / requests[cluster] - through[:, rest].sum(axis=1) / others
     has, lacks = int(np.argmax(apart)), int(np.argmin(apart))
-    return has if apart[has] >= _LEAST else ROOT, lacks if apart[lacks] <= -_LEAST else ROOT
+    return has if apart[has] >= least else ROOT, lacks if apart[lacks] <= -least else ROOT

@@ -51,6 +51,15 @@ class ClustersSettings(Config):
     """Noise of a node's log time between two samples is taken to be this at least."""
     assumed_tau: float = Field(default=0.20, ge=0, le=10)
     """The same where the reference is too short to tell."""
+    time_share: float = Field(default=0.01, ge=0, le=1)
+    """A node's time is coloured that adds this part of the mean request's at least."""
+    least_times: int = Field(default=5, ge=1)
+    """Requests of either side by which a node's time is known."""
+    overlay_requests: int = Field(default=10, ge=1)
+    """Requests of either side for an overlay."""
+    mark_share: float = Field(default=0.3, gt=0, le=1)
+    """A node marks a cluster where the share of its requests that pass it differs by this from the share of
+    the others of its root type."""
     blocks: int = Field(default=8, ge=2)
     """The reference is cut into this many blocks of time."""
     seed: int = 0

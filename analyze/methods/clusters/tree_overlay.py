@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,6 @@ from analyze.methods.clusters.calling_tree import ROOT, CallingTree
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8, I8
-
-_TIME_SHARE: Final = 0.01
-"""A time that adds less of the mean request's time than this is not coloured."""
-_LEAST_TIMES: Final = 5.0
-"""Requests of either side whose times tell something."""
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix
@@ -195,8 +190,8 @@ def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
     large = np.abs(difference) >= settings.time_floor * np.minimum(mean_a, mean_b)
     visits = (a.n_visits / max(a.requests, 1e-300) + b.n_visits / max(b.requests, 1e-300)) / 2
     added = np.nan_to_num(visits * difference)
-    matters = np.abs(added) >= _TIME_SHARE * min(a.total_us, b.total_us)
-    seen = np.minimum(a.through.sum(axis=1), b.through.sum(axis=1)) >= _LEAST_TIMES
+    matters = np.abs(added) >= settings.time_share * min(a.total_us, b.total_us)
+    seen = np.minimum(a.through.sum(axis=1), b.through.sum(axis=1)) >= settings.least_times
     passes = large & matters & (difference != 0) & (np.abs(difference) >= settings.min_z * error)
     return _Differences(added, _p(difference, error, free_a + free_b, seen), passes)
 

@@ -22,7 +22,7 @@ from analyze.population import Population
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.histograms import Histograms, value_of
 from analyze.stats.sums import totals
-from schemas.arrays import B1, F8, I8
+from schemas.arrays import B1, F8
 from schemas.report.findings import ChangeKind
 
 _NS_PER_S = 1e9
@@ -138,36 +138,40 @@ def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
     """
     votes, _ = values_by_site(profile, OWN_TIME)
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
-    time_ns = _mean_ns(votes, votes.place * n_slots + votes.column, n_sites * n_slots).reshape(
-        n_sites, n_slots
-    )
+    # Votes of the reference are known by block only (`gathered`); how many calls there were, slot by slot.
+    slots = np.flatnonzero(roles.reference & (roles.noise >= 0))
+    block = roles.noise[slots]
+    time_ns = _mean_ns(votes.pooled(roles.noise), n_sites, roles.n_noise)[:, block]
     visits = profile.visits
     cell = visits["site"].to_numpy().astype(np.int64) * n_slots + visits["slot"].to_numpy()
-    calls = totals(cell, visits["calls"].to_numpy(), n_sites * n_slots).reshape(n_sites, n_slots)
-    seconds = np.array([max(slot.seconds, 1e-9) for slot in profile.slots])
+    calls = totals(cell, visits["calls"].to_numpy(), n_sites * n_slots).reshape(n_sites, n_slots)[:, slots]
+    seconds = np.array([max(profile.slots[slot].seconds, 1e-9) for slot in slots.tolist()])
     station, of_site = np.unique(
         np.array([(site.operation, int(site.kind)) for site in profile.names.sites]).reshape(-1, 2),
         axis=0,
         return_inverse=True,
     )
-    busy_ns = np.zeros((len(station), n_slots))
+    busy_ns = np.zeros((len(station), len(slots)))
     np.add.at(busy_ns, of_site.reshape(-1), calls * np.nan_to_num(time_ns))
-    there = (busy_ns / _NS_PER_S / seconds)[:, roles.reference]
+    there = busy_ns / _NS_PER_S / seconds
     rho = there / (1 + there)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(rho * ratio < 1, (1 - rho) / (1 - np.minimum(rho * ratio, 1)), np.inf)
-        mine = busy_ns[:, roles.reference]
-        total = mine.sum(axis=1)
-        by_station = np.where(total > 0, np.where(mine > 0, mine * factor, 0.0).sum(axis=1) / total, 1.0)
+        total = busy_ns.sum(axis=1)
+        by_station = np.where(
+            total > 0, np.where(busy_ns > 0, busy_ns * factor, 0.0).sum(axis=1) / total, 1.0
+        )
     side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1))
-    here = votes.where(side[votes.column] >= 0)
-    means = _mean_ns(here, here.place * 2 + side[here.column], n_sites * 2).reshape(n_sites, 2)
+    means = _mean_ns(votes.pooled(side), n_sites, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         seen = np.nan_to_num(means[:, 1] / means[:, 0], nan=1.0, posinf=np.inf)
     return by_station[of_site.reshape(-1)], seen
 
 
-def _mean_ns(votes: Histograms, cell: I8, n_cells: int) -> F8:
+def _mean_ns(votes: Histograms, n_places: int, n_columns: int) -> F8:
+    """Give the [places, columns] mean; NaN where there is none."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean: F8 = totals(cell, votes.n * value_of(votes.bin + 0.5), n_cells) / totals(cell, votes.n, n_cells)
+        mean: F8 = votes.sums(votes.n * value_of(votes.bin + 0.5), n_places, n_columns) / votes.sums(
+            votes.n, n_places, n_columns
+        )
     return mean
