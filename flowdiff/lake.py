@@ -118,21 +118,23 @@ class Lake:
     def import_(
         self, files: str | Path | Sequence[str | Path], *, format: str | None = None, progress: bool = False
     ) -> Imported:
-        """Import trace files, named or by patterns; the lake is made where it is missing.
+        """Import trace files, named or by patterns, or messages of topics, as `flowdiff import` names them.
 
-        The same file twice changes nothing. Raises LakeError, InputError, ConfigError, UnknownFormatError.
+        The lake is made where it is missing. The same input twice changes nothing.
+        Raises LakeError, InputError, ConfigError, UnknownFormatError.
         """
         from flowdiff.cli.version import owner_name, version
-        from flowdiff.commands.import_ import expanded, import_progress
+        from flowdiff.commands.import_ import expanded, import_progress, reaching_topics
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
 
-        names = [files] if isinstance(files, str | Path) else files
+        names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
+        settings = reaching_topics(ImportSettings(format=format), names, None)
         with import_progress(shown=progress) as bar:
             summary = import_into(
                 self.name,
-                expanded([str(name) for name in names]),
-                ImportSettings(format=format),
+                expanded(names, settings),
+                settings,
                 owner=owner_name(),
                 created_by=f"flowdiff {version()}",
                 stdin=sys.stdin.buffer,

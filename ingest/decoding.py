@@ -1,4 +1,4 @@
-"""Decode the payloads of a source into events and dead letters, in bounded memory."""
+"""Decode payloads into events and dead letters, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from ingest.codecs.dead_letters import MAX_KEPT_BYTES, RejectLog
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
-from ingest.source import Payloads, RecordSource, drain
+from ingest.source import Payloads
 from schemas.config import MAX_KEPT, DecodeConfig
 from schemas.events import concat_events, empty_events
 from schemas.rejects import REJECT_SCHEMA, Reject, rejects_table
@@ -24,7 +24,7 @@ BATCH_EVENTS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """A step of `decode_source`."""
+    """A step of `decode_polls`."""
 
     events: pa.Table
     rejects: pa.Table
@@ -55,24 +55,24 @@ class _Batch:
         return DecodedBatch(concat_events(self.tables), rejects, self.oddities, self.refused)
 
 
-def decode_source(
-    source: RecordSource,
+def decode_polls(
+    polls: Iterator[Payloads],
     config: DecodeConfig,
     *,
     batch_events: int = BATCH_EVENTS,
     pool: Executor | None = None,
     ahead: int = 0,
 ) -> Iterator[DecodedBatch]:
-    """Everything of a source that ends, in batches of at least `batch_events` but for the last.
+    """Everything that polls give, in batches of at least `batch_events` but for the last.
 
     Fewer where dead letters take MAX_KEPT_BYTES. With a pool, up to `ahead` polls are decoded in it while
-    others are read; the batches are the same. There is always at least one batch. Closes the source. Raises
-    what the source raises.
+    others are read; the batches are the same. There is always at least one batch. Raises what the
+    polls raise.
     """
     batch = _Batch()
     room = MAX_KEPT
     yielded = False
-    for payloads, decoded in _decoded(drain(source), config, pool, ahead):
+    for payloads, decoded in _decoded(polls, config, pool, ahead):
         outside = RejectLog(config)
         for reject in payloads.rejects:
             outside.add(reject)

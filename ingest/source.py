@@ -1,16 +1,18 @@
-"""Define the ports of payloads: `RecordSource` for files, `LiveSource` for partitions of a log.
+"""Define payloads, and the port of logs that give them: `LiveSource`.
 
-Who reads calls `poll` until `ended`. A poll gives payloads of one stream, in its order; together the polls
-of a stream cover its positions without a gap, so that a driver can commit `[from, until)` and a source made
-anew from a committed position goes on where it was. What the outside did to a payload (an archive cut off, a
-message over the limit) comes as a reject at its position, never as an exception.
+A poll gives payloads of one stream, in its order; together the polls of a stream cover its positions without
+a gap, so that a driver can commit `[from, until)` and a source made anew from a committed position goes on
+where it was. What ends, a file or a part of a log, gives its polls as an iterator. What the outside did to a
+payload (an archive cut off, a message over the limit) comes as a reject at its position, never as an
+exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import hashlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from schemas.errors import InputError
 from schemas.rejects import Reject
@@ -35,27 +37,6 @@ class Payloads:
     """Largest time that the log gave a message of this poll, ns since the epoch; None: it gives none."""
     epoch: int | None = None
     """Of the log when it took the last message of this poll, see `Place`; None: the log has none."""
-
-
-class RecordSource(Protocol):
-    """Payloads with positions. Used by one thread."""
-
-    @property
-    def ended(self) -> bool:
-        """Nothing will ever come again. Never true of a topic."""
-        ...
-
-    def poll(self, timeout_s: float) -> Payloads | None:
-        """The next payloads; None where none came in time, or at the end.
-
-        Bounded: of a chunk's size, or one payload. Only a source that waits for others looks at the time-out.
-        Raises InputError where the source cannot be read.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back what is open. May be called twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -87,6 +68,37 @@ class Place:
     epoch: int | None = None
     """Of what is before the place, or larger: a log that is cut back goes on under a larger one, and ends
     there in the older. None: not known."""
+
+
+TOPIC_SCHEME: Final = "kafka://"
+"""How the name of an input begins that is part of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Messages of one partition that are an input as a file is: found once, the same whenever it is read."""
+
+    servers: tuple[str, ...]
+    """Brokers to ask first, `host:port`; another way to the same log makes no other part of it."""
+    cluster_id: str | None
+    topic_id: str | None
+    stream: StreamId
+    start: int
+    end: int
+    """Offset after the last one."""
+    format: str
+    """Of every message."""
+
+    @property
+    def name(self) -> str:
+        """The name by which exactly this part can be asked for again."""
+        return f"{TOPIC_SCHEME}{','.join(self.servers)}/{self.stream.name}@{self.start}:{self.end}"
+
+    @property
+    def sha256(self) -> str:
+        """By what it is known: the log, the partition and the offsets, whatever leads to it. Hex."""
+        said = (self.cluster_id, self.topic_id, self.stream.name, self.start, self.end)
+        return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +235,3 @@ class RangeSource(Protocol):
         another log by now than the one of `end`. Raises InputError where it does not answer.
         """
         ...
-
-
-def drain(source: RecordSource) -> Iterator[Payloads]:
-    """Yield every poll of a source that ends; close it."""
-    try:
-        while not source.ended:
-            payloads = source.poll(0.0)
-            if payloads is not None:
-                yield payloads
-    finally:
-        source.close()

@@ -19,11 +19,12 @@ NO_COMMIT: Final = "0" * 64
 
 
 class InputFile(Config):
-    """One imported file; the content decides, the name is for people."""
+    """One imported file, or part of a topic; `sha256` decides, the name is for people."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
     sha256: str
     size: int
+    """Bytes; 0: of a part of a topic."""
     format: str | None = None
     """Format that was asked for; None: recognised by content."""
     columns: str = ""

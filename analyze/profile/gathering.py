@@ -20,7 +20,7 @@ from analyze.profile.name_columns import NameColumns
 from analyze.profile.names import Names, Recoding
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
-from analyze.profile.shards import MOST_VOTES, operation_parts
+from analyze.profile.shards import MOST_VOTES, site_parts
 from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
 from analyze.profile.votes import Column, Votes, summed_votes
 from schemas.arrays import I8
@@ -79,8 +79,8 @@ class Adding:
             self._watched += slot.watched
         self._folded.update(window.folded)
 
-    def _add_up(self) -> None:
-        self._votes = [summed_votes(self._votes, 0).compact()]
+    def _add_up(self, shard: Column | None = None) -> None:
+        self._votes = [summed_votes(self._votes, 0, shard).compact()]
         self._tables = {name: [summed(name, parts)] for name, parts in self._tables.items()}
 
     def stored(self) -> Stored | None:
@@ -90,10 +90,11 @@ class Adding:
             return self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
         if not self._votes:
             return None
-        self._add_up()
+        names = self._run.columns()
+        self._add_up(site_parts(names))
         (votes,), whole = self._votes, {name: table for name, (table,) in self._tables.items()}
         return Stored(
-            self._run.columns(),
+            names,
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
             votes,
             {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
@@ -106,8 +107,7 @@ class Adding:
         if stored is None:
             return None
         (slot,) = stored.slots
-        part = operation_parts(stored.names)[stored.names.operation]
-        votes = OneSlotVotes.of(stored.votes, part, scratch)
+        votes = OneSlotVotes.of(stored.votes, site_parts(stored.names), scratch)
         return Added(stored.names, slot, votes, stored.tables, stored.folded)
 
 

@@ -16,10 +16,10 @@ from schemas.arrays import B1, I8
 class NameColumns:
     """The words of a profile; row `k` of a kind is what its number `k` stands for."""
 
-    component: pa.StringArray
-    """[operations], like the two after it."""
-    point: pa.StringArray
-    callee: pa.StringArray
+    component: pa.DictionaryArray
+    """[operations], like the two after it: a word that many share is there once."""
+    point: pa.DictionaryArray
+    callee: pa.DictionaryArray
     caller: I8
     """[sites], like the two after it."""
     operation: I8
@@ -74,7 +74,7 @@ def _within(number: I8, least: int, past: int | I8) -> B1:
 def name_columns(names: Names) -> NameColumns:
     """Names in columns. O(names)."""
     component, point, callee = (
-        pa.array([name[at] for name in names.operations], pa.string()) for at in range(3)
+        pa.array([name[at] for name in names.operations], pa.string()).dictionary_encode() for at in range(3)
     )
     caller, operation, kind = _columns(names.sites, 3)
     above, path_site = _columns(names.paths, 2)
@@ -114,9 +114,10 @@ def names_of(columns: NameColumns) -> Names:
         tuple(
             map(
                 OperationName,
-                columns.component.to_pylist(),
-                columns.point.to_pylist(),
-                columns.callee.to_pylist(),
+                *(
+                    texts.cast(pa.string()).to_pylist()
+                    for texts in (columns.component, columns.point, columns.callee)
+                ),
             )
         ),
         tuple(

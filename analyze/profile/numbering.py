@@ -57,8 +57,11 @@ class Texts:
 
     known: pa.StringArray = field(default_factory=lambda: pa.array([], pa.string()))
 
-    def numbers(self, texts: pa.StringArray) -> I8:
+    def numbers(self, texts: pa.StringArray | pa.DictionaryArray) -> I8:
         """Numbers of texts, new ones too."""
+        if isinstance(texts, pa.DictionaryArray):
+            found: I8 = self.numbers(texts.dictionary)[texts.indices.to_numpy()]
+            return found
         at = pc.index_in(texts, value_set=self.known)
         if at.null_count:
             self.known = pa.concat_arrays([self.known, pc.unique(texts.filter(at.is_null()))])
@@ -152,9 +155,9 @@ class RunNames:
         pattern, child = self._children()
         of_child = self.children.keys()[child]
         return NameColumns(
-            component=self.texts.known.take(pa.array(pairs >> 32)),
-            point=self.texts.known.take(pa.array(operations & _LOW)),
-            callee=self.texts.known.take(pa.array(pairs & _LOW)),
+            component=self._texts(pairs >> 32),
+            point=self._texts(operations & _LOW),
+            callee=self._texts(pairs & _LOW),
             caller=(sites >> 32) - 1,
             operation=(sites & _LOW) >> 2,
             kind=sites & 3,
@@ -168,6 +171,9 @@ class RunNames:
             roots=self.roots.known,
             errors=self.errors.known,
         )
+
+    def _texts(self, numbers: I8) -> pa.DictionaryArray:
+        return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), self.texts.known)
 
     def _children(self) -> tuple[I8, I8]:
         """(pattern, child) of all patterns, in their order."""

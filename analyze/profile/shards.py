@@ -20,7 +20,7 @@ from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import SCHEMAS, Profile, Slot, summed
 from analyze.profile.slot_votes import SlotVotes
 from analyze.profile.votes import Column
-from schemas.arrays import I8
+from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
 """Votes that are held as a table, and tested at once: a GB. More stay in runs."""
@@ -28,8 +28,11 @@ SHARD_VOTES: Final = 1_000_000
 """Votes of a shard: 0.25 GB."""
 PROBLEM: Final = 1
 """Sample that is compared with the one before."""
-PARTS: Final = 1 << 10
+_PART_BITS: Final = 10
+PARTS: Final = 1 << _PART_BITS
 """A shard is one of so many parts of the operations, or several."""
+_ODD: Final = np.uint32(0x9E3779B1)
+"""2^32 over the golden ratio: multiplied by it, every bit of a hash reaches the highest (Knuth 6.4)."""
 
 
 class SiteShard(NamedTuple):
@@ -45,23 +48,32 @@ class SiteShard(NamedTuple):
     pattern: I8
 
     def profile(self) -> Profile:
-        """Give the shard as a profile. O(rows)."""
+        """Give the shard as a profile. O(rows).
+
+        Where a history shows the noise the problem is tested as a whole: its votes are added up.
+        """
+        problem = [slot for slot, one in enumerate(self.slots) if one.sample == PROBLEM]
+        if not any(one.sample > PROBLEM for one in self.slots):
+            return self._profile(self.votes)
+        parts = (replace(p, slot=problem[0]) if p.slot in problem else p for p in self.votes.parts)
+        return self._profile(replace(self.votes, parts=tuple(parts)))
+
+    def at_sites(self, sites: B1) -> Profile:
+        """Give the same with votes of some sites alone, [sites] whether of it, those of each slot."""
+        return self._profile(self.votes.of_sites(sites))
+
+    def _profile(self, votes: SlotVotes) -> Profile:
         empty = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-        rows = {**self.tables, "votes": self.votes.table()}
+        rows = {**self.tables, "votes": votes.table()}
         return Profile(names_of(self.names), self.slots, **(empty | rows))
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
-    """Give a profile shard by shard, those without a site left out; votes: those of the profile.
-
-    Those of the problem are added up: the problem is tested as a whole.
-    """
+    """Give a profile shard by shard, those without a site left out; votes: those of the profile."""
     names = name_columns(profile.names)
     n = n_shards(profile.names, votes, most_votes)
-    shard = (operation_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)[names.operation]
-    problem = [slot for slot, one in enumerate(profile.slots) if one.sample == PROBLEM]
-    parts = [replace(part, slot=problem[0]) if part.slot in problem else part for part in votes.parts]
-    runs = [_by_shard(shard[part.keys[1]], n) for part in parts]
+    shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
+    runs = [_by_shard(shard[part.keys[1]], n) for part in votes.parts]
     # Batch by batch: to take rows of a table of many would copy it whole for every shard.
     batches = {name: getattr(profile, name).to_batches() for name in ("visits", "patterns")}
     rows = {
@@ -73,7 +85,7 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
         site = np.flatnonzero(shard == number)
         if not len(site):
             continue
-        mine = tuple(part.some(of[number]) for part, of in zip(parts, runs, strict=True))
+        mine = tuple(part.some(of[number]) for part, of in zip(votes.parts, runs, strict=True))
         tables = {
             name: pa.Table.from_batches(
                 [batch.take(pa.array(of[number])) for batch, of in zip(several, rows[name], strict=True)],
@@ -84,11 +96,14 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
         yield _shard(names, profile.slots, site, SlotVotes(mine), tables | {"responses": responses})
 
 
-def operation_parts(names: NameColumns) -> Column:
-    """[operations] the part of each; an operation has the same in all files. O(operations)."""
-    texts = zip(*(column.to_pylist() for column in (names.component, names.point, names.callee)), strict=True)
-    parts = [crc32("\0".join(text).encode()) % PARTS for text in texts]
-    return np.array(parts, dtype=np.int16)
+def site_parts(names: NameColumns) -> Column:
+    """[sites] the part of the operation of each, which has the same in all files. O(sites and words)."""
+    hashed = np.zeros(len(names.component), dtype=np.uint32)
+    for texts in (names.component, names.point, names.callee):
+        words = [crc32(word.encode()) for word in texts.dictionary.to_pylist()]
+        hashed += np.array(words, dtype=np.uint32)[texts.indices.to_numpy()]
+        hashed *= _ODD
+    return (hashed >> (32 - _PART_BITS)).astype(np.int16)[names.operation]
 
 
 def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
@@ -144,9 +159,9 @@ def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) ->
     to = _numbers(needed, len(names.component))
     at, none = pa.array(needed), np.zeros(0, dtype=np.int64)
     return NameColumns(
-        component=names.component.take(at),
-        point=names.point.take(at),
-        callee=names.callee.take(at),
+        component=_words_of(names.component, at),
+        point=_words_of(names.point, at),
+        callee=_words_of(names.callee, at),
         caller=to[caller],
         operation=to[operation],
         kind=names.kind[site],
@@ -160,3 +175,8 @@ def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) ->
         roots=pa.array([], pa.string()),
         errors=pa.array([], pa.string()),
     )
+
+
+def _words_of(texts: pa.DictionaryArray, at: pa.Array) -> pa.DictionaryArray:
+    """Take some, with no word that they do not need."""
+    return texts.take(at).cast(pa.string()).dictionary_encode()

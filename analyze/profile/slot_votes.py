@@ -74,8 +74,9 @@ class OneSlotVotes:
     @staticmethod
     def of(votes: Votes, shard: Column, scratch: str) -> OneSlotVotes:
         """Put votes aside where they are many, in a file of a `Scratch` of that name; shard: [sites]."""
-        held = len(votes.bin) <= MOST_HELD
-        votes = votes if held else votes.taken(np.argsort(shard[votes.site], kind="stable"))
+        held, of = len(votes.bin) <= MOST_HELD, shard[votes.site]
+        if not held and (of[1:] < of[:-1]).any():
+            votes = votes.taken(np.argsort(of, kind="stable"))
         columns = (votes.bin, *votes.sums)
         kept = columns if held else _written(columns, scratch)
         return OneSlotVotes(0, votes.keys[:3], votes.n_rows, _first(votes.n_rows), kept)

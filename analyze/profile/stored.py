@@ -242,7 +242,8 @@ class _Reading:
         pieces = [here for block in blocks for here in block.pieces]
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
-            kept = in_turn(pool, _kept_tables, _kept_ahead(pieces, self.settings), 2)
+            read = partial(_kept_tables, with_account=self.keep_account)
+            kept = in_turn(pool, read, _kept_ahead(pieces, self.settings), 2)
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account)
                 for here, of_window in zip(block.pieces, kept, strict=False):
@@ -265,7 +266,7 @@ def _read_there(block: _KeptBlock) -> Added | None:
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
         for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
-            stored = _kept_tables(data)
+            stored = _kept_tables(data, with_account=block.keep_account)
             if stored is None or not _is_of(stored, key):
                 return None
             adding.add(stored)
@@ -461,8 +462,8 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
-def _kept_tables(data: pa.Buffer | None) -> Stored | None:
-    return None if data is None else stored_tables(data)
+def _kept_tables(data: pa.Buffer | None, *, with_account: bool = True) -> Stored | None:
+    return None if data is None else stored_tables(data, with_account=with_account)
 
 
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:

@@ -143,17 +143,17 @@ def joined_votes(parts: Sequence[Votes]) -> Votes:
     )
 
 
-def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
+def summed_votes(parts: Sequence[Votes], slot: int, shard: Column | None = None) -> Votes:
     """Votes of several stretches as one slot. O(rows and places times the bins they span).
 
-    In a part a place and its bins come once. A cell is a place's bin: what is added is added where it
-    belongs, and nothing is sorted but the places.
+    shard: [sites] by which the sums are ordered first. In a part a place and its bins come once. A cell is a
+    place's bin: what is added is added where it belongs, and nothing is sorted but the places.
     """
     if len(parts) == 1:
         return parts[0].at(slot)
     n_parts = [len(part.site) for part in parts]
     key = [np.concatenate([part.keys[at] for part in parts]).astype(np.int64) for at in range(3)]
-    number, first = numbered(key)
+    number, first = numbered(key if shard is None else [shard[key[1]].astype(np.int64), *key])
     ends = [np.cumsum(part.n_rows, dtype=np.int64) for part in parts]
     low, high = np.full(len(first), 1 << 16), np.zeros(len(first), dtype=np.int64)
     place = np.split(number, np.cumsum(n_parts)[:-1])
@@ -171,8 +171,8 @@ def summed_votes(parts: Sequence[Votes], slot: int) -> Votes:
             cell = np.repeat((begin - low)[mine[at : at + _AT_ONCE]], n_rows)
             cell += part.bin[rows]
             for row, column in zip(total, part.weights[:weighted], strict=True):
-                row[cell] += column[rows]
-    filled = np.flatnonzero(total[0])
+                np.add.at(row, cell, column[rows].astype(row.dtype, copy=False))  # of two types it is slow
+    filled = np.flatnonzero(total[0] != 0)  # of truth values a fourth of the time
     n_rows = np.diff(np.searchsorted(filled, np.append(begin, total.shape[1])))
     return Votes(
         (*(column[first] for column in key), np.full(len(first), slot)),

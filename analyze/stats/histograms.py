@@ -80,6 +80,8 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 
 _MOST_BINS = 1 << 13
+_FIRST = 1 << 10
+"""Rows that mostly show whether there is an order."""
 _CELLS_A_ROW = 8
 """Cells that the array of `_summed_in_cells` may have, a row: half the time of a sort, half more memory."""
 _MEDIAN_RANKS = 0.98
@@ -251,11 +253,7 @@ def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]
     """
     bins = np.clip(bins, 0, _MOST_BINS - 1)
     n_columns = int(column.max(initial=0)) + 1
-    key = place * n_columns
-    key += column
-    key *= _MOST_BINS
-    key += bins
-    if (key[1:] > key[:-1]).all():
+    if _ascend(place[:_FIRST], column[:_FIRST], bins[:_FIRST]) and _ascend(place, column, bins):
         return place, column, bins, n
     starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
     if (place[starts[1:]] > place[starts[:-1]]).all():
@@ -263,9 +261,15 @@ def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]
         width = np.maximum.reduceat(bins, starts) - low + 1
         if int(width.sum()) * n_columns <= _CELLS_A_ROW * len(place):
             return _summed_in_cells((place, column, bins, n), starts, low, width, n_columns)
-    found, code = np.unique(key, return_inverse=True)
+    found, code = np.unique((place * n_columns + column) * _MOST_BINS + bins, return_inverse=True)
     of = found // _MOST_BINS
     return of // n_columns, of % n_columns, found % _MOST_BINS, totals(code, n, len(found))
+
+
+def _ascend(place: I8, column: I8, bins: I8) -> bool:
+    """Tell whether rows are sorted by the three, each once."""
+    key = (place * (int(column.max(initial=0)) + 1) + column) * _MOST_BINS + bins
+    return bool((key[1:] > key[:-1]).all())
 
 
 def _summed_in_cells(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.cli.outcome import say
-from flowdiff.settings.effective import CONFIG_VARIABLE, kafka_of
+from flowdiff.settings.keys import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
     from ingest.kafka.kafka_settings import KafkaSettings
@@ -37,6 +37,8 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
     Raises ConfigError, InputError.
     """
+    from flowdiff.settings.effective import kafka_of
+
     flags = {"kafka.bootstrap": ",".join(bootstrap)} if bootstrap else {}
     settings = kafka_of(flags, os.environ, config, **fields)
     if not settings.security.protocol.has_tls:

@@ -12,8 +12,8 @@ import typer
 
 from flowdiff.cli.settings_options import Flags, takes_settings
 from flowdiff.commands.ingest import INGEST_OPTIONS
-from flowdiff.settings.effective import CONFIG_VARIABLE, DEFAULT, KEYS, Effective, effective
-from flowdiff.settings.keys import Key, KeyKind
+from flowdiff.settings.effective import DEFAULT, KEYS, Effective, effective
+from flowdiff.settings.keys import CONFIG_VARIABLE, Key, KeyKind
 from schemas.visible import visible
 
 

@@ -1,4 +1,4 @@
-"""`flowdiff import`: files into a lake."""
+"""`flowdiff import`: files and parts of topics into a lake."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import SecretBytes, ValidationError
 
+from flowdiff.cli.kafka import ConfigOption, kafka_settings
 from flowdiff.cli.listing import Heading, Kind, print_rows
 from flowdiff.cli.options import WorkersOption
 from flowdiff.cli.outcome import reported_afterwards
@@ -30,6 +32,7 @@ from stitch.drivers.import_settings import ImportSettings, ImportSummary
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ingest.source import LogPart
     from stitch.drivers.sharded.work_queue import JobWorker
 
 
@@ -41,7 +44,11 @@ HASH_KEY = "FLOWDIFF_HASH_KEY"
 @takes_settings
 def command(
     files: Annotated[
-        list[str], typer.Argument(help="Files or globs, also s3://BUCKET/…; `-` reads standard input.")
+        list[str],
+        typer.Argument(
+            help="Files or globs, also s3://BUCKET/…; `-` reads standard input; messages of a topic are "
+            "kafka://HOST:PORT/TOPIC[/PARTITION][@PERIOD|@OFFSET:OFFSET].",
+        ),
     ],
     lake: Annotated[
         str,
@@ -112,11 +119,13 @@ def command(
             envvar="FLOWDIFF_JOB", help="With --worker: name of this run, which no other has.", metavar="NAME"
         ),
     ] = None,
+    config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Import trace files into a lake.
+    """Import trace files, or a range of a topic of Kafka, into a lake.
 
-    The same file twice changes nothing. An import that was interrupted is completed by running it again.
+    The same file twice changes nothing, nor do the same messages. An import that was interrupted is
+    completed by running it again.
     """
     share_one_heap()
 
@@ -130,6 +139,7 @@ def command(
     pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
+    settings = reaching_topics(settings, files, config)
     member = _job_worker(worker, job, lake, settings)
     if member is not None and (workers is not None or spark.engine is EngineName.SPARK):
         raise ConfigError(
@@ -143,7 +153,7 @@ def command(
     with import_progress() as progress:
         summary = import_into(
             lake,
-            expanded(files),
+            expanded(files, settings),
             settings,
             owner=owner_name(),
             created_by=f"flowdiff {version()}",
@@ -246,13 +256,37 @@ def _hash_key(file: Path | None) -> bytes:
     return key
 
 
-def expanded(patterns: list[str]) -> list[str]:
-    """Files of every glob, in order of name. Raises InputError for one that finds nothing."""
+def reaching_topics(settings: ImportSettings, names: list[str], config: Path | None) -> ImportSettings:
+    """Return the settings with the way to the brokers, if a topic is among the input.
+
+    Raises ConfigError, InputError.
+    """
+    from ingest.source import TOPIC_SCHEME
+
+    if not any(name.startswith(TOPIC_SCHEME) for name in names):
+        return settings
+    kafka = kafka_settings(None, config, topic_pattern=settings.kafka.topic_pattern)
+    return settings.model_copy(update={"kafka": kafka})
+
+
+def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPart]:
+    """Files of every glob, in order of name, and parts of topics.
+
+    Raises InputError for one that finds nothing.
+    """
+    from ingest.source import TOPIC_SCHEME
     from stitch.drivers.inputs import STDIN, names_in_bucket
     from stitch.lake.place import is_bucket
 
     names: list[str] = []
+    parts: list[LogPart] = []
     for pattern in patterns:
+        if pattern.startswith(TOPIC_SCHEME):
+            from ingest.kafka.topic_input import parse_topic_input, parts_of
+
+            asked = parse_topic_input(pattern, now_ns=time.time_ns())
+            parts += parts_of(asked, settings.kafka, settings.named().format)
+            continue
         if pattern == STDIN or Path(pattern).exists():
             names.append(pattern)
             continue
@@ -264,7 +298,7 @@ def expanded(patterns: list[str]) -> list[str]:
     folders = [name for name in names if Path(name).is_dir()]
     if folders:
         raise InputError(f"'{folders[0]}' is a folder.", remedy=f"Name its files: '{folders[0]}/*'.")
-    return names
+    return [*names, *parts]
 
 
 class _Bar:

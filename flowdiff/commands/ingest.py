@@ -10,7 +10,8 @@ import typer
 
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.live.memory import share_one_heap
-from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, effective
+from flowdiff.settings.effective import KEYS, effective
+from flowdiff.settings.keys import CONFIG_VARIABLE
 
 INGEST_OPTIONS: Final = Options(
     keys=KEYS.values(),
@@ -18,12 +19,8 @@ INGEST_OPTIONS: Final = Options(
         "lake",
         "kafka.bootstrap",
         "kafka.topics",
-        "kafka.topic_pattern",
-        "kafka.formats",
         "kafka.default_format",
         "kafka.group",
-        "kafka.start_at",
-        "kafka.on_corrupt",
         "live.window_length",
         "live.commit_interval",
         "live.lateness",
@@ -32,11 +29,8 @@ INGEST_OPTIONS: Final = Options(
         "live.accept_gaps",
         "serve.address",
         "log.level",
-        "log.format",
         "stay_halted",
-        "kafka.static_member_id",
         "live.keep_events",
-        "live.params_share",
     ),
 )
 """What can be typed. The other keys are for a configuration and the environment."""

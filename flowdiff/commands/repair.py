@@ -10,7 +10,8 @@ import typer
 
 from flowdiff.cli.options import LakeArgument
 from flowdiff.cli.upkeep import GraceOption, upkeep
-from flowdiff.settings.effective import CONFIG_VARIABLE, effective
+from flowdiff.settings.effective import effective
+from flowdiff.settings.keys import CONFIG_VARIABLE
 
 
 def command(
@@ -84,10 +85,10 @@ def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool)
     """The open events of a lane, from Kafka where their segments are damaged."""
     found = effective({"lake": lake}, os.environ, config).config
     with upkeep(lake, "Reading a lane again") as run:
-        from ingest.kafka.rereading import Rereading
+        from ingest.kafka.log_reader import LogReader
         from stitch.drivers.repair.reading_again import read_again
 
-        log = Rereading(found.kafka, found.live.decode)
+        log = LogReader(found.kafka, found.live.decode)
         try:
             done = read_again(run, lane, log, found.live.decode, accept_gaps=accept_gaps)
         finally:

@@ -18,7 +18,8 @@ from flowdiff.cli.options import JsonOption, LakeArgument
 from flowdiff.cli.outcome import say
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.cli.version import owner_name, version
-from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, watch_of
+from flowdiff.settings.effective import KEYS, watch_of
+from flowdiff.settings.keys import CONFIG_VARIABLE
 from schemas.errors import BusyLakeError, ConfigError, LakeError
 from schemas.visible import visible
 from schemas.windows import NS_PER_SECOND
@@ -37,7 +38,7 @@ WATCH_OPTIONS: Final = Options(
     keys=KEYS.values(),
     only=(
         "serve.watch_address",
-        *(f"watch.{name}" for name in ("false_alarms", "slot", "daily", "weekly", "versions")),
+        *(f"watch.{name}" for name in ("false_alarms", "slot", "versions")),
     ),
 )
 NOTHING, OPEN, CANNOT_TELL = 0, 1, 3

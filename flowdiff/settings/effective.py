@@ -13,11 +13,10 @@ from analyze.watch.settings import WatchSettings
 from flowdiff.notify.settings import NotifySettings
 from flowdiff.settings.given import Given, document_of, in_document, read_secret, validated
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
-from flowdiff.settings.keys import PREFIX, Key, keys_of, nearest
+from flowdiff.settings.keys import CONFIG_VARIABLE, PREFIX, Key, keys_of, nearest
 from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.errors import ConfigError
 
-CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 DEFAULT: Final = "default"
 KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
 """Every key by its name."""

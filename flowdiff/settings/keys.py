@@ -26,6 +26,8 @@ from schemas.sizes import parse_size
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns, window_length_ns
 
 PREFIX: Final = "FLOWDIFF_"
+CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
+"""Names the file of the settings, where no option does."""
 FLAGLESS_SECTIONS: Final = ("kafka", "live", "watch")
 """Left out of a flag's name."""
 _UNIT: Final = re.compile(r"`(\w+?)_(?:ns|ms|bytes)`")

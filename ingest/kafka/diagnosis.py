@@ -6,7 +6,9 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -23,7 +25,7 @@ from kafka.net.compat import KafkaNetClient
 
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSecurity, KafkaSettings
-from schemas.errors import FlowdiffError, InputError
+from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 
 PROBE_TIMEOUT_S: Final = 2.0
 """For each step at each broker."""
@@ -55,17 +57,31 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
     )
     try:
         return make(bootstrap_timeout_ms=settings.connect_timeout_ms)
-    except KafkaTimeoutError as error:
-        if problem := what_is_wrong(settings):
-            raise InputError(problem, remedy="Check the settings of Kafka.") from error
     except KafkaError as error:
-        problem = what_is_wrong(settings) or f"Kafka: {error}."
-        raise InputError(problem, remedy="Check the settings of Kafka.") from error
+        problem = _first_problem(settings)
+        if problem is None and not isinstance(error, KafkaTimeoutError):
+            problem = _Problem(f"Kafka: {error}.")
+        if problem is not None:
+            raise problem.error("Check the settings of Kafka.") from error
     try:
         return make(bootstrap_timeout_ms=SECOND_TRY * settings.connect_timeout_ms)
     except KafkaError as error:
-        problem = what_is_wrong(settings) or f"No broker of {', '.join(settings.bootstrap)} answers in time."
-        raise InputError(problem, remedy="Check the brokers, or raise kafka.connect_timeout.") from error
+        slow = _Problem(f"No broker of {', '.join(settings.bootstrap)} answers in time.", passes=True)
+        problem = _first_problem(settings) or slow
+        raise problem.error("Check the brokers, or raise kafka.connect_timeout.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why a broker cannot be used."""
+
+    sentence: str
+    passes: bool = False
+    """Whether it may be gone in a moment: a broker that is down."""
+
+    def error(self, remedy: str) -> InputError:
+        kind = UnreachableInputError if self.passes else InputError
+        return kind(self.sentence, remedy=remedy)
 
 
 def what_is_wrong(settings: KafkaSettings) -> str | None:
@@ -74,11 +90,25 @@ def what_is_wrong(settings: KafkaSettings) -> str | None:
 
     Takes up to three times PROBE_TIMEOUT_S for a broker.
     """
-    for server in settings.bootstrap:
-        problem = _problem(server, settings)
-        if problem is not None:
-            return problem
-    return None
+    problem = _first_problem(settings)
+    return None if problem is None else problem.sentence
+
+
+def _first_problem(settings: KafkaSettings) -> _Problem | None:
+    return next(filter(None, (_problem(server, settings) for server in settings.bootstrap)), None)
+
+
+@contextmanager
+def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
+    """Raises InputError for what kafka-python raises, UnreachableInputError where that passes."""
+    try:
+        yield
+    except KafkaError as error:
+        kind = UnreachableInputError if error.retriable else InputError
+        raise kind(
+            f"{what}: {error}.",
+            remedy=missing_right(error, settings) or what_is_wrong(settings) or "Try again.",
+        ) from error
 
 
 def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
@@ -110,29 +140,37 @@ def _who(security: KafkaSecurity) -> str:
     return "the user of the certificate" if security.certificate_file else "user 'ANONYMOUS'"
 
 
-def _problem(server: str, settings: KafkaSettings) -> str | None:
+def _problem(server: str, settings: KafkaSettings) -> _Problem | None:
     host, _, port = server.rpartition(":")
     if not host or not port.isdecimal():
-        return f"'{server}' is not host:port."
+        return _Problem(f"'{server}' is not host:port.")
     host = host.strip("[]")
     try:
         socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
     except socket.gaierror as error:
-        return f"The host of {server} is not known: {error.strerror}."
+        sentence = f"The host of {server} is not known: {error.strerror}."
+        return _Problem(sentence, passes=error.errno == socket.EAI_AGAIN)
     except UnicodeError:
         # Before it is asked for: a part of the name is empty, or longer than 63 characters.
-        return f"The host of {server} is no name that a host can have."
+        return _Problem(f"The host of {server} is no name that a host can have.")
     except TimeoutError:
-        return f"No answer from {server} within {PROBE_TIMEOUT_S:g} s: another host, or a firewall between."
+        sentence = (
+            f"No answer from {server} within {PROBE_TIMEOUT_S:g} s: another host, or a firewall between."
+        )
+        return _Problem(sentence, passes=True)
     except OSError as error:
-        return f"No broker at {server}: {(error.strerror or str(error)).lower()}."
+        sentence = f"No broker at {server}: {(error.strerror or str(error)).lower()}."
+        return _Problem(sentence, passes=True)
     security = settings.security
     speaks_tls = _speaks_tls(host, int(port))
     if speaks_tls and not security.protocol.has_tls:
-        return f"{server} speaks TLS, and the settings say {security.protocol}: set SSL or SASL_SSL."
+        return _Problem(
+            f"{server} speaks TLS, and the settings say {security.protocol}: set SSL or SASL_SSL."
+        )
     if not speaks_tls and security.protocol.has_tls:
-        return f"{server} does not speak TLS, and the settings say {security.protocol}."
-    return _refusal(server, settings)
+        return _Problem(f"{server} does not speak TLS, and the settings say {security.protocol}.")
+    refusal = _refusal(server, settings)
+    return None if refusal is None else _Problem(refusal)
 
 
 def _speaks_tls(host: str, port: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,11 +11,11 @@ from typing import Final
 
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
-from ingest.kafka.diagnosis import missing_right, missing_topic, what_is_wrong
+from ingest.kafka.diagnosis import explained, missing_right, missing_topic, what_is_wrong
 from ingest.kafka.fetching import MIN_POLL_S, USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
-from ingest.kafka.log_range import LogRange, StreamEnds, end_of_epoch, partition_of, range_of
+from ingest.kafka.log_range import LogRange, StreamEnds, end_of_epoch, partition_of, range_of, topic_id_of
 from ingest.kafka.membership import Membership, group_consumer
 from ingest.messages import payloads_of_messages
 from ingest.source import (
@@ -162,14 +161,9 @@ class KafkaSource:
         topic_id = self.topic_id(stream.topic)
         if place is not None and place.topic_id not in (None, topic_id):
             raise not_known(stream) if topic_id is None else other_topic(stream)
-        try:
+        with explained(f"The range of {stream.name} is not known", self._settings):
             there = range_of(self._consumer, partition_of(stream), self._settings.request_timeout_ms)
             error = None if place is None else self._not_there(stream, place, there)
-        except KafkaError as failed:
-            raise InputError(
-                f"The range of {stream.name} is not known: {failed}.",
-                remedy=missing_right(failed, self._settings) or what_is_wrong(self._settings) or "Try again.",
-            ) from failed
         if error is not None:
             raise error
         if place is None:
@@ -192,14 +186,12 @@ class KafkaSource:
 
     def committed(self, stream: StreamId) -> Place | None:
         """Return where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
-        try:
+        with explained(f"The group's offset of {stream.name} is not known", self._settings):
             found = self._consumer.committed(
                 partition_of(stream),
                 metadata=True,
                 timeout_ms=self._settings.request_timeout_ms,
             )
-        except KafkaError as error:
-            raise InputError(f"The group's offset of {stream.name} is not known: {error}.") from error
         if found is None:
             return None
         return Place(found.offset, epoch=None if found.leader_epoch < 0 else found.leader_epoch)
@@ -229,11 +221,7 @@ class KafkaSource:
         """
         if self._is_unconfirmed:
             self._is_unconfirmed = not self._membership.refresh_topics(timeout_ms=2_000)
-        return self._known_topic_id(topic)
-
-    def _known_topic_id(self, topic: str) -> str | None:
-        found: uuid.UUID | None = self._consumer._cluster.topic_id(topic)
-        return None if found is None or not found.int else str(found)
+        return topic_id_of(self._consumer, topic)
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
         """See `LiveSource.commit_offsets`. Bound: 2 s."""
@@ -296,7 +284,7 @@ class KafkaSource:
         """Raises TopicChangedError for a topic that is not the one its streams were started in."""
         for stream, kept in self._streams.items():
             topic_id = kept.place.topic_id
-            if topic_id is not None and self._known_topic_id(stream.topic) not in (None, topic_id):
+            if topic_id is not None and topic_id_of(self._consumer, stream.topic) not in (None, topic_id):
                 self._stop(stream)
                 raise other_topic(stream)
 

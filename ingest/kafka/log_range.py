@@ -13,6 +13,7 @@ heard.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
@@ -170,3 +171,9 @@ async def _end_of_epoch(
 def partition_of(stream: StreamId) -> TopicPartition:
     """A stream as the client names it."""
     return TopicPartition(stream.topic, stream.partition)
+
+
+def topic_id_of(consumer: KafkaConsumer, topic: str) -> str | None:
+    """What distinguishes a topic from another one made under the same name; None: brokers did not say."""
+    found: uuid.UUID | None = consumer._cluster.topic_id(topic)
+    return None if found is None or not found.int else str(found)

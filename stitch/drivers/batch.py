@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from ingest.source import LogPart
 from schemas.commits import CommitBody, CommitRecord, Counters
 from schemas.errors import LakeError, lake_error
 from schemas.windows import NS_PER_MINUTE, Window
@@ -39,15 +40,13 @@ from stitch.lake.place import is_bucket, open_place
 from stitch.lake.store import LocalStore, Store
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
-_BUDGET_PER_PAYLOAD_BYTE: Final = 6
-"""Peak of kernel and writer over the payload of the group they work on, measured (docs/operations.md)."""
 _HELD_SHARE: Final = 16
 """One part in so many of an import's memory is for parts that wait."""
 
 
 def import_into(
     lake: Path | str,
-    names: Sequence[str],
+    names: Sequence[str | LogPart],
     settings: ImportSettings,
     *,
     owner: str,
@@ -56,7 +55,7 @@ def import_into(
     progress: Progress,
     workers: int | Cluster = 1,
 ) -> ImportSummary:
-    """Import files into a lake, a folder or `s3://bucket/prefix`, which is made where it is missing.
+    """Import files and parts of topics into a lake, which is made where it is missing.
 
     By so many processes where the input is worth their start (`PROCESSES_FROM_BYTES`); one is this process.
     Each imports the program's main module: a script that asks for more must guard what it does by
@@ -120,7 +119,7 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
 def import_files(
     store: Store,
     scratch: Path,
-    names: Sequence[str],
+    names: Sequence[str | LogPart],
     settings: ImportSettings,
     *,
     owner: str,
@@ -152,13 +151,15 @@ def import_files(
     if not sources.fresh:
         return _summary(sources, None, spilled=False)
     if isinstance(workers, int):
-        is_large = sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES
+        is_large = sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES or any(
+            isinstance(source.path, LogPart) for source in sources.fresh
+        )
         workers = settings.most_workers(workers) if is_large else 1
         settings = settings.shared_among(workers)
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)
         ledger = Ledger(staging, settings, info.window_length_ns)
-        spill = EventSpill(scratch, settings.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE)
+        spill = EventSpill(scratch, settings.payload_bytes)
         with import_engine(staging, manifest, settings, scratch, workers) as engine:
             _stitch(engine, sources.fresh, spill, ledger, settings, progress)
         counters = ledger.close()

@@ -1,4 +1,4 @@
-"""Open the files of an import, recognised by content, in an order that does not depend on their names.
+"""Open files and parts of topics, known by content, in an order that does not depend on their names.
 
 Beside them what was read of each, and the refusal of an import that brought nothing.
 """
@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,9 +17,10 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, BinaryIO, Final
 
-from ingest.decoding import DecodedBatch
+from ingest.decoding import DecodedBatch, decode_polls
 from ingest.files import decode_file
 from ingest.formats import format_names
+from ingest.source import LogPart
 from schemas.commits import InputFile
 from schemas.errors import (
     FlowdiffError,
@@ -34,6 +36,8 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
 
 STDIN: Final = "-"
+_CHUNK_BYTES_PER_EVENT: Final = 160
+"""Of the lines of a chunk, about; batches of at least so many events are passed on."""
 _NAMED: Final = 5
 """Files named in a message; the rest is counted."""
 
@@ -70,21 +74,55 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file to read: what the user called it, and where its bytes lie."""
+    """One input to read: what the user called it, and where its bytes lie."""
 
     name: str
-    path: Path | BucketFile
+    path: Path | BucketFile | LogPart
     sha256: str
     size: int
+    """Bytes; 0: of a log, where they are not known before they are read."""
     mtime_ns: int
-    """0: in a bucket."""
+    """0: of no file of this machine."""
+
+    def decoded(
+        self,
+        settings: ImportSettings,
+        pool: Executor | None = None,
+        ahead: int = 0,
+        *,
+        batch_events: int | None = None,
+    ) -> Iterator[DecodedBatch]:
+        """Yield what the codecs make of it, decoded so far `ahead` by the threads of a pool.
+
+        Raises InputError, also where it is no longer what it was when it was opened.
+        """
+        if batch_events is None:
+            batch_events = settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT
+        if isinstance(self.path, LogPart):
+            from ingest.kafka.log_reader import opened_part  # its client is an extra
+
+            polls = opened_part(self.path, settings.kafka, settings.decode, settings.chunk_bytes)
+            yield from decode_polls(polls, settings.decode, batch_events=batch_events, pool=pool, ahead=ahead)
+            return
+        with self.at_hand() as path:
+            yield from decode_file(
+                path,
+                settings.format,
+                settings.decode,
+                chunk_bytes=settings.chunk_bytes,
+                batch_events=batch_events,
+                pool=pool,
+                ahead=ahead,
+                columns=settings.columns,
+            )
 
     @contextmanager
     def at_hand(self) -> Iterator[Path]:
-        """Give a file of this machine with the content, for the block.
+        """Give a file of this machine with the content of a file, for the block.
 
         Raises InputError where the content is gone or no longer what was hashed: its commit would lie.
         """
+        assert not isinstance(self.path, LogPart), "a log is no file"
         if isinstance(self.path, Path):
             yield self.path
             self._refuse_if_changed(self.path)
@@ -121,7 +159,7 @@ class Sources:
     """In the lake already, or given twice."""
 
 
-def open_sources(names: Iterable[str], scratch: Path, stdin: BinaryIO) -> list[Source]:
+def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
     """Hash every file (1 GB/s or so; one in a bucket is fetched for it).
 
     What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
@@ -205,7 +243,9 @@ def _unreadable(name: str, error: OSError) -> InputError:
     )
 
 
-def _opened(name: str, spool: Path, stdin: BinaryIO) -> Source:
+def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
+    if isinstance(name, LogPart):
+        return Source(name.name, name, name.sha256, size=0, mtime_ns=0)
     path = None if is_bucket(name) else _rereadable(name, spool, stdin)
     try:
         if path is None:
@@ -304,17 +344,8 @@ def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -
     """
     tally = Tally(settings.format, settings.columns.told)
     for source in sources:
-        with source.at_hand() as path:
-            batches = decode_file(
-                path,
-                settings.format,
-                settings.decode,
-                chunk_bytes=settings.chunk_bytes,
-                batch_events=1,
-                columns=settings.columns,
-            )
-            for decoded in batches:
-                tally.add(source, decoded)
-                if tally.n_events:
-                    return
+        for decoded in source.decoded(settings, batch_events=1):
+            tally.add(source, decoded)
+            if tally.n_events:
+                return
     tally.require_events(sources)

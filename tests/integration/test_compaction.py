@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from unittest.mock import patch
@@ -22,7 +20,7 @@ from oracles.lake_script import (
     run,
     structures_table,
 )
-from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.memory_disk import ENDINGS, CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 
 from analyze.scope import resolve
@@ -52,11 +50,6 @@ NOW_NS = 10**18
 IMPORTS = tuple(Import(f"hour-{n}", {f"a{n}": n, f"b{n}": 7}) for n in range(3))
 """Three files in the first window, three in the second."""
 SMALL = (Import("one", {"a": 1}), Import("two", {"b": 2}))
-ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
-    "kill": MemoryDisk.kill,
-    "power": MemoryDisk.lose_power,
-    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
-}
 
 
 def compacted(store: Store, hours: int = 0, *, dry_run: bool = False, least_files: int = 2) -> Compacted:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from oracles import fork_server
+from oracles.forked_command import forked_command
 
 SEEN = """
 import atexit, json, os, signal, sys, time
@@ -108,6 +109,24 @@ def test_it_is_killed_interrupted_and_waited_for() -> None:
             process.send_signal(number)
             assert process.wait(60) == -number
     assert not Path(f"/proc/{process.pid}").exists()
+
+
+def test_a_shell_sees_the_same(tmp_path: Path) -> None:
+    text = """
+    flowdiff --version | cat
+    flowdiff windows --lake nowhere "ä b" 2>&1 | cat; echo ${PIPESTATUS[0]}
+    HERE=1 flowdiff sql --lake nowhere <&-; echo $?
+    echo 'select 1' | flowdiff sql --lake <(echo nowhere) 2> >(sed 's/[0-9]//g')
+    """
+    started = f'flowdiff() {{ "{sys.executable}" -m flowdiff "$@"; }}\n{text}'
+    with forked_command(tmp_path) as folder:
+        path = f"{folder}:{os.environ['PATH']}"
+        seen = [
+            subprocess.run(["bash", "-c", script], env={**os.environ, "PATH": path}, capture_output=True)
+            for script in (text, started)
+        ]
+    assert (seen[0].stdout, seen[0].stderr) == (seen[1].stdout, seen[1].stderr)
+    assert seen[0].stdout.count(b"2\n") == 2
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from fixtures.kafka_broker import cut_log, started
 from kafka import TopicPartition
 
 from flowdiff.__main__ import main
-from ingest.kafka.rereading import Rereading
+from ingest.kafka.log_reader import LogReader
 from ingest.source import Place, StreamId
 from schemas.config import DecodeConfig
 from schemas.errors import HaltedError
@@ -208,7 +208,7 @@ def test_what_kafka_lost_of_a_segment_is_told_and_booked(mortal: KafkaBench) -> 
     topic = mortal.topic()
     stream = StreamId(topic, 0)
     mortal.fill(topic, numbered(0, 100), batch=10)
-    log = Rereading(mortal.settings(topic), DecodeConfig())
+    log = LogReader(mortal.settings(topic), DecodeConfig())
     with contextlib.closing(log):
         polls, missing = log.read(stream, 5, Place(95))
         assert [value for poll in polls for value in poll.payloads] == [*numbered(5, 95)]

@@ -548,7 +548,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         yield from decode_file(path, *how, **more)
         path.unlink()
 
-    monkeypatch.setattr("stitch.drivers.sharded.tasks.decode_file", decode)
+    monkeypatch.setattr("stitch.drivers.inputs.decode_file", decode)
     with pytest.raises(InputError, match=r"'.*records\.ndjson' went away while it was read: No such file"):
         put(lake, file)
     assert [name for name in tree(lake) if name.startswith("stage/lane")] == []

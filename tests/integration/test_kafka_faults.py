@@ -16,8 +16,11 @@ from kafka.structs import OffsetAndMetadata
 from ingest.kafka.diagnosis import SECOND_TRY, connected
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
+from ingest.kafka.log_reader import opened_part
+from ingest.kafka.topic_input import parse_topic_input, parts_of
 from ingest.source import CorruptStreamError, CutBackError, Place, StreamId
-from schemas.errors import InputError
+from schemas.config import DecodeConfig
+from schemas.errors import InputError, UnreachableInputError
 from schemas.rejects import Reason
 
 pytestmark = pytest.mark.slow
@@ -148,7 +151,7 @@ def test_broker_restart(
 
 def test_one_line_where_no_broker_is(tmp_path: Path) -> None:
     settings = KafkaSettings(bootstrap=("127.0.0.1:1",), topics=("any",), connect_timeout_ms=500)
-    with pytest.raises(InputError, match=r"No broker at 127\.0\.0\.1:1: connection refused\."):
+    with pytest.raises(UnreachableInputError, match=r"No broker at 127\.0\.0\.1:1: connection refused\."):
         KafkaSource(settings)
 
 
@@ -257,3 +260,20 @@ def test_every_stream_whose_log_was_cut_back_is_told(
         told.append(error.value.stream)
     assert sorted(told) == [StreamId(topic, partition) for partition in range(3)]
     assert len(read.values()) == 300
+
+
+def test_a_part_that_is_imported_has_no_hole(mortal: KafkaBench) -> None:
+    topic = damaged_topic(mortal)
+    settings = mortal.settings(topic)
+
+    def read(rest: str) -> list[bytes]:
+        name = f"kafka://{mortal.broker.bootstrap[0]}/{topic}/0@{rest}"
+        (part,) = parts_of(parse_topic_input(name, now_ns=0), settings, None)
+        polls = opened_part(part, settings, DecodeConfig(), 2**20)
+        return [value for poll in polls for value in poll.payloads]
+
+    assert read("5:20") == numbered(5, 20)
+    assert read("30:100") == numbered(30, 100)
+    for rest in ("0:100", "25:31"):
+        with pytest.raises(InputError, match=rf"{topic}/0: offsets 2[05] to 29 cannot be read: the checksum"):
+            read(rest)

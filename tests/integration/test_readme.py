@@ -6,9 +6,11 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from oracles.forked_command import forked_command
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = [
@@ -30,17 +32,15 @@ def _check(line: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout after `make demo`, which has fewer requests here."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A checkout after `make demo`, which has fewer requests here. Its other commands are forked."""
     folder = tmp_path_factory.mktemp("readme")
-    (folder / ".venv" / "bin").mkdir(parents=True)
-    script = folder / ".venv" / "bin" / "flowdiff"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m flowdiff "$@"\n')
-    script.chmod(0o755)
-    demo = [str(script), "demo", "--requests", "400", "--workers", "1"]
+    demo = [sys.executable, "-m", "flowdiff", "demo", "--requests", "400", "--workers", "1"]
     done = subprocess.run(demo, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return folder
+    (folder / ".venv").mkdir()
+    with forked_command(folder / ".venv"):
+        yield folder
 
 
 def test_every_example_runs(place: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from unittest.mock import patch
@@ -12,7 +10,7 @@ from unittest.mock import patch
 import pytest
 from oracles.bucket_server import BucketServer
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
-from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.memory_disk import ENDINGS, CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 
 from flowdiff.__main__ import main
@@ -37,11 +35,6 @@ KEEPS = SETTINGS.model_copy(
     update={"keep_events_ns": HOUR_NS, "stitch": StitchConfig(idle_ns=10 * S, max_age_ns=20 * S)}
 )
 RESTS = KEEPS.model_copy(update={"stitch": StitchConfig(idle_ns=10 * S, max_age_ns=120 * S)})
-ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
-    "kill": MemoryDisk.kill,
-    "power": MemoryDisk.lose_power,
-    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
-}
 
 
 def repaired(store: Store, hours: int = 0, **options: bool) -> Repaired:

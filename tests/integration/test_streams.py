@@ -1,4 +1,7 @@
-"""Standard streams that are closed, full or left, and a system that refuses: one line each, no traceback."""
+"""Standard streams that are closed, full or left, and a system that refuses: one line each, no traceback.
+
+What is closed, or unbuffered, or without the rights of root, is a new Python; the other commands are forked.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from oracles.forked_command import forked_command
 from oracles.traffic import write_native
 
 FLOWDIFF = f"{shlex.quote(sys.executable)} -m flowdiff"
@@ -16,8 +21,9 @@ FLOWDIFF = f"{shlex.quote(sys.executable)} -m flowdiff"
 
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A line of bash in which `flowdiff` is the command; its exit code is that of flowdiff."""
-    script = f'flowdiff() {{ {FLOWDIFF} "$@"; }}; {command}; exit ${{PIPESTATUS[0]}}'
-    environment = {**os.environ, "FLOWDIFF_LAKE": str(cwd / "lake")}
+    script = f"{command}; exit ${{PIPESTATUS[0]}}"
+    path = f"{cwd / 'bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "FLOWDIFF_LAKE": str(cwd / "lake"), "PATH": path}
     environment.pop("PYTHONUNBUFFERED", None)
     return subprocess.run(
         ["bash", "-c", script], cwd=cwd, capture_output=True, text=True, env=environment, errors="replace"
@@ -25,12 +31,13 @@ def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("streams")
     write_native(folder / "a.ndjson", 60)
-    done = shell("flowdiff import a.ndjson", folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+    with forked_command(folder):
+        done = shell("flowdiff import a.ndjson", folder)
+        assert done.returncode == 0, done.stderr
+        yield folder
 
 
 def one_line(done: subprocess.CompletedProcess[str], told: str, code: int = 2) -> None:

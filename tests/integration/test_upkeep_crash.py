@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
 from oracles.lake_script import WINDOW_NS, Acknowledged, Content, Import, content, open_lane, run
-from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.memory_disk import ENDINGS, CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 
 from schemas.commits import CommitBody, PartitionRange, Standing
@@ -34,11 +32,6 @@ HISTORY = (
     Import("tuesday", {"d": 2, "e": 12}),
     Import("wednesday", {"f": 3, "g": 8}),
 )
-ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
-    "kill": MemoryDisk.kill,
-    "power": MemoryDisk.lose_power,
-    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
-}
 
 
 def retain(store: Store, hours: int = 0, grace_ns: int = HOUR_NS, *, dry_run: bool = False) -> Retired:

@@ -47,7 +47,7 @@ _MOST_BYTES, _MOST_DESCRIPTORS, _HIGH = 1 << 20, 32, 500
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """A program to start. The descriptors come with it."""
 
     words: list[str]
@@ -77,14 +77,14 @@ class Popen(subprocess.Popen[Any]):
             return
         # Those for input, output and errors: the program's, then ours of a pipe.
         theirs = [end if end != -1 else number for number, end in enumerate((ends[0], ends[3], ends[5]))]
-        asked = _Asked(
+        asked = Asked(
             words[1:],
             None if cwd is None else os.fspath(cwd),
             dict(os.environ if env is None else env),
             [0, 1, 2, *pass_fds],
             in_new_session,
         )
-        self.pid = _server().fork(asked, [*theirs, *pass_fds])
+        self.pid = fork(asked, [*theirs, *pass_fds])
         self._child_created = True
         self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
 
@@ -115,6 +115,11 @@ def run(
     return done
 
 
+def fork(asked: Asked, descriptors: list[int]) -> int:
+    """Start a program with descriptors of this process: the number of a new child of this process."""
+    return _server().fork(asked, descriptors)
+
+
 class _Server:
     """The process that forks, and this end of what it is asked through."""
 
@@ -131,7 +136,7 @@ class _Server:
         self._control = ctypes.CDLL(None, use_errno=True).prctl
         atexit.register(self.end)
 
-    def fork(self, asked: _Asked, descriptors: list[int]) -> int:
+    def fork(self, asked: Asked, descriptors: list[int]) -> int:
         """The number of a new process, a child of this one."""
         with self._asking:
             self._adopt(True)
@@ -185,7 +190,7 @@ def serve(descriptor: int, path: list[str]) -> None:
             continue
         if not text:
             os._exit(0)
-        asked: _Asked = pickle.loads(text)
+        asked: Asked = pickle.loads(text)
         between = os.fork()
         if not between:
             here = os.getpid()
@@ -213,7 +218,7 @@ def _import_all() -> None:
                     import_module(found.name)
 
 
-def _become(asked: _Asked, descriptors: list[int], base: list[str]) -> None:
+def _become(asked: Asked, descriptors: list[int], base: list[str]) -> None:
     """Be a process that was started so, as far as a program sees."""
     # Out of the way of the numbers that they get.
     moved = [fcntl.fcntl(end, fcntl.F_DUPFD, _HIGH) for end in descriptors]

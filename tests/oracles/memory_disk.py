@@ -231,3 +231,11 @@ def _parent(name: str) -> str:
 def _ancestors(name: str) -> list[str]:
     parts = name.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
+    "kill": MemoryDisk.kill,
+    "power": MemoryDisk.lose_power,
+    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
+}
+"""What a crash may leave of what was not synced: all, nothing, or some of it."""

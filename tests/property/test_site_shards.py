@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import (
     SitesSeen,
+    _site_view,
     seen_at_shard,
     seen_at_sites,
     seen_part,
@@ -32,6 +33,7 @@ from analyze.profile.shards import site_shards
 from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
 from analyze.profile.votes import Votes
 from analyze.stats.estimate import Estimate
+from analyze.stats.histograms import Histograms
 
 SETTINGS = RobustSettings()
 
@@ -152,6 +154,17 @@ def test_shards_of_sites_are_all_sites(
             (theirs.z, theirs.q, theirs.low, theirs.high), rel=1e-9
         )
         assert affected_by_statistics(cut, roles, [mine]) == affected_by_statistics(profile, roles, [theirs])
+    by_slot = [
+        (part.site[values.place], values.column, values.bin, values.n)
+        for part in (
+            whole_view(View(profile, roles, SETTINGS)),
+            *(_site_view(roles, SETTINGS, p) for p in parts),
+        )
+        for values in [part.view.own_times_after(np.ones(part.view.n_sites, np.bool_))]
+    ]
+    found = Histograms.of(*(np.concatenate(column) for column in zip(*by_slot[1:], strict=True)))
+    for mine, theirs in zip(astuple(found), by_slot[0], strict=True):
+        same(mine, theirs)
     predicted, seen = (np.ones(len(profile.names.sites)) for _ in range(2))
     for part in parts:
         predicted[part.site], seen[part.site] = _factors(part.profile(), roles, 1.4)

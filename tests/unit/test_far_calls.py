@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from oracles.far_calls import SiteCalls, far_of, together
 
@@ -25,8 +26,12 @@ def far_of_sites(sites: list[SiteCalls], *alike: list[int]) -> FarCalls:
     w = np.array([float(len(calls.problem)) for calls in sites])
     touched = Touched(w, np.ones(len(sites)), np.array([calls.response_ns for calls in sites]))
     groups = [np.array(numbers, dtype=np.int64) for numbers in alike or (list(range(len(sites))),)]
-    values = Histograms(site, slot, place, np.ones(len(site)))
-    return far_calls(values, groups, side, touched, RobustSettings())
+    values = Histograms.of(site, slot, place, np.ones(len(site)))
+
+    def by_block(chosen: npt.NDArray[np.bool_]) -> Histograms:
+        return values.where(chosen[values.place] & (values.column > 0))
+
+    return far_calls(values.pooled(side), by_block, groups, touched, RobustSettings())
 
 
 def drawn(rng: np.random.Generator) -> SiteCalls:

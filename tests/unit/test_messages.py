@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from ingest.decoding import decode_source
+from ingest.decoding import decode_polls
 from ingest.messages import TOMBSTONE, payloads_of_messages
 from ingest.source import Payloads
 from schemas.config import DecodeConfig
@@ -33,22 +33,6 @@ def pieces(
     at = list(range(len(values))) if offsets is None else offsets
     end = len(values) if until is None else until
     return list(payloads_of_messages("t/0", "native", values, at, end, CONFIG, **more))
-
-
-class Topic:
-    """Messages as a source that ends."""
-
-    def __init__(self, polls: list[Payloads]) -> None:
-        self._polls = polls
-        self.ended = False
-
-    def poll(self, timeout_s: float) -> Payloads | None:
-        assert timeout_s == 0.0
-        self.ended = len(self._polls) <= 1
-        return self._polls.pop(0) if self._polls else None
-
-    def close(self) -> None:
-        self.ended = True
 
 
 def zstd(content: bytes) -> bytes:
@@ -103,7 +87,7 @@ def test_what_is_no_payload_is_a_reject_between_its_neighbours(
     if kept is None:
         assert value is not None
         assert (reject.size, reject.sha256) == (len(value), hashlib.sha256(value).hexdigest())
-    batches = list(decode_source(Topic([piece]), CONFIG))
+    batches = list(decode_polls(iter([piece]), CONFIG))
     rows = pa.concat_tables([b.rejects for b in batches]).to_pylist()
     assert [(r["source"], r["position"], r["reason"]) for r in rows] == [("t/0", 11, reason.value)]
     assert concat_events([b.events for b in batches])["breadcrumb"].to_pylist() == ["b0", "b2"]

@@ -77,7 +77,8 @@ def whole_view(view: View) -> SiteView:
 
 
 def _site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
-    return SiteView(View(shard.profile(), roles, settings), shard.site, shard.pattern)
+    view = View(shard.profile(), roles, settings, at_sites=shard.at_sites)
+    return SiteView(view, shard.site, shard.pattern)
 
 
 def seen_by_shards(

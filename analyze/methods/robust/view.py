@@ -58,9 +58,12 @@ class View:
         roles: Roles,
         settings: RobustSettings,
         by_instance: Callable[[], ByInstance | None] = lambda: None,
+        at_sites: Callable[[B1], Profile] | None = None,
     ) -> None:
+        """Look at a profile. at_sites: the same of some sites, with all slots of the problem; None: it has
+        them."""
         self.profile, self.roles, self.settings = profile, roles, settings
-        self._by_instance = by_instance
+        self._by_instance, self._at_sites = by_instance, at_sites
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
@@ -171,6 +174,19 @@ class View:
     def own_by_period(self) -> Histograms:
         """The same by site and period, see `by_period`."""
         return self.by_period(self.own_times)
+
+    @cached_property
+    def own_requests(self) -> F8:
+        """[sites, columns] requests with an own time."""
+        return self.sums(self.own_times.place, self.own_times.column, self.own_times.n, self.n_sites)
+
+    def own_times_after(self, sites: B1) -> Histograms:
+        """Give own times of the problem at some sites, by slot."""
+        if self._at_sites is None or not sites.any():
+            values = self.own_times
+        else:
+            values = View(self._at_sites(sites), self.roles, self.settings).own_times
+        return values.where(sites[values.place] & self.roles.problem[values.column])
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:

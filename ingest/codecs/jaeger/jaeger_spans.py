@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ingest.codecs.spans.otlp_tags import (
     ERROR_CODES,
@@ -38,8 +38,7 @@ HOST_TAGS = ("hostname", "ip")
 """Process tags of Jaeger clients that name the machine, best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class JaegerFields:
+class JaegerFields(NamedTuple):
     """What a span of any form says. Times are ns since the epoch, NO_TIME or BAD_TIME."""
 
     trace: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -93,8 +93,6 @@ class SpanBatch:
     """`trace/span` of linked spans."""
     follows: Owned = field(default_factory=lambda: nothing_owned(pa.binary()))
     """Span ids of FOLLOWS_FROM parents."""
-    oddities: Mapping[str, int] = field(default_factory=dict)
-    """Counted by the reader."""
 
     def __len__(self) -> int:
         return len(self.payload)

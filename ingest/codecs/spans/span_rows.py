@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,45 +33,33 @@ class SpanRows:
     """Collects spans; `batch` makes the columns. Add a span, then its events, links and follows."""
 
     def __init__(self) -> None:
-        self.oddities: Counter[str] = Counter()
-        self._payload: list[int] = []
-        self._item: list[int] = []
-        self._ids: tuple[list[str | None], list[str | None], list[str | None]] = ([], [], [])
-        self._name: list[str] = []
-        self._kind: list[int] = []
-        self._start: list[int] = []
-        self._end: list[int] = []
-        self._error: list[bool] = []
-        self._resource: list[int] = []
-        self._state: list[str | None] = []
-        self._message: list[str | None] = []
+        self._spans: list[tuple[Any, ...]] = []
+        """In the order of `_SPAN_COLUMNS`."""
         self._attributes = _PairRows()
-        self._component: list[str | None] = []
-        self._host: list[str | None] = []
+        self._resources: list[tuple[str | None, str | None]] = []
         self._resource_attributes = _PairRows()
-        self._event_owner: list[int] = []
-        self._event_ts: list[int] = []
-        self._event_name: list[str] = []
+        self._events: list[tuple[int, int, str]] = []
+        """Owner, time, name."""
         self._event_attributes = _PairRows()
-        self._links: tuple[list[int], list[str], list[str]] = ([], [], [])
-        self._follows: tuple[list[int], list[str]] = ([], [])
+        self._links: list[tuple[int, str, str]] = []
+        """Owner, trace, span."""
+        self._follows: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
-        return len(self._payload)
+        return len(self._spans)
 
     @property
     def size(self) -> int:
         """Rows of all its tables: what bounds its memory."""
         tables = (self._attributes, self._resource_attributes, self._event_attributes)
-        lists = (self._payload, self._event_owner, self._links[0], self._follows[0])
+        lists = (self._spans, self._events, self._links, self._follows)
         return sum(map(len, tables)) + sum(map(len, lists))
 
     def add_resource(self, component: str | None, host: str | None, attributes: Pairs) -> int:
         """A new resource; its number for `add`."""
-        self._resource_attributes.extend(len(self._component), attributes)
-        self._component.append(component)
-        self._host.append(host)
-        return len(self._component) - 1
+        self._resource_attributes.extend(len(self._resources), attributes)
+        self._resources.append((component, host))
+        return len(self._resources) - 1
 
     def add(
         self,
@@ -87,74 +75,84 @@ class SpanRows:
         error: bool = False,
         trace_state: str | None = None,
         message: str | None = None,
+        peer: str | None = None,
+        shared: bool = False,
     ) -> None:
         """Add one span; `ids` are trace, span and parent as hex text, `times` start and end in ns."""
-        self._attributes.extend(len(self._payload), attributes)
-        self._payload.append(payload)
-        self._item.append(item)
-        for column, value in zip(self._ids, ids, strict=True):
-            column.append(value)
-        self._name.append(name)
-        self._kind.append(kind)
-        self._start.append(times[0])
-        self._end.append(times[1])
-        self._error.append(error)
-        self._resource.append(resource)
-        self._state.append(trace_state)
-        self._message.append(message)
+        self._attributes.extend(len(self._spans), attributes)
+        self._spans.append(
+            (payload, item, *ids, name, kind, *times, error, resource, trace_state, message, peer, shared)
+        )
 
     def add_event(self, name: str, ts_ns: int, attributes: Pairs) -> None:
         """An event of the span added last."""
-        self._event_attributes.extend(len(self._event_owner), attributes)
-        self._event_owner.append(len(self._payload) - 1)
-        self._event_ts.append(ts_ns)
-        self._event_name.append(name)
+        self._event_attributes.extend(len(self._events), attributes)
+        self._events.append((len(self._spans) - 1, ts_ns, name))
 
     def add_link(self, trace: str, span: str) -> None:
         """A link of the span added last. Ids that are none are left out."""
-        self._links[0].append(len(self._payload) - 1)
-        self._links[1].append(trace)
-        self._links[2].append(span)
+        self._links.append((len(self._spans) - 1, trace, span))
 
     def add_follows(self, span: str) -> None:
         """A FOLLOWS_FROM parent of the span added last."""
-        self._follows[0].append(len(self._payload) - 1)
-        self._follows[1].append(span)
+        self._follows.append((len(self._spans) - 1, span))
 
     def batch(self) -> SpanBatch:
         """Everything added, in columns."""
-        trace, bad_trace = hex_of_text(pa.array(self._ids[0], pa.string()))
-        span, bad_span = bytes_of_text(pa.array(self._ids[1], pa.string()))
-        parent, bad_parent = bytes_of_text(pa.array(self._ids[2], pa.string()))
+        made = dict(zip(_SPAN_COLUMNS, _turned(self._spans, len(_SPAN_COLUMNS)), strict=True))
+        columns: dict[str, Any] = {
+            name: np.array(made[name], type_) if isinstance(type_, type) else pa.array(made[name], type_)
+            for name, type_ in _SPAN_COLUMNS.items()
+        }
+        trace, bad_trace = hex_of_text(columns.pop("trace_id"))
+        span, bad_span = bytes_of_text(columns.pop("span_id"))
+        parent, bad_parent = bytes_of_text(columns.pop("parent_id"))
+        component, host = _turned(self._resources, 2)
+        owner, ts, name = _turned(self._events, 3)
         return SpanBatch(
-            payload=np.array(self._payload, np.int64),
-            item=np.array(self._item, np.int64),
+            **columns,
             trace_id=trace,
             span_id=span,
             parent_id=parent,
             bad_id=bad_trace | bad_span | bad_parent,
-            name=pa.array(self._name, pa.string()),
-            kind=np.array(self._kind, np.uint8),
-            start_ns=np.array(self._start, np.int64),
-            end_ns=np.array(self._end, np.int64),
-            error=np.array(self._error, np.bool_),
-            resource=np.array(self._resource, np.int64),
-            component=pa.array(self._component, pa.string()),
-            host=pa.array(self._host, pa.string()),
+            component=pa.array(component, pa.string()),
+            host=pa.array(host, pa.string()),
             attributes=self._attributes.table(),
             resource_attributes=self._resource_attributes.table(),
-            trace_state=pa.array(self._state, pa.string()) if any(self._state) else None,
-            status_message=pa.array(self._message, pa.string()) if any(self._message) else None,
             events=SpanEvents(
-                np.array(self._event_owner, np.int64),
-                np.array(self._event_ts, np.int64),
-                pa.array(self._event_name, pa.string()),
+                np.array(owner, np.int64),
+                np.array(ts, np.int64),
+                pa.array(name, pa.string()),
                 self._event_attributes.table(),
             ),
-            links=_linked(*self._links),
-            follows=_owned_ids(*self._follows),
-            oddities=self.oddities,
+            links=_linked(*_turned(self._links, 3)),
+            follows=_owned_ids(*_turned(self._follows, 2)),
         )
+
+
+_SPAN_COLUMNS: Final[dict[str, Any]] = {
+    "payload": np.int64,
+    "item": np.int64,
+    "trace_id": pa.string(),
+    "span_id": pa.string(),
+    "parent_id": pa.string(),
+    "name": pa.string(),
+    "kind": np.uint8,
+    "start_ns": np.int64,
+    "end_ns": np.int64,
+    "error": np.bool_,
+    "resource": np.int64,
+    "trace_state": pa.string(),
+    "status_message": pa.string(),
+    "peer": pa.string(),
+    "shared": np.bool_,
+}
+"""Of a span in `SpanRows`, in the order of its parts."""
+
+
+def _turned(rows: list[tuple[Any, ...]], n_columns: int) -> list[tuple[Any, ...]]:
+    """Columns of rows."""
+    return list(zip(*rows, strict=True)) if rows else [()] * n_columns
 
 
 class _PairRows:
@@ -178,12 +176,12 @@ class _PairRows:
         return attribute_table(self._owner, self._keys, self._values)
 
 
-def _owned_ids(owner: list[int], ids: list[str]) -> Owned:
+def _owned_ids(owner: tuple[int, ...], ids: tuple[str, ...]) -> Owned:
     column, _ = bytes_of_text(pa.array(ids, pa.string()))
     return Owned(np.array(owner, np.int64)[mask(column.is_valid())], column.drop_null())
 
 
-def _linked(owner: list[int], traces: list[str], spans: list[str]) -> Owned:
+def _linked(owner: tuple[int, ...], traces: tuple[str, ...], spans: tuple[str, ...]) -> Owned:
     trace, _ = hex_of_text(pa.array(traces, pa.string()))
     span, _ = hex_of_text(pa.array(spans, pa.string()))
     links = pc.binary_join_element_wise(trace, span, "/")
@@ -195,9 +193,16 @@ AddSpan = Callable[[SpanRows, int, int, object], None]
 
 
 def decode_json_spans(
-    payloads: Sequence[bytes], config: DecodeConfig, items_of: ItemsOf, add_span: AddSpan
+    payloads: Sequence[bytes],
+    config: DecodeConfig,
+    items_of: ItemsOf,
+    add_span: AddSpan,
+    batch_of: Callable[[SpanRows], SpanBatch] = SpanRows.batch,
 ) -> Decoded:
-    """Decode payloads of JSON documents (one, or one a line) whose items are spans (`read_items`)."""
+    """Decode payloads of JSON documents (one, or one a line) whose items are spans (`read_items`).
+
+    batch_of: the columns of all spans; a format may know more of them than of each.
+    """
     good, log = sized(payloads, config)
     good = refuse_dense(payloads, good, log)
     rows = SpanRows()
@@ -208,6 +213,6 @@ def decode_json_spans(
         values[payload, item] = value
 
     read_items(payloads, good, items_of, add, log)
-    result = events_of_spans(rows.batch(), config)
+    result = events_of_spans(batch_of(rows), config)
     log_bad_spans(result.bad, lambda payload: lambda item: json_bytes(values[payload, item]), log)
     return Decoded(result.events, log.in_order(), result.oddities, log.counts)

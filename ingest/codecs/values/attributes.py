@@ -81,26 +81,6 @@ def no_attributes() -> AttributeTable:
     return AttributeTable(none, none, (), pa.array([], pa.float64()), pa.array([], pa.string()))
 
 
-def take_first_text(
-    table: AttributeTable, keys: Sequence[str], n_rows: int
-) -> tuple[pa.Array, AttributeTable]:
-    """[n_rows] text of the first of `keys` that an owner has and that is not empty; and the table
-    without it."""
-    found = pa.nulls(n_rows, pa.string())
-    drop = np.zeros(len(table), np.bool_)
-    for key in keys:
-        if key not in table.keys:
-            continue
-        rows = table.code == table.keys.index(key)
-        text = table.text if table.row is None else table.text.take(pa.array(table.row))
-        full = rows & mask(pc.not_equal(text, ""))
-        value = table.rows(full).first_text(key, n_rows)
-        new = mask(pc.and_(found.is_null(), value.is_valid()))
-        drop |= rows & new[table.owner]
-        found = pc.coalesce(found, value)
-    return found, table.rows(~drop)
-
-
 def number_text(num: pa.Array) -> pa.Array:
     """Numbers as text: whole ones without a point."""
     whole = pc.and_(pc.equal(num, pc.floor(num)), pc.less(pc.abs(num), 2.0**53))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
 from google.protobuf.message import DecodeError
 
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
+from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
 from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.protobuf import (
@@ -24,14 +24,9 @@ from ingest.codecs.values.protobuf import (
     refuse_foreign,
 )
 from ingest.codecs.zipkin.zipkin_json import zipkin_oddities
-from ingest.codecs.zipkin.zipkin_spans import (
-    KindName,
-    ZipkinAnnotation,
-    ZipkinEndpoint,
-    ZipkinSpan,
-    span_batch,
-)
+from ingest.codecs.zipkin.zipkin_spans import ZipkinFields, add_zipkin_span, batch_of
 from schemas.config import DecodeConfig
+from schemas.events import EventKind
 from schemas.rejects import Reason, Reject
 
 _CLASSES = message_classes(
@@ -54,8 +49,12 @@ ListOfSpans = _CLASSES["ListOfSpans"]
 SpanBodies = message_classes("flowdiff.zipkin", {"Bodies": "1 spans *bytes"})["Bodies"]
 """The same with its spans left as bytes."""
 
-_KIND_NAMES: Final[tuple[KindName, ...]] = ("CLIENT", "SERVER", "PRODUCER", "CONSUMER")
-"""From 1 on."""
+_KINDS: Final = {
+    1: EventKind.SPAN_CLIENT,
+    2: EventKind.SPAN_SERVER,
+    3: EventKind.SPAN_PRODUCER,
+    4: EventKind.SPAN_CONSUMER,
+}
 _MOST_SPANS: Final = 5_000
 """Become events together: a call costs 2 ms whatever it reads, and their columns are large."""
 _DETAILS: Final = {
@@ -74,14 +73,13 @@ class ZipkinProtoCodec:
         good, log = sized(payloads, config)
         good = refuse_foreign(payloads, good, "no spans in the message", log)
         results: list[SpanResult] = []
-        read: dict[tuple[int, int], ZipkinSpan] = {}
+        rows = SpanRows()
 
         def take() -> None:
-            places = np.array(list(read), np.int64).reshape(-1, 2)
-            batch = span_batch(list(read.values()), places[:, 0], places[:, 1], config)
-            results.append(events_of_spans(batch, config))
-            log_bad_spans(results[-1].bad, lambda payload: _bodies(payloads[payload]).__getitem__, log)
-            read.clear()
+            result = events_of_spans(batch_of(rows), config)
+            log_bad_spans(result.bad, lambda payload: _bodies(payloads[payload]).__getitem__, log)
+            if len(result.payload):  # one without events would only keep what was refused
+                results.append(result)
 
         for payload in good:
             try:
@@ -94,13 +92,13 @@ class ZipkinProtoCodec:
                     log.add(_reject(Reason.TOO_LARGE, payload, item, body))
                     continue
                 try:
-                    read[payload, item] = _span_of(ZipkinMessage.FromString(body))
+                    add_zipkin_span(rows, payload, item, _fields_of(ZipkinMessage.FromString(body)), config)
                 except DecodeError:
                     log.add(_reject(Reason.BAD_PROTOBUF, payload, item, body))
-                if len(read) >= _MOST_SPANS:
+                if len(rows) >= _MOST_SPANS:
                     take()
-        if read:
-            take()
+                    rows = SpanRows()
+        take()
         found = decoded_spans(results, log)
         return replace(found, oddities=Counter(found.oddities) + zipkin_oddities(found.events))
 
@@ -114,34 +112,24 @@ def _reject(reason: Reason, payload: int, item: int, raw: bytes) -> Reject:
     return Reject(reason, _DETAILS[reason], raw, payload, item)
 
 
-def _span_of(span: Any) -> ZipkinSpan:
+def _fields_of(span: Any) -> ZipkinFields:
     """Read one message. Of a tag that comes twice the first counts, as everywhere."""
-    return ZipkinSpan(
-        traceId=hex_of_id(span.trace_id, (8, 16)),
-        id=hex_of_id(span.id, (8,)),
-        parentId=hex_of_id(span.parent_id, (8,)),
+    return ZipkinFields(
+        ids=(hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.id, (8,)), hex_of_id(span.parent_id, (8,))),
         name=span.name,
-        kind=_KIND_NAMES[span.kind - 1] if 0 < span.kind <= len(_KIND_NAMES) else None,
+        kind=_KINDS.get(span.kind, EventKind.SPAN_UNSPECIFIED),
         timestamp=span.timestamp,
         duration=span.duration,
-        localEndpoint=_endpoint(span.local_endpoint) if span.HasField("local_endpoint") else None,
-        remoteEndpoint=_endpoint(span.remote_endpoint) if span.HasField("remote_endpoint") else None,
-        annotations=[ZipkinAnnotation(a.timestamp, a.value) for a in span.annotations],
-        tags=dict(_pairs(span)),
+        local=_endpoint(span.local_endpoint),
+        remote=_endpoint(span.remote_endpoint),
+        annotations=[(a.timestamp, a.value) for a in span.annotations],
+        tags={tag.key: tag.value for tag in reversed(span.tags)},
         shared=span.shared,
     )
 
 
-def _pairs(span: Any) -> Iterator[tuple[str, str]]:
-    seen: set[str] = set()
-    for tag in span.tags:
-        if tag.key not in seen:
-            seen.add(tag.key)
-            yield tag.key, tag.value
-
-
-def _endpoint(endpoint: Any) -> ZipkinEndpoint:
-    return ZipkinEndpoint(endpoint.service_name or None, _ip(endpoint.ipv4 or endpoint.ipv6))
+def _endpoint(endpoint: Any) -> tuple[str | None, str | None]:
+    return endpoint.service_name, _ip(endpoint.ipv4 or endpoint.ipv6)
 
 
 def _ip(raw: bytes) -> str | None:

@@ -10,7 +10,7 @@ unlikely by rank as well, and they must take much of the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,25 +51,29 @@ class FarCalls:
 
 
 def far_calls(
-    values: Histograms, alike: Sequence[I8], side: I8, touched: Touched, settings: RobustSettings
+    values: Histograms,
+    by_block: Callable[[B1], Histograms],
+    alike: Sequence[I8],
+    touched: Touched,
+    settings: RobustSettings,
 ) -> FarCalls:
     """Test every site with its like: who calls a slow one, or what follows a slow step, does not matter.
 
-    values: own times given their patterns, by site and slot; side: [slots] 0 before, 1 after, -1 neither.
-    alike: ways to put sites together, [sites] number of a site's set in each. A site's own ordinary times
-    say what is far there; of a set that counts all sites do that have such a call. O(rows).
+    values: own times given their patterns, by site and period (1 the problem, the others ordinary). by_block:
+    those of the problem at some sites, [sites] whether at it, by block. alike: ways to put sites together,
+    [sites] number of a site's set in each. A site's own ordinary times say what is far there; of a set that
+    counts all sites do that have such a call. O(rows).
     """
     n_sites = len(alike[0])
-    side = side[values.column]
-    n0, n1 = (totals(values.place[side == period], values.n[side == period], n_sites) for period in (0, 1))
+    ordinary = values.column != 1
+    n0, n1 = (totals(values.place[period], values.n[period], n_sites) for period in (ordinary, ~ordinary))
     known = n0 >= settings.min_requests
-    ordinary = side == 0
     largest = np.zeros(n_sites, dtype=np.int64)
     np.maximum.at(largest, values.place[ordinary], values.bin[ordinary])
     # What is next to nothing of a response is no measure of "far".
     least_ns = np.maximum(value_of(largest + 1), settings.time_share * touched.response_ns)
     threshold = bin_of(settings.far_times * least_ns)
-    far = values.where((side == 1) & (values.bin > threshold[values.place]) & known[values.place])
+    far = values.where(~ordinary & (values.bin > threshold[values.place]) & known[values.place])
     n = totals(far.place, far.n, n_sites)
     late_ns = value_of(far.bin + 0.5) - value_of(threshold[far.place] + 1)
     excess_ns = np.where(n > 0, totals(far.place, far.n * late_ns, n_sites) / np.maximum(n1, 1e-300), 0.0)
@@ -77,7 +81,9 @@ def far_calls(
     np.minimum.at(nearest, far.place, far.bin)
     # The k-th largest is that far away or farther, if k are.
     beyond = np.minimum(least_ns / value_of(nearest), 1 / settings.far_times)
-    seen = _Seen(far, n, np.where(known, n0, 0.0), np.where(known, n1, 0.0), beyond, excess_ns)
+    blocks = by_block(n > 0)
+    blocks = blocks.where(blocks.bin > threshold[blocks.place])
+    seen = _Seen(blocks, n, np.where(known, n0, 0.0), np.where(known, n1, 0.0), beyond, excess_ns)
     tested = [_tested(seen, sets, touched, settings) for sets in alike]
     return FarCalls(
         threshold,
@@ -92,7 +98,8 @@ def far_calls(
 class _Seen:
     """Calls that are far slower than any, and sums [sites] of sites that ordinary times know."""
 
-    far: Histograms
+    blocks: Histograms
+    """By block of the problem."""
     n: F8
     n0: F8
     n1: F8
@@ -110,7 +117,7 @@ def _tested(seen: _Seen, sets: I8, touched: Touched, settings: RobustSettings) -
         np.rint(totals(sets, values, n_sets)).astype(np.int64) for values in (seen.n, seen.n0, seen.n1)
     )
     p = np.where(count > 0, pdtrc(np.maximum(count - 1, 0), expected), 1.0)
-    times = np.unique(np.stack([sets[seen.far.place], seen.far.column]), axis=1)[0]
+    times = np.unique(np.stack([sets[seen.blocks.place], seen.blocks.column]), axis=1)[0]
     passes = (before >= settings.far_known) & (np.bincount(times, minlength=n_sets) >= settings.far_blocks)
     passes &= fisher(np.zeros_like(count), before, count, after).p_more <= settings.far_rank_p
     excess_ns = totals(sets, touched.visits * seen.excess_ns * touched.calls, n_sets)

@@ -129,7 +129,7 @@ def slow_calls(view: View) -> Observed:
     values, settings, roles = view.own_times, view.settings, view.roles
     limit, slow_before = _slow_from(view)
     over = values.bin > limit[values.place]
-    n = view.sums(values.place, values.column, values.n, view.n_sites)
+    n = view.own_requests
     slow = values.where(over)
     x = view.sums(slow.place, slow.column, slow.n, view.n_sites)
     for sums in (x, n):
@@ -192,8 +192,8 @@ def far_slower_calls(view: View) -> Observed:
     """Observe the share of calls far slower than any ordinary one; p is by their distance, not by ranks."""
     settings = view.settings
     touched = Touched(view.after.w, view.calls_a_visit, view.mean_response_ns)
-    far = far_calls(view.own_times, _alike(view.names), view.roles.side, touched, settings)
-    n = view.sums(view.own_times.place, view.own_times.column, view.own_times.n, view.n_sites)
+    far = far_calls(view.own_by_period, view.own_times_after, _alike(view.names), touched, settings)
+    n = view.own_requests
     x = np.zeros_like(n)
     x[:, AFTER] = far.n
     found, _ = view.shares(x, n, one_sided=True)

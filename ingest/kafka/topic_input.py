@@ -1,0 +1,129 @@
+"""Name messages of a topic as an input, and find the offsets that are meant.
+
+    kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION][@RANGE]
+
+RANGE is START:END, offsets of the partition, or a period (`schemas.periods`) of the times that the log gave
+the messages: from the first one of its start or later up to the first one of its end or later. Without it,
+all that the topic has. Offsets are found once, so that what is read is what was there at the start.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kafka import KafkaConsumer
+
+from ingest.kafka.diagnosis import explained, missing_topic
+from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.log_range import partition_of, range_of, topic_id_of
+from ingest.kafka.membership import lone_consumer
+from ingest.source import TOPIC_SCHEME, LogPart, StreamId
+from schemas.errors import InputError
+from schemas.periods import Period, parse_period
+
+_NAME: Final = re.compile(
+    rf"{TOPIC_SCHEME}(?P<servers>[^/@]+)/(?P<topic>[\w.-]{{1,249}})(?:/(?P<partition>\d+))?(?:@(?P<range>.+))?",
+    re.ASCII,
+)
+_OFFSETS: Final = re.compile(r"(\d+):(\d+)")
+_NS_PER_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInput:
+    """What a name asks for."""
+
+    servers: tuple[str, ...]
+    """Brokers to ask first, `host:port`."""
+    topic: str
+    partition: int | None
+    """None: all."""
+    offsets: tuple[int, int] | None
+    """`[start, end)` of the partition."""
+    period: Period | None
+    """Of the times of messages. None, as `offsets`: all."""
+
+
+def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
+    """Read a name (grammar above). Raises InputError, PeriodError."""
+    found = _NAME.fullmatch(name)
+    if found is None:  # it may hold a password, so it is not repeated
+        raise InputError(
+            "A topic is named kafka://HOST:PORT/TOPIC, /PARTITION and @RANGE may follow.",
+            remedy="Who connects is said in [kafka.security] of --config, or by FLOWDIFF_KAFKA_SECURITY_….",
+        )
+    partition, range_ = found["partition"], found["range"]
+    offsets = None if range_ is None else _OFFSETS.fullmatch(range_)
+    if offsets is not None and partition is None:
+        raise InputError(
+            f"'@{range_}' are offsets of one partition.",
+            remedy=f"Name it: {TOPIC_SCHEME}{found['servers']}/{found['topic']}/0@{range_}.",
+        )
+    return TopicInput(
+        servers=tuple(found["servers"].split(",")),
+        topic=found["topic"],
+        partition=None if partition is None else int(partition),
+        offsets=None if offsets is None else (int(offsets[1]), int(offsets[2])),
+        period=None if range_ is None or offsets is not None else parse_period(range_, now_ns=now_ns),
+    )
+
+
+def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) -> list[LogPart]:
+    """Find what the log has of what is asked for: a part of each partition that has messages of it.
+
+    `format_`: of the messages, None: as the settings say of the topic. Raises InputError, also where offsets
+    that are asked for are not there.
+    """
+    settings = settings.model_copy(update={"bootstrap": asked.servers})
+    with explained(f"{asked.topic} is not read", settings):
+        consumer = lone_consumer(settings)
+        try:
+            partitions = sorted(consumer.partitions_for_topic(asked.topic))
+            if asked.partition is not None:
+                partitions = [number for number in partitions if number == asked.partition]
+            if not partitions:
+                which = "" if asked.partition is None else f" Partition {asked.partition} was asked for."
+                raise InputError(missing_topic(asked.topic, settings) + which)
+            streams = [StreamId(asked.topic, number) for number in partitions]
+            ranges = [_range(consumer, stream, asked, settings.request_timeout_ms) for stream in streams]
+            parts = [
+                LogPart(
+                    servers=asked.servers,
+                    cluster_id=consumer._cluster.cluster_id,
+                    topic_id=topic_id_of(consumer, asked.topic),
+                    stream=stream,
+                    start=start,
+                    end=end,
+                    format=format_ or settings.format_of_topic(asked.topic),
+                )
+                for stream, (start, end) in zip(streams, ranges, strict=True)
+                if start < end
+            ]
+        finally:
+            consumer.close(autocommit=False)
+    if not parts:
+        raise InputError(f"Topic '{asked.topic}' has no message of what is asked for.")
+    return parts
+
+
+def _range(consumer: KafkaConsumer, stream: StreamId, asked: TopicInput, timeout_ms: int) -> tuple[int, int]:
+    """Find the offsets that are meant of a partition. Raises what kafka-python raises, InputError."""
+    partition = partition_of(stream)
+    there = range_of(consumer, partition, timeout_ms)
+
+    def first_at(at_ns: int) -> int:
+        at_ms = max(0, -(-at_ns // _NS_PER_MS))
+        found = consumer.offsets_for_times({partition: at_ms}, timeout_ms)[partition]
+        return there.end if found is None else min(found.offset, there.end)
+
+    if asked.period is not None:
+        return first_at(asked.period.start_ns), first_at(asked.period.end_ns)
+    start, end = asked.offsets or (there.first, there.end)
+    if start < there.first or end > there.end:
+        raise InputError(
+            f"{stream.name} has offsets {there.first} to {there.end - 1}, not all of {start} to {end - 1}.",
+            remedy=f"What it has of them: @{max(start, there.first)}:{min(end, there.end)}.",
+        )
+    return start, end
