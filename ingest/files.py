@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Generator, Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from ingest.compressed import ByteSource
 from ingest.decoding import BATCH_EVENTS, DecodedBatch, decode_polls
 from ingest.formats import FileLayout, Format, format_of
 from ingest.framing import Fit, Framing, fit_of, read_length
-from ingest.source import Payloads, drain
+from ingest.source import Payloads
 from ingest.table_file import read_table
 from schemas.config import DecodeConfig, SpanColumns
 from schemas.errors import InputError
@@ -155,7 +155,7 @@ def decode_file(
     # The source keeps the limit, and lets whole documents pass.
     largest = max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)
     unlimited = config.model_copy(update={"max_payload_bytes": largest})
-    return decode_polls(drain(source), unlimited, batch_events=batch_events, pool=pool, ahead=ahead)
+    return decode_polls(source.polls(), unlimited, batch_events=batch_events, pool=pool, ahead=ahead)
 
 
 class FileSource:
@@ -174,7 +174,7 @@ class FileSource:
         chunk_bytes: int = CHUNK_BYTES,
         columns: SpanColumns = _COLUMNS,
     ) -> None:
-        """Raises UnknownFormatError for a `format_` that is none. Nothing is opened before the first poll."""
+        """Raises UnknownFormatError for a `format_` that is none. Nothing is opened before it is read."""
         self._path = path
         self._stream = readable_name(str(path))
         self._format = None if format_ is None else format_of(format_)
@@ -182,21 +182,9 @@ class FileSource:
         self._chunk_bytes = chunk_bytes
         self._columns = columns
         self._max_payloads = max(1, chunk_bytes // MIN_PAYLOAD_BYTES)
-        self._polls = self._read()
-        self.ended = False
 
-    def poll(self, timeout_s: float) -> Payloads | None:  # noqa: ARG002 - a file never makes wait
-        """See `RecordSource.poll`."""
-        payloads = next(self._polls, None)
-        self.ended = payloads is None
-        return payloads
-
-    def close(self) -> None:
-        """See `RecordSource.close`."""
-        self._polls.close()
-        self.ended = True
-
-    def _read(self) -> Generator[Payloads]:
+    def polls(self) -> Iterator[Payloads]:
+        """Yield all of it, a chunk at a time or one payload. Raises InputError where it cannot be read."""
         with _opened(self._path) as raw:
             source = ByteSource(raw)
             head = source.read(self._chunk_bytes)

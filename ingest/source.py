@@ -1,15 +1,16 @@
-"""Define the ports of payloads: `RecordSource` for files, `LiveSource` for partitions of a log.
+"""Define payloads, and the port of logs that give them: `LiveSource`.
 
-Who reads calls `poll` until `ended`. A poll gives payloads of one stream, in its order; together the polls
-of a stream cover its positions without a gap, so that a driver can commit `[from, until)` and a source made
-anew from a committed position goes on where it was. What the outside did to a payload (an archive cut off, a
-message over the limit) comes as a reject at its position, never as an exception.
+A poll gives payloads of one stream, in its order; together the polls of a stream cover its positions without
+a gap, so that a driver can commit `[from, until)` and a source made anew from a committed position goes on
+where it was. What ends, a file or a part of a log, gives its polls as an iterator. What the outside did to a
+payload (an archive cut off, a message over the limit) comes as a reject at its position, never as an
+exception.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -36,27 +37,6 @@ class Payloads:
     """Largest time that the log gave a message of this poll, ns since the epoch; None: it gives none."""
     epoch: int | None = None
     """Of the log when it took the last message of this poll, see `Place`; None: the log has none."""
-
-
-class RecordSource(Protocol):
-    """Payloads with positions. Used by one thread."""
-
-    @property
-    def ended(self) -> bool:
-        """Nothing will ever come again. Never true of a topic."""
-        ...
-
-    def poll(self, timeout_s: float) -> Payloads | None:
-        """The next payloads; None where none came in time, or at the end.
-
-        Bounded: of a chunk's size, or one payload. Only a source that waits for others looks at the time-out.
-        Raises InputError where the source cannot be read.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back what is open. May be called twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -255,14 +235,3 @@ class RangeSource(Protocol):
         another log by now than the one of `end`. Raises InputError where it does not answer.
         """
         ...
-
-
-def drain(source: RecordSource) -> Iterator[Payloads]:
-    """Yield every poll of a source that ends; close it."""
-    try:
-        while not source.ended:
-            payloads = source.poll(0.0)
-            if payloads is not None:
-                yield payloads
-    finally:
-        source.close()

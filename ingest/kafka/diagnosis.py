@@ -6,7 +6,8 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -95,6 +96,19 @@ def what_is_wrong(settings: KafkaSettings) -> str | None:
 
 def _first_problem(settings: KafkaSettings) -> _Problem | None:
     return next(filter(None, (_problem(server, settings) for server in settings.bootstrap)), None)
+
+
+@contextmanager
+def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
+    """Raises InputError for what kafka-python raises, UnreachableInputError where that passes."""
+    try:
+        yield
+    except KafkaError as error:
+        kind = UnreachableInputError if error.retriable else InputError
+        raise kind(
+            f"{what}: {error}.",
+            remedy=missing_right(error, settings) or what_is_wrong(settings) or "Try again.",
+        ) from error
 
 
 def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
-from ingest.kafka.diagnosis import missing_right, missing_topic, what_is_wrong
+from ingest.kafka.diagnosis import explained, missing_right, missing_topic, what_is_wrong
 from ingest.kafka.fetching import MIN_POLL_S, USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
@@ -161,14 +161,9 @@ class KafkaSource:
         topic_id = self.topic_id(stream.topic)
         if place is not None and place.topic_id not in (None, topic_id):
             raise not_known(stream) if topic_id is None else other_topic(stream)
-        try:
+        with explained(f"The range of {stream.name} is not known", self._settings):
             there = range_of(self._consumer, partition_of(stream), self._settings.request_timeout_ms)
             error = None if place is None else self._not_there(stream, place, there)
-        except KafkaError as failed:
-            raise InputError(
-                f"The range of {stream.name} is not known: {failed}.",
-                remedy=missing_right(failed, self._settings) or what_is_wrong(self._settings) or "Try again.",
-            ) from failed
         if error is not None:
             raise error
         if place is None:
@@ -191,14 +186,12 @@ class KafkaSource:
 
     def committed(self, stream: StreamId) -> Place | None:
         """Return where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
-        try:
+        with explained(f"The group's offset of {stream.name} is not known", self._settings):
             found = self._consumer.committed(
                 partition_of(stream),
                 metadata=True,
                 timeout_ms=self._settings.request_timeout_ms,
             )
-        except KafkaError as error:
-            raise InputError(f"The group's offset of {stream.name} is not known: {error}.") from error
         if found is None:
             return None
         return Place(found.offset, epoch=None if found.leader_epoch < 0 else found.leader_epoch)

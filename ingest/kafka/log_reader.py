@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Final
 
 from kafka import KafkaConsumer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError
 
-from ingest.kafka.diagnosis import missing_right, what_is_wrong
+from ingest.kafka.diagnosis import explained
 from ingest.kafka.fetching import USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.log_range import end_of_epoch, partition_of, range_of, topic_id_of
@@ -18,7 +18,7 @@ from ingest.kafka.membership import lone_consumer
 from ingest.messages import payloads_of_messages
 from ingest.source import LogPart, Payloads, Place, StreamId
 from schemas.config import DecodeConfig
-from schemas.errors import InputError, UnreachableInputError
+from schemas.errors import InputError
 
 PATIENCE_S: Final = 30.0
 """A log that has messages and gives none for so long is given up."""
@@ -40,7 +40,7 @@ class LogReader:
         """See `RangeSource.read`."""
         polls: list[Payloads] = []
         missing: list[tuple[int, int]] = []
-        with explained(stream.name, self._settings):
+        with explained(f"{stream.name} is not read", self._settings):
             first, last = self._there(stream, start, end)
             missing.append((start, first))
             for poll in self._polls(stream, first, last, self._settings.format_of_topic(stream.topic)):
@@ -57,7 +57,7 @@ class LogReader:
         Raises InputError where the log no longer has it whole, or cannot give a batch of it.
         """
         stream = part.stream
-        with explained(stream.name, self._settings):
+        with explained(f"{stream.name} is not read", self._settings):
             first, last = self._there(stream, part.start, Place(part.end, part.topic_id))
             if (first, last) != (part.start, part.end):
                 raise InputError(
@@ -131,16 +131,3 @@ def opened_part(
     log = LogReader(settings.model_copy(update={"bootstrap": part.servers}), decode, sizes)
     with closing(log):
         yield from log.part(part)
-
-
-@contextmanager
-def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
-    """Raises InputError for what kafka-python raises; UnreachableInputError where that passes."""
-    try:
-        yield
-    except KafkaError as error:
-        kind = UnreachableInputError if error.retriable else InputError
-        raise kind(
-            f"{what} is not read: {error}.",
-            remedy=missing_right(error, settings) or what_is_wrong(settings) or "Try again.",
-        ) from error

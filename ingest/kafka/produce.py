@@ -17,7 +17,7 @@ from ingest.kafka.diagnosis import connected, what_is_wrong
 from ingest.kafka.kafka_settings import KafkaSettings, ProduceSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.request_parts import PartError, RequestPart, joined, partition_of, request_parts
-from ingest.source import StreamId, drain
+from ingest.source import StreamId
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
@@ -90,14 +90,13 @@ def produce_files(
     Raises InputError where a file or the topic cannot be used; what was written till then stays.
     """
     written = Written()
-    with _producer(kafka, settings) as producer:
+    with _producer(kafka) as producer:
         if settings.make_topic is not None:
             make_topic(kafka, topic, settings.make_topic)
         partitions = _partitions(producer, topic)
         writer = _Writer(producer, topic, partitions, settings, written, on_written)
         for file in files:
-            source = FileSource(file, format_, DecodeConfig())
-            for polled in drain(source):
+            for polled in FileSource(file, format_, DecodeConfig()).polls():
                 writer.refuse(len(polled.rejects))
                 for payload in polled.payloads:
                     writer.write(polled.format or "", payload)
@@ -122,7 +121,7 @@ def rekey(
     written = Written()
     source = KafkaSource(kafka)
     try:
-        with _producer(kafka, settings) as producer:
+        with _producer(kafka) as producer:
             if settings.make_topic is not None:
                 make_topic(kafka, topic, settings.make_topic)
             writer = _Writer(producer, topic, _partitions(producer, topic), settings, written, on_written)
@@ -286,12 +285,12 @@ class _Writer:
 
 
 @contextmanager
-def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[KafkaProducer]:
+def _producer(kafka: KafkaSettings) -> Iterator[KafkaProducer]:
     producer = connected(
         kafka,
         KafkaProducer,
         acks="all",
-        compression_type=None if settings.compression == "none" else settings.compression,
+        compression_type="zstd",
         batch_size=_BATCH_BYTES,
         linger_ms=20,
         max_request_size=2**20,

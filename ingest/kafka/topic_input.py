@@ -15,10 +15,9 @@ from typing import Final
 
 from kafka import KafkaConsumer
 
-from ingest.kafka.diagnosis import missing_topic
+from ingest.kafka.diagnosis import explained, missing_topic
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.log_range import partition_of, range_of, topic_id_of
-from ingest.kafka.log_reader import explained
 from ingest.kafka.membership import lone_consumer
 from ingest.source import TOPIC_SCHEME, LogPart, StreamId
 from schemas.errors import InputError
@@ -78,7 +77,7 @@ def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) ->
     that are asked for are not there.
     """
     settings = settings.model_copy(update={"bootstrap": asked.servers})
-    with explained(asked.topic, settings):
+    with explained(f"{asked.topic} is not read", settings):
         consumer = lone_consumer(settings)
         try:
             partitions = sorted(consumer.partitions_for_topic(asked.topic))

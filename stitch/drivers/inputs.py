@@ -36,6 +36,8 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
 
 STDIN: Final = "-"
+_CHUNK_BYTES_PER_EVENT: Final = 160
+"""Of the lines of a chunk, about; batches of at least so many events are passed on."""
 _NAMED: Final = 5
 """Files named in a message; the rest is counted."""
 
@@ -85,15 +87,17 @@ class Source:
     def decoded(
         self,
         settings: ImportSettings,
-        *,
-        batch_events: int,
         pool: Executor | None = None,
         ahead: int = 0,
+        *,
+        batch_events: int | None = None,
     ) -> Iterator[DecodedBatch]:
         """Yield what the codecs make of it, decoded so far `ahead` by the threads of a pool.
 
         Raises InputError, also where it is no longer what it was when it was opened.
         """
+        if batch_events is None:
+            batch_events = settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT
         if isinstance(self.path, LogPart):
             from ingest.kafka.log_reader import opened_part  # its client is an extra
 

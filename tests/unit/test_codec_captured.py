@@ -114,10 +114,7 @@ def test_captured_messages_in_a_file_are_recognised(captured: Path, name: str, t
     path = tmp_path / "captured"
     for content, kept in ((b"".join(frames), values), (values[0], values[:1])):
         path.write_bytes(content)
-        source = FileSource(path, None, CONFIG)
-        polled = source.poll(0.0)
-        assert polled is not None
-        assert polled.format == format_
+        assert next(FileSource(path, None, CONFIG).polls()).format == format_
         events = concat_events([batch.events for batch in decode_file(path, None, CONFIG)])
         assert events.to_pylist() == codec_for(format_).decode(kept, CONFIG).events.to_pylist()
 

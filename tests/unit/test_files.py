@@ -15,7 +15,7 @@ from oracles.otlp_bytes import length_prefixed, otlp_messages
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from ingest.files import FileSource, decode_file
 from ingest.formats import codec_for, format_names
-from ingest.source import Payloads, drain
+from ingest.source import Payloads
 from schemas.config import DecodeConfig
 from schemas.errors import InputError, UnknownFormatError
 from schemas.events import concat_events
@@ -44,7 +44,7 @@ def read(path: Path | str, format_: str | None = None, **options: int) -> tuple[
 
 
 def polls(path: Path, format_: str | None, config: DecodeConfig, **options: int) -> list[Payloads]:
-    return list(drain(FileSource(path, format_, config, **options)))
+    return list(FileSource(path, format_, config, **options).polls())
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,6 @@ from stitch.drivers.sharded.tasks import (
     FileDealt,
     Job,
     deal_file,
-    decoded_batches,
     stitch_group,
     write_window_files,
 )
@@ -144,7 +143,7 @@ class _Threads:
     ) -> Iterator[tuple[Source, DecodedBatch | None]]:
         """Yield what the codecs make of each file, then None: the file was read to its end."""
         for source in sources:
-            for decoded in decoded_batches(source, self._settings, pool, DECODERS):
+            for decoded in source.decoded(self._settings, pool, DECODERS):
                 yield source, decoded
             yield source, None
 

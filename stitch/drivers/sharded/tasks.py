@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from ingest.decoding import DecodedBatch
 from schemas.commits import Publish
 from schemas.rejects import REJECT_SCHEMA
-from stitch.drivers.import_settings import ImportSettings
+from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings
 from stitch.drivers.inputs import Source, Tally
 from stitch.drivers.sharded.exchange import Exchange, HandedFile
 from stitch.drivers.sharded.ledger import FileCounts
@@ -32,9 +30,6 @@ from stitch.drivers.spill import Dealt, EventSpill, Group, new_stream, read_stre
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.staging import Staging
-
-_CHUNK_BYTES_PER_EVENT: Final = 160
-"""Of the lines of a chunk, about; batches of at least so many events are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +61,6 @@ class FileDealt:
         return zip(read_stream(self.letters_file), self.refused, strict=True)
 
 
-def decoded_batches(
-    source: Source, settings: ImportSettings, pool: Executor, ahead: int
-) -> Iterator[DecodedBatch]:
-    """See `Source.decoded`."""
-    batch_events = settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT
-    return source.decoded(settings, batch_events=batch_events, pool=pool, ahead=ahead)
-
-
 def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
     """Decode a file in so many threads (`decoders`), and deal its events by request.
 
@@ -82,13 +69,13 @@ def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
     settings = job.settings
     counts, refused = FileCounts(Tally(settings.format, settings.columns.told)), []
     with job.exchange.folder() as folder:
-        spill = EventSpill(folder, limit_bytes=0)
+        spill = EventSpill(folder, settings.payload_bytes // STITCHED_AT_ONCE)
         letters = folder / "letters.arrows"
         with (
             new_stream(letters, REJECT_SCHEMA) as stream,
             ThreadPoolExecutor(decoders, thread_name_prefix="decode") as pool,
         ):
-            for decoded in decoded_batches(source, settings, pool, decoders):
+            for decoded in source.decoded(settings, pool, decoders):
                 counts.count(source, decoded)
                 if decoded.refused:
                     stream.write_batch(_one_batch(decoded.rejects))
