@@ -163,17 +163,19 @@ class TickEvidence:
 
 
 def evidence_of(
-    ring: Ring, columns: I8, base: Baseline, threshold: float, settings: WatchSettings
+    ring: Ring, columns: I8, past: int, base: Baseline, threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """Weigh the ticks of some columns, by tick number; columns are the ring's last ones, ascending."""
+    """Weigh the ticks of some columns, by tick number; columns are the ring's last ones, ascending, and all
+    ticks before `past` that have a request. A pool ends with its last one of these."""
     found: dict[int, list[TickEvidence]] = {}
+    at = ring.at[columns]
     for group in base.groups if len(columns) else ():
         k = group.k
-        ends = ring.at[columns]
-        ends = ends[(ends + 1) % k == 0]
+        ends = at[np.append(at[1:], past) // k > at // k]
         if not len(ends):
             continue
-        window = slice(int(np.searchsorted(ring.at, ends[0] + 1 - MEMORY * k)), int(columns[-1]) + 1)
+        first = (int(ends[0]) // k + 1 - MEMORY) * k
+        window = slice(int(np.searchsorted(ring.at, first)), int(columns[-1]) + 1)
         pool, sums = pooled(ring.sums(group.rows, window), ring.at[window], k)
         x, error = values(sums, group.kinds, settings.least_events), errors(sums, group.kinds)
         left = (
@@ -189,13 +191,13 @@ def evidence_of(
         )
         z = now / usual
         there = np.isfinite(now)
-        for column, at in enumerate(ends.tolist()):
+        for column, end in enumerate(ends.tolist()):
             chosen = np.flatnonzero(there[:, column])
             if len(chosen):
-                found.setdefault(at, []).append(
+                found.setdefault(end, []).append(
                     TickEvidence(
                         group.rows[chosen],
-                        at + 1 - k,
+                        end // k * k,
                         gain[:, chosen, column],
                         size[:, chosen, column],
                         z[chosen, column],

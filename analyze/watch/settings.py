@@ -68,9 +68,9 @@ class WatchSettings(Config):
     """Series that came so far towards the threshold since a change began rose with it."""
     tail_df: float = Field(default=3.0, ge=1)
     """Degrees of freedom of that law at most: few for heavy tails."""
-    cap_ticks: float = Field(default=2.0, ge=1)
-    """No single tick may bring more than this part of the threshold: so many are needed at least. 3 asks for
-    more where a single odd window is common."""
+    cap_ticks: float = Field(default=1.25, ge=1)
+    """No single tick may bring more than this part of the threshold: so many are needed at least. With 1.25 a
+    clear one needs another that chance gives once in fifty; 3 asks for more where odd ticks come in pairs."""
     reference_ticks: int = Field(default=30, ge=1)
     """Quiet ticks before the change that it is compared with."""
     history_windows: int = Field(default=128, ge=8)

@@ -170,7 +170,7 @@ class Watcher:
         comparisons = 0
         self._withheld.clear()
         if base is not None and base.groups:
-            said = evidence_of(self.ring, columns, base, threshold, self.settings)
+            said = evidence_of(self.ring, columns, first + window.n_ticks, base, threshold, self.settings)
             for column in columns:
                 comparisons += self._tick(int(column), said, threshold, decided, bool(suspended))
         self.book.forget(first)

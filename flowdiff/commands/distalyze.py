@@ -10,5 +10,5 @@ command = method_command(
 
     One period: slow with fast requests. Two: the second with the first. --host: one host with the rest.
     """,
-    everyday=("instances", "contrast", "host", "root"),
+    everyday=("instances", "host", "root"),
 )

@@ -24,7 +24,7 @@ from ingest.kafka.kafka_settings import ProduceSettings
 def command(
     source: Annotated[list[str], typer.Argument(help="Topics to read.")],
     topic: Annotated[str, typer.Option("--to", help="Topic to write to.")],
-    settings: Annotated[ProduceSettings, Options(only=("message", "compression"), flags=MESSAGE_FLAG)],
+    settings: Annotated[ProduceSettings, Options(only=("message",), flags=MESSAGE_FLAG)],
     bootstrap: BootstrapOption = None,
     config: ConfigOption = None,
     format_: Annotated[str, typer.Option("--format", help="Format of the messages.")] = "otlp-proto",

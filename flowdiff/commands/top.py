@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from flowdiff.settings.keys import duration_of
-
 if TYPE_CHECKING:
     from flowdiff.live.top_view import Scrape
 
-_LONGEST_WAIT_S = 86_400.0
-"""The system's clock ends before what a duration may be."""
+_EVERY_S = 2.0
+"""Between two looks."""
 _AROUND_ROWS = 14
 """Lines of the screen that are not rows of its two tables."""
 
@@ -25,7 +23,6 @@ def command(
     url: Annotated[
         str, typer.Argument(help="Address of its metrics: host:port, or a URL.")
     ] = "127.0.0.1:9464",
-    every: Annotated[str, typer.Option(metavar="DURATION", help="Time between two looks.")] = "2s",
     once: Annotated[
         bool, typer.Option("--once", help="Print it once; so it does where the output is no terminal.")
     ] = False,
@@ -37,15 +34,15 @@ def command(
     from flowdiff.live.top_view import metrics_url, scrape, view
 
     console = Console()
-    page, wait_s = metrics_url(url), min(max(0.2, duration_of(every) / 1e9), _LONGEST_WAIT_S)
+    page = metrics_url(url)
     now = scrape(page, time.monotonic())
     if once or not console.is_terminal:
         console.print(view(page, now, None))
         return
-    _follow(console, page, now, wait_s)
+    _follow(console, page, now)
 
 
-def _follow(console: Console, page: str, now: Scrape, wait_s: float) -> None:
+def _follow(console: Console, page: str, now: Scrape) -> None:
     """Look again and again until Ctrl-C. What does not answer is said, and asked again."""
     from rich.console import Group
     from rich.live import Live
@@ -63,7 +60,7 @@ def _follow(console: Console, page: str, now: Scrape, wait_s: float) -> None:
         Live(view(page, now, None, rows=_rows(console)), console=console, screen=True) as live,
     ):
         while True:
-            time.sleep(wait_s)
+            time.sleep(_EVERY_S)
             try:
                 before, now = now, scrape(page, time.monotonic())
             except InputError as error:

@@ -38,7 +38,7 @@ WATCH_OPTIONS: Final = Options(
     keys=KEYS.values(),
     only=(
         "serve.watch_address",
-        *(f"watch.{name}" for name in ("false_alarms", "slot", "daily", "weekly", "versions")),
+        *(f"watch.{name}" for name in ("false_alarms", "slot", "versions")),
     ),
 )
 NOTHING, OPEN, CANNOT_TELL = 0, 1, 3

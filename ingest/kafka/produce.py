@@ -90,7 +90,7 @@ def produce_files(
     Raises InputError where a file or the topic cannot be used; what was written till then stays.
     """
     written = Written()
-    with _producer(kafka, settings) as producer:
+    with _producer(kafka) as producer:
         if settings.make_topic is not None:
             make_topic(kafka, topic, settings.make_topic)
         partitions = _partitions(producer, topic)
@@ -121,7 +121,7 @@ def rekey(
     written = Written()
     source = KafkaSource(kafka)
     try:
-        with _producer(kafka, settings) as producer:
+        with _producer(kafka) as producer:
             if settings.make_topic is not None:
                 make_topic(kafka, topic, settings.make_topic)
             writer = _Writer(producer, topic, _partitions(producer, topic), settings, written, on_written)
@@ -285,12 +285,12 @@ class _Writer:
 
 
 @contextmanager
-def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[KafkaProducer]:
+def _producer(kafka: KafkaSettings) -> Iterator[KafkaProducer]:
     producer = connected(
         kafka,
         KafkaProducer,
         acks="all",
-        compression_type=None if settings.compression == "none" else settings.compression,
+        compression_type="zstd",
         batch_size=_BATCH_BYTES,
         linger_ms=20,
         max_request_size=2**20,

@@ -1,4 +1,5 @@
-"""Cost of the watch's fast lane: 2,000 series, windows of five minutes in ticks of fifteen seconds.
+"""Cost of the watch's fast lane: 2,000 series, windows of five minutes in ticks of fifteen seconds; and of
+cutting a window of 100,000 requests and about as many series, once and as it is kept.
 
     python tests/bench/bench_watch.py [SERIES]
 
@@ -8,18 +9,26 @@ ones, as the fast lane did at first.
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from oracles.stored_flows import stored_spans
+from oracles.stored_lake import write_lake
 from oracles.watched_series import EVENT_SD, MONDAY, names_of
 
+from analyze.refine.settings import RefineSettings
+from analyze.scope import Lakes
 from analyze.watch.decide import UNCHANGED, Decision
-from analyze.watch.series import Name, WindowTicks, rows_of
+from analyze.watch.series import Name, WindowTicks, rows_of, window_ticks
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
-from schemas.windows import NS_PER_SECOND
+from schemas.periods import Period
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window
 
 TICK_NS, TICKS = 15 * NS_PER_SECOND, 20
 LEARNED, DECIDED = 2016, 11
@@ -56,7 +65,35 @@ def every_past_value(rng: np.random.Generator, n_series: int) -> float:
     return time.process_time() - began
 
 
+REQUESTS, CATEGORIES, SPANS = 100_000, 20, 15
+"""Of a window that is cut, and spans of a request."""
+
+
+def cut_a_window() -> None:
+    """Cut a window of a lake in a process of its own, which made none of it, and print what that cost."""
+    with TemporaryDirectory() as home:
+        lake, length = Path(home) / "lake", 10 * NS_PER_MINUTE
+        flows, structures = stored_spans(1, REQUESTS, CATEGORIES, SPANS)
+        write_lake(lake, flows.drop_columns(["sample"]), structures, window_ns=length)
+        del flows, structures
+        if not (child := os.fork()):
+            here = Lakes(str(lake)).listed(Period(None, 0, length), [Window(0, length)])
+            took = []
+            for _ in range(2):
+                began = time.process_time()
+                made = window_ticks(here, RefineSettings(), TICK_NS)
+                took.append(time.process_time() - began)
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            assert made is not None
+            print(f"{REQUESTS:,} requests, {len(made.names):,} series, {made.n_ticks} ticks; CPU seconds")
+            print(f"cut a window            {took[0]:.2f}, as it is kept {took[1]:.2f}")
+            print(f"peak memory             {peak} MB", flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
 def main() -> None:
+    cut_a_window()
     n_series = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     rng, names = np.random.default_rng(1), names_of(n_series)
     state = State(lake_id="x", tick_ns=TICK_NS, through_ns=MONDAY)

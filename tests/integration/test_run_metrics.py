@@ -425,7 +425,7 @@ def test_top_follows_in_a_terminal_until_ctrl_c(served: tuple[Watched, StatusSer
     world.turn(6)
     ours, theirs = pty.openpty()
     with fork_server.Popen(
-        [sys.executable, "-m", "flowdiff", "top", f"127.0.0.1:{server.port}", "--every", "200ms"],
+        [sys.executable, "-m", "flowdiff", "top", f"127.0.0.1:{server.port}"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -142,7 +142,7 @@ def test_a_change_is_as_large_as_its_estimate_by_all_that_it_left_in_innovations
 def test_comparisons_of_levels_that_jump_are_as_many_as_the_budget_has() -> None:
     """Increments of Student's law with 3 degrees of freedom; every comparison says that nothing changed."""
     settings = SETTINGS.model_copy(update={"false_alarms": "1 a day", "candidates": 2.0})
-    logs = levels(np.random.default_rng(2), 60, 1152 + 1152, rho=0.975, sd=0.045, season=0.0, df=3.0)
+    logs = levels(np.random.default_rng(3), 60, 1152 + 1152, rho=0.975, sd=0.045, season=0.0, df=3.0)
     found = watched(logs, settings, 1152)
     days = np.bincount([(one.at_ns - MONDAY) // NS_PER_DAY - 4 for one in found], minlength=4)
     assert days[0] > 2 * settings.candidates
@@ -438,3 +438,24 @@ def test_levels_keep_the_share_of_false_findings() -> None:
             spent = after(spent, rejected=rejected)
         shares.append(false / max(len(spent.rejected), 1))
     assert np.mean(shares) <= alpha
+
+
+@pytest.mark.parametrize("empty", [0, 3])
+def test_a_value_of_four_ticks_is_made_though_the_last_has_no_request(empty: int) -> None:
+    """At night a tick often has none."""
+    ticks, k, n = 20, 4, 60
+    tick_ns = WINDOW_NS // ticks
+    logs = levels(np.random.default_rng(9), 3, n, ticks=ticks, sd=0.05, season=0.0)
+    logs[0, 50 * ticks :] += 1.0
+    settings = WatchSettings(slot_ns=tick_ns, least_events=3 * EVENTS // ticks, season_days=0)
+    state = State(lake_id="x", tick_ns=tick_ns, through_ns=MONDAY)
+    watcher, found = Watcher(state, settings, lambda *_, **__: NEVER), list[ChangePoint]()
+    gone = (MONDAY // tick_ns + np.arange(ticks)) % k == empty
+    for number, window in enumerate(windows(logs, ticks=ticks)):
+        rows = window.rows[~gone[window.rows["tick"]]]
+        sparse = replace(window, rows=rows, requests=np.where(gone, 0.0, window.requests))
+        if number < 40:
+            watcher.learn(sparse)
+        else:
+            found += watcher.decide(sparse).change_points
+    assert any("/op-0 <" in one.series for one in found)
