@@ -38,7 +38,7 @@ def drift_us(compared: Population, without_fault: Population) -> Sequence[float]
         np.concatenate([slots, np.zeros(is_quiet.sum(), dtype=np.bool_)])
         for slots in (run.roles.reference, run.roles.problem)
     )
-    ratio = run.tested.view.call_ratio
+    ratio = run.tested.seen.call_ratio
     # Sites that the quiet run has alone are nobody's.
     padded = np.concatenate([ratio, np.ones(len(profile.names.sites) - len(ratio))])
 
