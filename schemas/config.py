@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretBytes, model_validator
 
 from schemas.windows import NS_PER_SECOND
 
@@ -21,6 +21,8 @@ class Config(BaseModel):
 
 DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")
 """Patterns of parameters that are never kept, whatever else is asked for."""
+MIN_HASH_KEY_BYTES = 16
+"""A shorter key could be found by trying."""
 
 
 class ParamRules(Config):
@@ -31,7 +33,17 @@ class ParamRules(Config):
     deny: tuple[str, ...] = ()
     """Dropped, as DENIED_PARAMS are; this counts before the others."""
     redact: tuple[str, ...] = ()
-    """Kept with the value `[redacted]`."""
+    """Kept with the value `[redacted]`; counts before `hash`."""
+    hash: tuple[str, ...] = ()
+    """Kept with an HMAC of the value: equal values stay equal."""
+    hash_key: SecretBytes | None = Field(default=None, exclude=True, repr=False)
+    """Key of the HMAC. Never written, logged or shown."""
+
+    @model_validator(mode="after")
+    def _has_key(self) -> Self:
+        if self.hash and len(self.hash_key.get_secret_value() if self.hash_key else b"") < MIN_HASH_KEY_BYTES:
+            raise ValueError(f"hashing parameters needs a key of {MIN_HASH_KEY_BYTES} bytes or more")
+        return self
 
 
 class DecodeConfig(Config):

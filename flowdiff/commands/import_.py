@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import shlex
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
+from pydantic import SecretBytes, ValidationError
 
 from flowdiff.cli.kafka import ConfigOption, kafka_settings
 from flowdiff.cli.listing import Heading, Kind, print_rows
@@ -23,7 +24,8 @@ from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions, key_values
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import share_one_heap
-from schemas.config import ParamRules, SpanColumns
+from flowdiff.settings.given import read_secret
+from schemas.config import MIN_HASH_KEY_BYTES, ParamRules, SpanColumns
 from schemas.errors import ConfigError, InputError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 
 JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+HASH_KEY = "FLOWDIFF_HASH_KEY"
+"""Environment variable with the key of hashed parameters."""
 
 
 @takes_settings
@@ -86,6 +90,12 @@ def command(
     redact_params: Annotated[
         list[str] | None, typer.Option(help="Parameters whose value becomes `[redacted]`.")
     ] = None,
+    hash_params: Annotated[
+        list[str] | None, typer.Option(help="Parameters whose value becomes its HMAC; needs a key.")
+    ] = None,
+    hash_key_file: Annotated[
+        Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
+    ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,7 +133,8 @@ def command(
 
     from stitch.drivers.batch import import_into
 
-    params = _param_rules({"allow": allow_params, "deny": drop_params, "redact": redact_params})
+    rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
+    params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
@@ -223,14 +234,26 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
         typer.echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
 
 
-def _param_rules(patterns: Mapping[str, list[str] | None]) -> ParamRules:
-    """Rules of options that may be repeated or separated by commas."""
-    lists = {
+def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
+    """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
+    lists = {  # options may be repeated or separated by commas
         name: tuple(filter(None, ",".join(values).split(",")))
         for name, values in patterns.items()
         if values is not None
     }
-    return ParamRules.model_validate(lists)
+    key = SecretBytes(_hash_key(key_file)) if lists.get("hash") else None
+    return ParamRules.model_validate({**lists, "hash_key": key})
+
+
+def _hash_key(file: Path | None) -> bytes:
+    """Read the key from the file, else the environment; neither shows in a list of processes."""
+    key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
+    if len(key) < MIN_HASH_KEY_BYTES:
+        raise ConfigError(
+            f"--hash-params needs a key of {MIN_HASH_KEY_BYTES} bytes or more.",
+            remedy=f"Set {HASH_KEY}, or name a file: --hash-key-file FILE.",
+        )
+    return key
 
 
 def reaching_topics(settings: ImportSettings, names: list[str], config: Path | None) -> ImportSettings:

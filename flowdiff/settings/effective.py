@@ -11,7 +11,7 @@ from typing import Any, Final
 from analyze.methods.registry import method_names
 from analyze.watch.settings import WatchSettings
 from flowdiff.notify.settings import NotifySettings
-from flowdiff.settings.given import Given, document_of, in_document, validated
+from flowdiff.settings.given import Given, document_of, in_document, read_secret, validated
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.settings.keys import CONFIG_VARIABLE, PREFIX, Key, keys_of, nearest
 from ingest.kafka.kafka_settings import KafkaSettings
@@ -22,6 +22,7 @@ KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
 """Every key by its name."""
 _REACHING: Final = ("kafka.bootstrap", "kafka.client_name", "kafka.security.", "kafka.connect_timeout")
 """Keys by which a Kafka is reached, whatever is done there."""
+_HASH_KEY: Final = "live.decode.params.hash_key"
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """Variables that Kubernetes sets in a pod for every service of its namespace: `flowdiff-kafka` is one."""
 
@@ -48,6 +49,7 @@ def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path |
     Raises ConfigError with the key and where its value came from, InputError for a file that cannot be read.
     """
     given = _gathered(flags, environ, file)
+    _read_hash_key(given)
     if "lake" not in given:
         key = KEYS["lake"]
         raise ConfigError(
@@ -111,3 +113,12 @@ def _of_environment(environ: Mapping[str, str]) -> Iterable[tuple[str, str, str]
             and not _SERVICE_LINK.fullmatch(variable)
         ):
             raise ConfigError(f"The variable {variable} sets nothing.{nearest(variable, [*by_variable])}")
+
+
+def _read_hash_key(given: dict[str, Given]) -> None:
+    """Read the key of hashed parameters from its file."""
+    file = given.get("hash_key_file")
+    if file is None or _HASH_KEY in given:
+        return
+    key = read_secret(file.name, Path(str(file.value)))
+    given[_HASH_KEY] = _named(_HASH_KEY, key.decode("utf-8", "surrogateescape"), "hash_key_file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -64,6 +65,8 @@ class IngestConfig(Config):
     stay_halted: bool = False
     """Stay, not ready, where every lane waits for a person, instead of ending with exit code 4: for what
     starts anew whatever ends, as Kubernetes does."""
+    hash_key_file: Path | None = None
+    """File with the key of `live.decode.params.hash`; else the variable FLOWDIFF_HASH_KEY."""
     kafka: KafkaSettings
     live: LiveSettings = LiveSettings()
     serve: ServeSettings = ServeSettings()

@@ -77,6 +77,8 @@ class Key:
     @property
     def variable(self) -> str:
         """FLOWDIFF_LIVE_COMMIT_INTERVAL."""
+        if self.path[-1] == "hash_key":  # as `flowdiff import` has it
+            return f"{PREFIX}HASH_KEY"
         return PREFIX + "_".join(self.path).upper()
 
     @property
@@ -90,7 +92,7 @@ class Key:
     @property
     def file_key(self) -> str:
         """Of a secret: the key that names a file with it."""
-        return f"{self.name}_file"
+        return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
 
     def read(self, value: Any) -> Any:
         """Make what the model takes of a value from a file, or of text. Raises ValueError, ConfigError."""

@@ -1,4 +1,4 @@
-"""Keep secrets out: by its name a parameter's value is dropped or blanked; dead letters too.
+"""Keep secrets out: by its name a parameter's value is dropped, blanked or hashed; dead letters too.
 
 A pattern is a name with `*` and `?`. It is compared with the whole key and with each end of it that begins
 after a dot, without regard to case, `_` read as `-`: `authorization` is also
@@ -7,6 +7,8 @@ after a dot, without regard to case, `_` read as `-`: `authorization` is also
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 from collections.abc import Iterable
 from enum import IntEnum
@@ -20,6 +22,7 @@ from ingest.codecs.named_twice import names_twice
 from schemas.config import DENIED_PARAMS, ParamRules
 
 REDACTED = "[redacted]"
+_HASH_DIGITS = 32
 _MAX_PARSED_BYTES = 2**20
 """A longer dead letter is searched for names, not parsed."""
 _MIN_NAME = 3
@@ -36,7 +39,8 @@ class Keep(IntEnum):
 
     PLAIN = 0
     REDACTED = 1
-    DROPPED = 2
+    HASHED = 2
+    DROPPED = 3
 
 
 @lru_cache(maxsize=16)
@@ -51,13 +55,19 @@ class Privacy:
     def __init__(self, rules: ParamRules) -> None:
         self._deny = _matcher((*DENIED_PARAMS, *rules.deny))
         self._redact = _matcher(rules.redact)
+        self._hash = _matcher(rules.hash)
         self._allow = _matcher(rules.allow)
-        self._names = _names((*DENIED_PARAMS, *rules.deny, *rules.redact))
+        self._key = rules.hash_key.get_secret_value() if rules.hash_key is not None else b""
+        self._names = _names((*DENIED_PARAMS, *rules.deny, *rules.redact, *rules.hash))
         self._keep = lru_cache(maxsize=10_000)(self._decide)
 
     def keep(self, key: str) -> Keep:
         """Decide what becomes of the parameter `key`."""
         return self._keep(key)[0]
+
+    def hashed(self, text: str) -> str:
+        """Return what stands for a value that is hashed."""
+        return "hmac:" + hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
 
     def clean_text(self, text: str) -> str:
         """Text that is a JSON object or list, without the values of names in it that are not kept plain.
@@ -99,6 +109,8 @@ class Privacy:
         for pattern, keep in ((self._deny, Keep.DROPPED), (self._redact, Keep.REDACTED)):
             if _any(pattern, ends):
                 return keep, True
+        if _any(self._hash, ends):
+            return Keep.HASHED, True
         return Keep.PLAIN if self._allow is None or _any(self._allow, ends) else Keep.DROPPED, False
 
     def _cleaned(self, raw: bytes) -> bytes | None:

@@ -40,8 +40,6 @@ from stitch.lake.place import is_bucket, open_place
 from stitch.lake.store import LocalStore, Store
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
-_BUDGET_PER_PAYLOAD_BYTE: Final = 6
-"""Peak of kernel and writer over the payload of the group they work on, measured (docs/operations.md)."""
 _HELD_SHARE: Final = 16
 """One part in so many of an import's memory is for parts that wait."""
 
@@ -161,7 +159,7 @@ def import_files(
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)
         ledger = Ledger(staging, settings, info.window_length_ns)
-        spill = EventSpill(scratch, settings.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE)
+        spill = EventSpill(scratch, settings.payload_bytes)
         with import_engine(staging, manifest, settings, scratch, workers) as engine:
             _stitch(engine, sources.fresh, spill, ledger, settings, progress)
         counters = ledger.close()

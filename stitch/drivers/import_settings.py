@@ -14,6 +14,8 @@ from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchCo
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
 """Groups of requests that one memory budget is made for."""
+_BUDGET_PER_PAYLOAD_BYTE: Final = 6
+"""Peak of kernel and writer over the payload of the group they work on, measured (docs/operations.md)."""
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
@@ -62,6 +64,11 @@ class ImportSettings(Config):
         if workers <= STITCHED_AT_ONCE:
             return self
         return self.model_copy(update={"memory_bytes": self.memory_bytes * STITCHED_AT_ONCE // workers})
+
+    @property
+    def payload_bytes(self) -> int:
+        """Payload of events that the budget is enough for, in STITCHED_AT_ONCE groups."""
+        return self.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
 
     @property
     def chunk_bytes(self) -> int:

@@ -35,6 +35,9 @@ _MAX_GROUP_BYTES: Final = 2**29
 """Whatever the budget: Arrow counts the bytes of a text column in 31 bits."""
 _GROUPS_IN_MEMORY: Final = 2
 """Groups to deal the payload into where no limit asks for more."""
+_ROUNDS: Final = 4
+"""One part in so many of the limit is dealt at once, or `_SMALL_BYTES`: to write a piece of a bucket takes
+2 ms, however small it is."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
@@ -230,6 +233,7 @@ class EventSpill:
         self._buckets: Buckets | None = None
         self._loose = _Pile(scratch / "loose")
         self._size = 0
+        self._held_size = 0
 
     @property
     def spilled(self) -> bool:
@@ -247,21 +251,31 @@ class EventSpill:
         self._add_named(events)
 
     def _add_named(self, events: pa.Table) -> None:
-        self._size += payload_bytes(events)
+        size = payload_bytes(events)
+        self._size += size
+        self._held_size += size
         self._held.append(events)
         if self._buckets is None and self._size > min(_SMALL_BYTES, self._limit_bytes):
             self._buckets = Buckets(self._scratch / "events", level=0, on_disk=False)
         if self._buckets is not None:
             if self._size > self._limit_bytes and not self._buckets.on_disk:
                 self._buckets.move_to_disk()
-            for held in self._held:
-                self._buckets.add(held)
-            self._held = []
+            if self._held_size > min(_SMALL_BYTES, self._limit_bytes // _ROUNDS):
+                self._deal(self._buckets)
+
+    def _deal(self, buckets: Buckets) -> None:
+        """Deal what is held out, all at once."""
+        if self._held:
+            buckets.add(concat_events(self._held))
+        self._held, self._held_size = [], 0
 
     def dealt(self) -> Dealt:
-        """Return where everything lies, of a spill that holds nothing in memory. Ends the collecting."""
-        sizes, paths = ([0] * FANOUT, [[]] * FANOUT) if self._buckets is None else self._buckets.dealt()
-        return Dealt(sizes, paths, self._loose.close(), self._loose.n_events)
+        """Move all to disk, and return where it lies. Ends the collecting."""
+        buckets = self._buckets or Buckets(self._scratch / "events", level=0, on_disk=True)
+        buckets.move_to_disk()
+        self._deal(buckets)
+        self._loose.move_to_disk()
+        return Dealt(*buckets.dealt(), self._loose.close(), self._loose.n_events)
 
     def adopt(self, dealt: Dealt) -> None:
         """Take what another process has dealt."""
@@ -280,6 +294,7 @@ class EventSpill:
             for named in _name_records(self._loose, list(_touching(self._named(), self._loose))):
                 self._add_named(named)
         if self._buckets is not None:
+            self._deal(self._buckets)
             yield from self._buckets.groups(self._group_bytes())
         elif self._held:
             held, self._held = self._held, []

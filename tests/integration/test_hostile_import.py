@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,12 @@ from oracles.traffic import write_native, write_otlp
 
 OVERLONG = b"\x0a\x0b\x12" + b"\xff" * 9 + b"\x01"
 SECRET = "hunter2"
+KEY = "a key of more than 16 bytes"
 
 
-def run_import(repository: Path, lake: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_import(
+    repository: Path, lake: Path, *arguments: str | Path, key: str | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
@@ -27,7 +31,10 @@ def run_import(repository: Path, lake: Path, *arguments: str | Path) -> subproce
         str(lake),
         "--json",
     ]
-    return fork_server.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **({} if key is None else {"FLOWDIFF_HASH_KEY": key})}
+    return fork_server.run(
+        command, cwd=repository, capture_output=True, text=True, check=False, env=environment
+    )
 
 
 def everything(lake: Path) -> str:
@@ -63,13 +70,32 @@ def secrets(tmp_path: Path) -> Path:
 
 
 def test_secrets_reach_no_file_of_the_lake(repository: Path, tmp_path: Path, secrets: Path) -> None:
-    done = run_import(repository, tmp_path / "lake", secrets, "--redact-params", "*.mail")
+    options = ("--hash-params", "user.id", "--redact-params", "*.mail")
+    done = run_import(repository, tmp_path / "lake", secrets, *options, key=KEY)
     assert done.returncode == 0
     said = everything(tmp_path / "lake")
+    assert "hmac:" in said
     assert "[redacted]" in said
-    for hidden in (SECRET, "m@x"):
+    for hidden in (SECRET, "m@x", "'ann'", '"ann"', KEY):
         assert hidden not in said + done.stdout + done.stderr
     plain = run_import(repository, tmp_path / "plain", secrets)
     assert plain.returncode == 0
     assert SECRET not in everything(tmp_path / "plain")
     assert "m@x" in everything(tmp_path / "plain")
+
+
+def test_the_key_of_hashes_comes_from_a_file_or_the_environment(
+    repository: Path, tmp_path: Path, secrets: Path
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(KEY + "\n")
+    hashed = ("--hash-params", "user.*")
+    lakes = [tmp_path / "by-file", tmp_path / "by-variable"]
+    assert run_import(repository, lakes[0], secrets, *hashed, "--hash-key-file", file).returncode == 0
+    assert run_import(repository, lakes[1], secrets, *hashed, key=KEY).returncode == 0
+    params = [pq.read_table(next(lake.glob("params/*/*.parquet"))) for lake in lakes]
+    assert params[0].equals(params[1])
+    for wrong in ({"key": "short"}, {"key": ""}):
+        refused = run_import(repository, tmp_path / "no", secrets, *hashed, **wrong)
+        assert (refused.returncode, len(refused.stderr.splitlines()) <= 2) == (2, True)
+        assert "16 bytes" in refused.stderr

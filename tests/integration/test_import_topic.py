@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,20 @@ def test_messages_make_the_lake_of_the_same_lines(
     summary = json.loads(capsys.readouterr().out)
     assert (summary["counters"]["flows"], summary["counters"]["flows_late"]) == (3, 0)
     assert len(summary["files_known"]) == PARTITIONS - 1
+
+
+def test_workers_of_a_job_read_it_themselves(
+    kafka: KafkaBench, topic: str, lines: list[bytes], tmp_path: Path
+) -> None:
+    file, one, job = tmp_path / "lines.ndjson", tmp_path / "one", tmp_path / "job"
+    file.write_bytes(b"\n".join(lines))
+    assert exit_code_of(str(file), "--lake", str(one)) == 0
+    words = (named(kafka, topic), "--format", "native", "--lake", str(job), "--job", "a", "--worker")
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(lambda worker: exit_code_of(*words, worker), ("1/2", "0/2"))] == [0, 0]
+    there = without_dead_letters(job)
+    assert there.pop("stage/ended-jobs/a") == b""
+    assert there == without_dead_letters(one)
 
 
 def test_a_range_is_one_of_offsets_or_of_the_times_of_messages(

@@ -83,7 +83,7 @@ def test_large_groups_are_dealt_again_alike(tmp_path: Path, monkeypatch: pytest.
     write_otlp(tmp_path / "b.pb", 120, seconds=200, seed=2)
     monkeypatch.setattr("stitch.drivers.sharded.stitching._SMALL_PART_BYTES", 10_000)
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 50_000)
-    monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 100_000)
+    monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 100_000)
     settings = ImportSettings(memory_bytes=64 * 2**20)
     lakes = tmp_path / "1", tmp_path / "2"
     monkeypatch.setattr(engines, "stitch_group", stopping_tasks.stitch_group_of_large_windows)
@@ -117,7 +117,7 @@ def test_a_cluster_writes_the_bytes_of_one(
     files = mixed(tmp_path / "in")
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 50_000)
     # Four groups are large enough to be dealt again.
-    monkeypatch.setattr("stitch.drivers.batch._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 400_000)
+    monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 400_000)
     settings = ImportSettings(memory_bytes=64 * 2**20)
     monkeypatch.chdir(tmp_path)
     folder = Path("lake-here")  # a name that means nothing on another machine

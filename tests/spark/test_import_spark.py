@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from fixtures.kafka_bench import KafkaBench
+from fixtures.kafka_broker import started
 from oracles.bucket_server import BucketServer, chosen_server
 from oracles.mixed_input import mixed, tree
 from oracles.traffic import native_lines
@@ -51,7 +53,7 @@ TASKS = ("deal_file", "stitch_group", "write_window_files")
 TROUBLES = {f"{task} {how}" for task in TASKS for how in ("killed", "raised")}
 
 
-def command(lake: Path | str, files: list[Path], *options: str, patches: str = "") -> list[str]:
+def command(lake: Path | str, files: Sequence[Path | str], *options: str, patches: str = "") -> list[str]:
     return [sys.executable, "-c", SCRIPT, patches, *map(str, files), "--lake", str(lake), *options]
 
 
@@ -60,7 +62,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def put(
-    lake: Path | str, files: list[Path], *options: str, patches: str = "", **more: str
+    lake: Path | str, files: Sequence[Path | str], *options: str, patches: str = "", **more: str
 ) -> dict[str, object]:
     """Import files; the summary."""
     done = subprocess.run(
@@ -118,6 +120,22 @@ def test_known_files_and_requests_that_come_again(files: list[Path], tmp_path: P
         summary = put(lake, more, *options)
         assert summary["files_known"] == [str(files[1])]
     is_like(lakes[1], lakes[0])
+
+
+def test_executors_read_messages_of_a_topic(tmp_path: Path) -> None:
+    lines, home = tmp_path / "lines.ndjson", tmp_path / "broker"
+    lines.write_text("\n".join(native_lines(300)))
+    put(tmp_path / "1", [lines])
+    home.mkdir()
+    with started(home) as broker, KafkaBench(broker) as kafka:
+        topic = kafka.topic(2)
+        for number in range(2):
+            kafka.fill(topic, lines.read_bytes().splitlines()[number::2], number)
+        put(tmp_path / "2", [f"kafka://{broker.bootstrap[0]}/{topic}"], "--format", "native", *SPARK)
+    mine, theirs = tree(tmp_path / "2"), tree(tmp_path / "1")
+    for each in (mine, theirs):
+        each.pop("flowdiff.json")
+    assert mine == theirs
 
 
 def test_a_driver_that_is_killed_before_its_commit_leaves_the_lake_as_it_was(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from pydantic import SecretBytes
+from pydantic import SecretBytes, ValidationError
 
 from ingest.codecs.dead_letters import MAX_KEPT_BYTES
 from ingest.codecs.privacy import REDACTED, Keep, privacy_of
@@ -168,11 +168,28 @@ def test_a_value_that_another_of_its_name_hides_is_not_kept() -> None:
     assert kept == {"x": '{"password":null}', "y": '{ "password":null, "é":"é" }', "z": '{ "a":1, "a":2 }'}
 
 
-def test_rules_drop_redact_and_allow() -> None:
-    rules = ParamRules(allow=("user*", "size"), deny=("user.mail",), redact=("user.name", "user.id"))
+def test_rules_drop_redact_hash_and_allow() -> None:
+    rules = ParamRules(
+        allow=("user*", "size"), deny=("user.mail",), redact=("user.name",), hash=("user.id",), hash_key=KEY
+    )
+    config = DecodeConfig(params=rules)
     given: dict[str, object] = {"user.mail": "m", "user.name": "n", "user.id": 7, "size": 5, "other": 1}
-    params = params_of(DecodeConfig(params=rules), **given)
-    assert params == {"user.name": REDACTED, "user.id": REDACTED, "size": 5.0}
+    params = params_of(config, **given)
+    assert set(params) == {"user.name", "user.id", "size"}
+    assert (params["user.name"], params["size"]) == (REDACTED, 5.0)
+    assert str(params["user.id"]).startswith("hmac:")
+    assert params_of(config, **{"user.id": 7})["user.id"] == params["user.id"]
+    assert params_of(config, **{"user.id": 8})["user.id"] != params["user.id"]
+    other_key = rules.model_copy(update={"hash_key": SecretBytes(b"x" * 16)})
+    assert params_of(DecodeConfig(params=other_key), **given)["user.id"] != params["user.id"]
+
+
+def test_the_key_of_hashes_shows_nowhere() -> None:
+    rules = ParamRules(hash=("a",), hash_key=SecretBytes(b"secret key of 20 b."))
+    assert "secret key" not in repr(rules) + rules.model_dump_json() + str(rules.model_dump())
+    with pytest.raises(ValidationError) as caught:
+        ParamRules(hash=("a",), hash_key=SecretBytes(b"short!"))
+    assert "short!" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

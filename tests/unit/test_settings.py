@@ -132,7 +132,13 @@ def test_what_is_missing_says_how_to_set_it() -> None:
 @pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.kind is KeyKind.SECRET])
 def test_a_secret_is_read_and_never_shown(name: str) -> None:
     key = KEYS[name]
-    found = effective(NEEDED, {key.variable: SECRET})
+    needs = {
+        "kafka.security.key_password": {},
+        "kafka.security.password": {},
+        "kafka.security.client_secret": {},
+        "live.decode.params.hash_key": {"live.decode.params.hash": "user.id"},
+    }.get(name, {})
+    found = effective({**NEEDED, **needs}, {key.variable: SECRET})
     value = found.value(key).get_secret_value()
     assert value in (SECRET, SECRET.encode())
     assert SECRET not in effective_toml(found)
@@ -140,8 +146,18 @@ def test_a_secret_is_read_and_never_shown(name: str) -> None:
     assert SECRET not in repr(found)
     # A mistake elsewhere, and one that the model finds in the section of the secret.
     for wrong in ({"kafka.start_at": "x"}, {"kafka.security.protocol": "SASL_SSL"}):
-        message = refused({**NEEDED, **wrong}, {key.variable: SECRET})
+        message = refused({**NEEDED, **needs, **wrong}, {key.variable: SECRET})
         assert SECRET not in message
+
+
+def test_the_key_of_hashed_parameters_comes_from_a_file_too(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"0123456789abcdef\n")
+    flags = {**NEEDED, "live.decode.params.hash": "user.id"}
+    rules = effective({**flags, "hash_key_file": str(tmp_path / "key")}, {}).config.live.decode.params
+    assert rules.hash_key is not None
+    assert rules.hash_key.get_secret_value() == b"0123456789abcdef"
+    assert "hash_key_file" in refused({**flags, "hash_key_file": "/nowhere"}, {})
+    assert "live.decode.params" in refused(flags, {})
 
 
 EVERYTHING = {

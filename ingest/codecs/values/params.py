@@ -11,14 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.privacy import REDACTED, Keep, Privacy, privacy_of
-from ingest.codecs.values.attributes import AttributeTable
+from ingest.codecs.values.attributes import AttributeTable, number_text
 from ingest.codecs.values.columns import list_column
 from ingest.codecs.values.names import NUL_MARK, cut_utf8
-from schemas.arrays import B1, I8
+from schemas.arrays import I8
 from schemas.config import DecodeConfig
 from schemas.events import PARAM_TYPE
 
@@ -51,7 +52,7 @@ def params_column(
     row = pa.array(source[index])
     num = pa.concat_arrays([t.num for t in tables]).take(row)
     text = pa.concat_arrays([_without_secrets(t.text, privacy) for t in tables]).take(row)
-    num, text = _redacted(num, text, np.array([privacy.keep(k) is Keep.REDACTED for k in names])[key])
+    num, text = _hidden(num, text, np.array([privacy.keep(k) for k in names], np.uint8)[key], privacy)
     text = clean_text(text, config, oddities)
     keys = pa.array(names, pa.string()).take(pa.array(key))
     return list_column(lengths_out, pa.StructArray.from_arrays([keys, num, text], fields=list(PARAM_TYPE)))
@@ -161,12 +162,20 @@ def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
     return pc.replace_with_mask(text, nested, pa.array(after, pa.string()).take(values.indices))
 
 
-def _redacted(num: pa.Array, text: pa.Array, hidden: B1) -> tuple[pa.Array, pa.Array]:
-    """Values with REDACTED in place of the hidden ones."""
-    if not hidden.any():
+def _hidden(
+    num: pa.Array, text: pa.Array, keep: npt.NDArray[np.uint8], privacy: Privacy
+) -> tuple[pa.Array, pa.Array]:
+    """Values with those to be redacted or hashed replaced by text."""
+    if not keep.any():
         return num, text
-    chosen = pa.array(hidden)
-    return pc.if_else(chosen, None, num), pc.if_else(chosen, REDACTED, text)
+    hidden = keep != Keep.PLAIN
+    at = np.flatnonzero(keep == Keep.HASHED)
+    values = pc.coalesce(text.take(pa.array(at)), number_text(num.take(pa.array(at)))).dictionary_encode()
+    hashes = pa.array([privacy.hashed(t) for t in values.dictionary.to_pylist()], pa.string())
+    shown = np.full(int(hidden.sum()), REDACTED, object)
+    shown[keep[hidden] == Keep.HASHED] = hashes.take(values.indices).to_pylist()
+    text = pc.replace_with_mask(text, pa.array(hidden), pa.array(shown, pa.string()))
+    return pc.if_else(pa.array(hidden), None, num), text
 
 
 def clean_text(text: pa.Array, config: DecodeConfig, oddities: Counter[str]) -> pa.Array:

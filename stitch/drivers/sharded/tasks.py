@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from schemas.commits import Publish
 from schemas.rejects import REJECT_SCHEMA
-from stitch.drivers.import_settings import ImportSettings
+from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings
 from stitch.drivers.inputs import Source, Tally
 from stitch.drivers.sharded.exchange import Exchange, HandedFile
 from stitch.drivers.sharded.ledger import FileCounts
@@ -69,7 +69,7 @@ def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
     settings = job.settings
     counts, refused = FileCounts(Tally(settings.format, settings.columns.told)), []
     with job.exchange.folder() as folder:
-        spill = EventSpill(folder, limit_bytes=0)
+        spill = EventSpill(folder, settings.payload_bytes // STITCHED_AT_ONCE)
         letters = folder / "letters.arrows"
         with (
             new_stream(letters, REJECT_SCHEMA) as stream,

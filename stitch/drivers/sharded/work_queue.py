@@ -285,7 +285,7 @@ class _Reader(pickle.Unpickler):
         if pid != _hash_of(self._settings):
             raise ConfigError(
                 "The workers of this job were given different options.",
-                remedy="Start all of them with the same ones.",
+                remedy="Start all of them with the same ones, and the same key of --hash-params.",
             )
         return self._settings
 
@@ -311,4 +311,6 @@ def _written(content: Any) -> bytes:
 
 
 def _hash_of(settings: ImportSettings) -> bytes:
-    return hashlib.sha256(settings.model_dump_json().encode()).digest()
+    key = settings.decode.params.hash_key
+    secret = b"" if key is None else key.get_secret_value()
+    return hashlib.sha256(settings.model_dump_json().encode() + secret).digest()
