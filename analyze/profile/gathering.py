@@ -85,29 +85,36 @@ class Adding:
 
     def stored(self) -> Stored | None:
         """The slot; None of no window."""
+        return self._summed()[0]
+
+    def _summed(self) -> tuple[Stored | None, Column]:
+        """The slot, and the parts of its sites by which its votes are ordered where they were added up."""
         if self._only is not None:
             votes, tables = self._only.votes.compact(), self._only.tables
-            return self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
-        if not self._votes:
-            return None
+            only = self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
+            return only, site_parts(only.names)
         names = self._run.columns()
-        self._add_up(site_parts(names))
+        parts = site_parts(names)
+        if not self._votes:
+            return None, parts
+        self._add_up(parts)
         (votes,), whole = self._votes, {name: table for name, (table,) in self._tables.items()}
-        return Stored(
+        stored = Stored(
             names,
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
             votes,
             {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
             tuple(sorted(self._folded, key=str)),
         )
+        return stored, parts
 
     def added(self, scratch: str) -> Added | None:
         """The same, its votes put aside in a `Scratch` of that name where they are many."""
-        stored = self.stored()
+        stored, parts = self._summed()
         if stored is None:
             return None
         (slot,) = stored.slots
-        votes = OneSlotVotes.of(stored.votes, site_parts(stored.names), scratch)
+        votes = OneSlotVotes.of(stored.votes, parts, scratch)
         return Added(stored.names, slot, votes, stored.tables, stored.folded)
 
 

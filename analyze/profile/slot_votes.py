@@ -52,9 +52,11 @@ class _FileColumn(NamedTuple):
     n: int
 
     def rows(self, numbers: I8) -> Column:
-        """Read some rows; none of the others stays in memory."""
-        column = np.memmap(self.path, self.type, "r", self.offset, (self.n,))
-        return np.asarray(column)[numbers]
+        """Read some rows, from the first of them to the last: those of a shard lie side by side."""
+        first, past = int(numbers.min(initial=self.n)), int(numbers.max(initial=-1)) + 1
+        n, size = max(past - first, 0), np.dtype(self.type).itemsize
+        column = np.fromfile(self.path, self.type, n, offset=self.offset + first * size)
+        return column[numbers - first]
 
 
 @dataclass(frozen=True, slots=True)
