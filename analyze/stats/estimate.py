@@ -102,6 +102,8 @@ class Estimate:
     """Degrees of freedom of the sampling variance alone; None: infinite."""
     noise: BetweenBlocks | None = None
     """Of levels: what `between` and `freedom` were made of."""
+    usual_p: F8 | None = None
+    """Two-sided, of the values before being of the blocks; None: not asked."""
 
     @property
     def change(self) -> F8:

@@ -102,6 +102,39 @@ def test_where_most_of_the_reference_is_slow_slow_calls_are_no_tail() -> None:
     assert "there before" in found.confounded.text("abnormal-reference")
 
 
+def few_reads(*took_us: float) -> list[Call]:
+    """A minute in which so many requests read, and the others do not."""
+    plain = [call("web/get", 0, 500 + n % 9) for n in range(REQUESTS - len(took_us))]
+    return [*plain, *(call("web/get", 0, 500 + us, call("db/read", 10, us)) for us in took_us)]
+
+
+def test_three_requests_far_from_all_ordinary_ones_were_there_before() -> None:
+    """The reference has three reads, each as long as those of the problem: 555 times what is ordinary."""
+    long = np.linspace(540_000, 570_000, 16)
+    found = run(few_reads(*long[:3]), few_reads(*long))
+    assert not found.causes
+    assert "there before" in found.confounded.text("abnormal-reference")
+    (slower,) = run(few_reads(*[1_000.0] * 3), few_reads(*long)).causes
+    assert slower.lead.kind is ChangeKind.SLOWER, "of an ordinary reference of three it is found"
+
+
+def test_what_the_history_never_had_says_nothing_of_a_tail_of_a_slow_reference() -> None:
+    """Reads of an incident take 20 to 60 ms; of 19 none takes 130 ms, of 42 five do."""
+    rng = np.random.default_rng(4)
+    before, after = rng.uniform(20_000, 60_000, 19), rng.uniform(20_000, 60_000, 37)
+    found = run(few_reads(*before), few_reads(*after, *[250_000.0] * 5))
+    assert not found.causes
+    assert "there before" in found.confounded.text("abnormal-reference")
+
+
+def test_one_slow_request_of_a_reference_makes_slow_calls_no_ordinary_ones() -> None:
+    """One read in fifty is slow, as the only one of the reference is; then one in four is."""
+    minute = few_reads(*np.linspace(900, 1_100, 58), 30_000, 50_000)
+    slow = few_reads(*np.linspace(900, 1_100, 30), *[60_000.0] * 10)
+    (tail,) = run(few_reads(40_000), slow, history=[minute] * 8).causes
+    assert tail.lead.kind is ChangeKind.TAIL
+
+
 def failing_reads(failing: Callable[[int, int], bool]) -> list[Call]:
     """Requests of ten reads each; which of them fail by the numbers of request and read."""
     return [
@@ -150,6 +183,15 @@ def test_an_incident_in_the_history_hides_nothing_and_is_listed(
     assert text.startswith(f"{windows} of {len(history)} windows of the history")
     assert text.count("others ") == windows
     assert not run(pages(1_000), problem, CONTAMINATED, history).causes, "the rule pays its rent"
+
+
+@pytest.mark.parametrize(("requests", "listed"), [(12, False), (40, True)])
+def test_a_window_of_few_requests_is_no_incident(requests: int, listed: bool) -> None:
+    """Twelve requests that take long may be twelve of a kind."""
+    history = [*ordinary(7), pages(20_000)[:requests]]
+    assert (
+        bool(run(pages(1_000), pages(1_010), history=history).confounded.text("outlying-windows")) is listed
+    )
 
 
 def test_what_happens_again_and_again_is_ordinary() -> None:

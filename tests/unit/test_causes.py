@@ -203,6 +203,44 @@ def test_the_same_requests(u: Symptom, v: Symptom, follows: bool) -> None:
     assert why(u, v) == (["same-requests"] if follows else STAY)
 
 
+@pytest.mark.parametrize("at_hand", [True, False])
+def test_whether_a_new_path_is_of_a_loop_is_for_requests_to_say(at_hand: bool) -> None:
+    """Of statistics nobody knows which requests turn more often."""
+    both = symptom(NEW_PATH, SHOP), symptom(MORE_CALLS, STORE)
+    if not at_hand:
+        both = tuple(replace(one, requests=np.zeros(0, np.bool_), counted=20) for one in both)  # type: ignore[assignment]
+    assert why(*both) == (["same-requests"] if at_hand else STAY)
+
+
+def test_what_is_alike_to_a_consequence_is_one() -> None:
+    """The shop's order fails by the store, and its list does like its order, in other requests."""
+    (cause,) = causes(
+        symptom(ERRORS, STORE, score=0.3),
+        symptom(ERRORS, SHOP, score=0.2),
+        symptom(ERRORS, SHOP_2, range(50, 60)),
+    )
+    assert {edge.relation: edge.follows for edge in cause.edges} == {
+        "same-requests": True,
+        "alike-at-component": True,
+    }
+    assert cause.leads == ()
+
+
+def test_operations_of_a_component_that_stop_after_one_callee_are_no_callers_alike() -> None:
+    stopped = [
+        symptom(PATH, at, requests, suspect="store")
+        for at, requests in ((SHOP, range(20)), (SHOP_2, range(40, 60)))
+    ]
+    assert why(*stopped) == ["shop/list", "shop/order"]
+
+
+def test_a_slow_instance_is_not_slow_by_failures_of_all() -> None:
+    """What one pod adds is not the time-outs that its siblings have as well."""
+    fails, slow = symptom(ERRORS, STORE), symptom(SLOWER, STORE, score=0.3, **SLOW_POD)
+    assert "slow-after-failure" not in why(fails, slow)
+    assert "slow-after-failure" in why(fails, symptom(SLOWER, STORE, score=0.3))
+
+
 def test_what_is_below_is_sooner_the_cause_than_what_is_elsewhere() -> None:
     """Both have the same requests; the deeper one is nobody's that the shop calls."""
     found = causes(
@@ -411,6 +449,16 @@ def test_a_wait_speaks_for_who_is_waited_for_until_the_waiting_one_has_more(
     made = names()
     found = covering(bundles(changes, made), made, CausesSettings().caller_weight)
     assert found[ASK, True, False, None] == component
+
+
+def test_what_got_faster_speaks_for_another_than_what_got_slower() -> None:
+    """The store takes longer; that the shop waits less for it is the shop's, which got faster itself."""
+    changes = [change(SLOWER, STORE, contribution_ns=100.0)]
+    changes += [change(FASTER, at, contribution_ns=-ns) for at, ns in ((SHOP, 50.0), (ASK, 30.0))]
+    made = names()
+    found = covering(bundles(changes, made), made, CausesSettings().caller_weight)
+    assert found[STORE, True, False, None] == "store"
+    assert found[ASK, True, True, None] == "shop"
 
 
 @pytest.mark.parametrize(

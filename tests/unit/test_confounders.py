@@ -11,7 +11,7 @@ from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.load import LoadMet, load_changes
+from analyze.methods.robust.confounders.load import LoadMet, load_changes, load_met
 from analyze.methods.robust.confounders.lost_records import loss_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
@@ -184,6 +184,15 @@ def test_a_full_place_waits_by_load() -> None:
     full = replace(found.profile, slots=slots)
     assert load_changes(changes, LoadMet(100.0, 200.0), compared(found, full)) == changes
     assert load_changes(changes, LoadMet(100.0, 105.0), compared(found, full)) == []
+
+
+def test_a_request_meets_the_others_and_not_itself() -> None:
+    """A request each second: who comes within two seconds meets one other, not two."""
+    found = run(requests(400, 1), requests(400, 2))
+    confounders = SETTINGS.confounders.model_copy(update={"load_requests": 2})
+    settings = SETTINGS.model_copy(update={"confounders": confounders})
+    comparison = replace(compared(found, found.profile), settings=settings)
+    assert load_met(comparison).before == pytest.approx(0.5, rel=0.05)
 
 
 def test_how_full_a_place_was_is_known_of_every_slot_of_a_block() -> None:

@@ -8,9 +8,12 @@ import numpy as np
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.confounders.root_mix import RootMix
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
+from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
 
@@ -44,6 +47,19 @@ def test_another_mix_of_types_is_no_other_path() -> None:
     assert found.causes == ()
     assert "store/get" in found.confounded.text("root-mix")
     assert run(before, after, ("root-mix",)).causes != (), "the rule pays its rent"
+
+
+def test_a_mix_explains_no_change_the_other_way() -> None:
+    """More requests create, which insert: that fewer insert than in ordinary times is not their doing."""
+    found = run(requests(200, 200), requests(80, 320), ("root-mix",))
+    comparison = Comparison(
+        found.population, found.profiled, found.roles, RobustSettings(paths=False), found.traffic
+    )
+    changes = [change for change in found.tested.changes if change.kind is ChangeKind.PATH]
+    explained = RootMix().explains(changes, comparison)
+    assert explained is not None
+    turned = [replace(change, before=change.after, after=change.before) for change in explained.changes]
+    assert RootMix().explains(turned, comparison) is None
 
 
 def test_a_path_within_a_type_is_found_beside_another_mix() -> None:

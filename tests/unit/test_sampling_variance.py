@@ -34,6 +34,26 @@ def test_a_trimmed_mean_of_logarithms_varies_as_it_says_and_less_than_a_median()
     assert trimmed.value.var() < 0.75 * medians.value.var()
 
 
+@pytest.mark.parametrize(("slow", "most"), [(0.0, 0.006), (0.3, 0.006), (0.5, 0.06), (0.53, 0.06)])
+def test_medians_that_differ_by_chance_differ_by_no_more_than_they_say(slow: float, most: float) -> None:
+    """Times of a cache that is missed by some, forty times as long; 145 requests against 321.
+
+    By the quartiles of both kinds a half of these medians would differ by three standard errors, and by none
+    where a third is slow, whose error they make three times as long as it is.
+    """
+    rng = np.random.default_rng(3)
+    shape = (SAMPLES, 145 + 321)
+    times = 1e6 * rng.lognormal(0, SIGMA, shape) * np.where(rng.random(shape) < slow, 40.0, 1.0)
+    place, column = np.repeat(np.arange(SAMPLES), shape[1]), np.tile(np.repeat([0, 1], [145, 321]), SAMPLES)
+    medians, _ = Histograms.of(place, column, bin_of(times.ravel()), np.ones(times.size)).log_medians(
+        SAMPLES, 2
+    )
+    change, error = np.diff(medians.value)[:, 0], np.sqrt(medians.variance.sum(axis=1))
+    assert (np.abs(change) > 3 * error).mean() < most
+    if slow < 0.5:
+        assert np.sqrt((error**2).mean()) == pytest.approx(change.std(), rel=0.15)
+
+
 def test_a_trimmed_mean_leaves_out_a_tenth_of_either_end() -> None:
     found = Histograms(
         np.zeros(10, int), np.zeros(10, int), np.array([0, *range(101, 109), 900]), np.ones(10)

@@ -281,3 +281,10 @@ def test_intervals_hold_the_truth(tau: float) -> None:
         inside["mean"] += bool(low[0] <= np.log(1.5) <= high[0])
         inside["errors"] += bool(least[0] <= 0.2 <= most[0])
     assert all(count >= 0.9 * TRIALS for count in inside.values()), inside
+
+
+def test_what_many_windows_differ_by_is_ordinary_and_one_window_bounds_the_guess() -> None:
+    """Nobody would call a system unchanged that may move by half because one window says so."""
+    one, many = (Noise(tau=0.3, windows=(n, n)).band(SETTINGS) for n in (1, 6))
+    assert one == SETTINGS.most_band < many
+    assert many == pytest.approx(2 * 0.3 * np.sqrt(2 / 6))

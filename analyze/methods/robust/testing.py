@@ -154,7 +154,7 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
         return none, ~none
     with np.errstate(invalid="ignore"):
         shows = (np.sign(alone.change) == np.sign(e.change)) & alone.clears(settings.min_z, seen.floor)
-    return not_normal(alone), shows
+    return not_normal(alone, settings), shows
 
 
 def _change(row: _Row, at: int) -> Change:

@@ -7,7 +7,7 @@ need is worked out here once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -118,7 +118,7 @@ class View:
                 for before, v in zip(reference, (x, n), strict=True)
             ]
             alone = share_change(*columns, prior_phi=prior, margin=margin, tested=False)
-            abnormal = not_normal(alone)
+            abnormal = not_normal(alone, self.settings)
             x, n = x.copy(), n.copy()
             for v, before in zip((x, n), reference, strict=True):
                 v[abnormal, BEFORE] -= before[abnormal, 0]
@@ -219,7 +219,10 @@ class View:
             periods, n = medians(by_period.pooled(np.array([0, 1, -1])), self.n_sites, 2)
             untested = np.ones(self.n_sites)
             alone = level_change(periods, n, untested, history, blocks_n[:, others], least_tau=least_tau)
-            abnormal = not_normal(alone)
+            few = n[:, BEFORE] < LEAST_IN_ENVELOPE
+            against = by_period.where(few[by_period.place]).pooled(np.array([1, -1, 0]))
+            alone = replace(alone, usual_p=against.rank_p(self.n_sites))
+            abnormal = not_normal(alone, self.settings)
             by_period = by_period.where(~(abnormal[by_period.place] & (by_period.column == 0)))
             blocks_n[np.ix_(abnormal, own)] = 0.0
         rows = by_period.pooled(np.array([0, 1, 0]))
@@ -303,12 +306,18 @@ class View:
         return self.after.response_ns / np.maximum(self.after.w, 1e-300)
 
 
-def not_normal(reference: Estimate) -> B1:
-    """Tell at which places a reference leaves what a history has; reference: a change from it alone.
+def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
+    """Tell at which places a reference leaves what a history has; reference: a change from it alone."""
+    return reference.before_outside() & is_known(reference, settings)
 
-    Fewer than five requests of it say nothing: they are too easily all of a kind.
+
+def is_known(reference: Estimate, settings: RobustSettings) -> B1:
+    """Tell at which places a reference has enough requests to be unlike a history.
+
+    Fewer than five are too easily all of a kind: they must differ from those of the history.
     """
-    return reference.before_outside() & (reference.n0 >= LEAST_IN_ENVELOPE)
+    known = reference.n0 >= LEAST_IN_ENVELOPE
+    return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)
 
 
 def values_by_site(profile: Profile, measure: int) -> tuple[Histograms, I8]:

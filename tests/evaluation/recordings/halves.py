@@ -2,8 +2,8 @@
 
     make evaluate HALVES=1 REAL=DIR
 
-The quiet stretches are the history. What is found is false, except where an incident grows: pairs whose
-finding is a change by TRULY times or more are counted apart. Halves without a request are left out.
+The quiet stretches are the history. What is found is false, except where an incident grows. Halves without a
+request are left out.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from schemas.errors import PeriodError
 from schemas.periods import Period
 
 ROOT = Path(__file__).resolve().parents[3]
-TRULY = 10.0
-"""Times that the halves of one incident differ by in truth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,6 @@ class Half:
 
     case: str
     found: Compared
-
-    @property
-    def differs(self) -> bool:
-        """Whether what is found first is a change of many times."""
-        results = self.found.told.results
-        return bool(results) and results[0].factor >= TRULY
 
 
 def main() -> None:
@@ -78,14 +70,10 @@ def figures(found: list[Half]) -> dict[str, Any]:
     """Count pairs, findings, and pairs of which the report says that it was there before."""
     told = [half.found.told for half in found]
     results = sum(one.total for one in told)
-    truly = sum(half.differs for half in found)
-    false = sum(half.found.told.total for half in found if not half.differs)
     return {
         "pairs": len(found),
         "findings": results,
         "findings_a_pair": round(results / max(len(found), 1), 3),
-        "truly_different": truly,
-        "false_a_pair": round(false / max(len(found) - truly, 1), 3),
         "there_before": sum(one.there_before for one in told),
     }
 

@@ -21,10 +21,10 @@ import numpy as np
 from analyze.methods.robust.changes import Instance
 from analyze.methods.robust.measures.far_calls import Touched, far_calls
 from analyze.methods.robust.measures.instances import InstanceTests, failing_instances, slower_instances
-from analyze.methods.robust.view import View
+from analyze.methods.robust.view import View, is_known
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
-from analyze.stats.estimate import AFTER, BEFORE, LEAST_IN_ENVELOPE, Estimate
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
 from analyze.stats.histograms import BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
@@ -119,18 +119,22 @@ def own_time(view: View) -> Observed:
 
 def slow_calls(view: View) -> Observed:
     """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary, and of the
-    reference where half of its calls are over that: slow calls are no tail there.
+    reference where half of its calls are over that: slow calls are no tail there, and the history, in which
+    none is as slow, says nothing of how many there were before.
 
     A rise below the floor counts where very slow calls take much of the response time. Without a history a
     rise must also show without the block of the problem that has most of it: a burst is one event, and
     nobody says how often there is one.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
-    limit = _slow_from(view)
+    limit, slow_before = _slow_from(view)
     over = values.bin > limit[values.place]
     n = view.own_requests
     slow = values.where(over)
     x = view.sums(slow.place, slow.column, slow.n, view.n_sites)
+    for sums in (x, n):
+        sums[slow_before, BEFORE] -= sums[slow_before][:, FIRST_BLOCK + roles.history].sum(axis=1)
+        sums[np.ix_(slow_before, FIRST_BLOCK + roles.history)] = 0.0
     slow = slow.where(roles.problem[slow.column])
     late_ns = value_of(slow.bin + 0.5) - value_of(limit[slow.place] + 1)
     excess = totals(slow.place, slow.n * late_ns, view.n_sites)
@@ -150,18 +154,20 @@ def slow_calls(view: View) -> Observed:
     return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
 
 
-def _slow_from(view: View) -> I8:
-    """Give the [sites] bin over which a call is very slow; 0 where nothing is ordinary."""
+def _slow_from(view: View) -> tuple[I8, B1]:
+    """Give ([sites] bin over which a call is very slow, 0 where nothing is ordinary; [sites] whether it is
+    the reference's own)."""
     times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
     ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
     there, (high, middle) = ordinary.holding(view.n_sites, (view.settings.slow_level, 0.5))
     limit[there] = np.maximum(high, middle + times)
-    there, (high, middle) = reference.holding(view.n_sites, (view.settings.slow_level, 0.5))
-    n = totals(reference.place, reference.n, view.n_sites)[there]
-    slow = (middle > limit[there]) & (n >= LEAST_IN_ENVELOPE)
-    limit[there[slow]] = np.maximum(high, middle + times)[slow]
-    return limit
+    slow, alone = np.zeros(view.n_sites, dtype=np.bool_), view.own_time_change[1]
+    if alone is not None:
+        there, (high, middle) = reference.holding(view.n_sites, (view.settings.slow_level, 0.5))
+        slow[there] = (middle > limit[there]) & is_known(alone, view.settings)[there]
+        limit[there] = np.where(slow[there], np.maximum(high, middle + times), limit[there])
+    return limit, slow
 
 
 def _without_worst_block(view: View, values: Histograms, over: B1, found: Estimate) -> B1:
