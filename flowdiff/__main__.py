@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -85,7 +86,12 @@ def _load(name: str) -> Any:
     # A line a paragraph: Typer keeps line ends, and would break each line again.
     paragraphs = (" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
     app.command(name, help="\n\n".join(paragraphs))(command)
-    return typer.main.get_command(app)
+    loaded = typer.main.get_command(app)
+    for parameter in loaded.params:
+        if isinstance(parameter, typer.core.TyperArgument | typer.core.TyperOption):
+            # Square brackets are a section of the configuration or an option, no markup of the terminal's.
+            parameter.help = re.sub(r"\[(?=[a-z#/@])", r"\\[", parameter.help or "")
+    return loaded
 
 
 def module_of(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import os
@@ -81,19 +82,15 @@ def pytest_collection() -> Generator[None, object, object]:
         os.close(folder)
 
 
-gc.disable()  # to collect makes half a million objects, and no garbage
+gc.disable()  # to collect makes half a million objects, and hardly any garbage
 
 
 def pytest_collection_finish() -> None:
     """Keep what was collected out of the garbage collections of all tests."""
     gc.enable()
     gc.set_threshold(*GC_THRESHOLDS)  # as commands do, which some tests run here
-    gc.collect()
     gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()  # extension modules complain at the exit of what was not collected
+    atexit.register(gc.unfreeze)  # extension modules complain at the exit of what was not collected
 
 
 # Loaded before any test module, whose `@settings` take the rest from here. `repeatable` is what everyone

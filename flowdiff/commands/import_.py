@@ -46,8 +46,8 @@ def command(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Files or globs, also s3://BUCKET/…; `-` reads standard input; messages of a topic are "
-            "kafka://HOST:PORT/TOPIC[/PARTITION][@PERIOD|@OFFSET:OFFSET].",
+            help="Files or globs, also s3://BUCKET/…; `-` reads standard input. A topic of Kafka is "
+            "kafka://HOST:PORT/TOPIC, one partition TOPIC/PARTITION; add @PERIOD or @OFFSET:OFFSET.",
         ),
     ],
     lake: Annotated[

@@ -16,7 +16,7 @@ from oracles.forked_command import forked_command
 
 FLOWDIFF = """
 set -eu -o pipefail
-start=("$PYTHON" -m flowdiff)
+start=("$NEW_PYTHON" -m flowdiff)
 flowdiff() {
     code=0
     "${start[@]}" "$@" || code=$?
@@ -34,7 +34,7 @@ def test_a_first_hour(repository: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     with forked_command(tmp_path) as folder:
         told = {
-            "PYTHON": sys.executable,
+            "NEW_PYTHON": sys.executable,
             "PYTHONPATH": str(repository),
             "PATH": f"{folder}:{os.environ['PATH']}",
         }

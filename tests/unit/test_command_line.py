@@ -77,11 +77,21 @@ def test_paragraphs_of_help_fill_their_lines(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         main([name, "--help"])
+    assert ended.value.code == 0
     lines = [line.strip() for line in capsys.readouterr().out.split("╭")[0].splitlines()]
     for line, after in pairwise(lines):
         assert not line or not after or len(f"{line} {after.split()[0]}") > 76, line
+
+
+def test_brackets_of_help_are_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        main(["produce", "--help"])
+    assert "How to reach them: [kafka] of --config" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
