@@ -163,19 +163,20 @@ class TickEvidence:
 
 
 def evidence_of(
-    ring: Ring, columns: I8, past: int, base: Baseline, threshold: float, settings: WatchSettings
+    ring: Ring, first: int, past: int, base: Baseline, threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """Weigh the ticks of some columns, by tick number; columns are the ring's last ones, ascending, and all
-    ticks before `past` that have a request. A pool ends with its last one of these."""
+    """Weigh the pools that end in the ring's last ticks, from `first` to before `past`, by the number of
+    their last tick that has a request. That may be the one before `first`."""
     found: dict[int, list[TickEvidence]] = {}
-    at = ring.at[columns]
-    for group in base.groups if len(columns) else ():
+    at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]
+    for group in base.groups if len(at) else ():
         k = group.k
         ends = at[np.append(at[1:], past) // k > at // k]
+        ends = ends[(ends // k + 1) * k > first]
         if not len(ends):
             continue
-        first = (int(ends[0]) // k + 1 - MEMORY) * k
-        window = slice(int(np.searchsorted(ring.at, first)), int(columns[-1]) + 1)
+        known = (int(ends[0]) // k + 1 - MEMORY) * k
+        window = slice(int(np.searchsorted(ring.at, known)), len(ring.at))
         pool, sums = pooled(ring.sums(group.rows, window), ring.at[window], k)
         x, error = values(sums, group.kinds, settings.least_events), errors(sums, group.kinds)
         left = (

@@ -70,7 +70,8 @@ class WatchSettings(Config):
     """Degrees of freedom of that law at most: few for heavy tails."""
     cap_ticks: float = Field(default=1.25, ge=1)
     """No single tick may bring more than this part of the threshold: so many are needed at least. With 1.25 a
-    clear one needs another that chance gives once in fifty; 3 asks for more where odd ticks come in pairs."""
+    clear one needs another that chance gives once in fifty to a hundred; 3 asks for more where odd ticks
+    come in pairs."""
     reference_ticks: int = Field(default=30, ge=1)
     """Quiet ticks before the change that it is compared with."""
     history_windows: int = Field(default=128, ge=8)

@@ -170,7 +170,11 @@ class Watcher:
         comparisons = 0
         self._withheld.clear()
         if base is not None and base.groups:
-            said = evidence_of(self.ring, columns, first + window.n_ticks, base, threshold, self.settings)
+            said = evidence_of(self.ring, first, first + window.n_ticks, base, threshold, self.settings)
+            last = len(self.ring.at) - len(columns) - 1
+            # A pool may end in this window without a request in it.
+            if last >= 0 and int(self.ring.at[last]) in said:
+                comparisons += self._tick(last, said, threshold, decided, bool(suspended), again=True)
             for column in columns:
                 comparisons += self._tick(int(column), said, threshold, decided, bool(suspended))
         self.book.forget(first)
@@ -283,11 +287,13 @@ class Watcher:
         threshold: float,
         decided: Decided,
         suspended: bool,
+        *,
+        again: bool = False,
     ) -> int:
-        """Take in a tick; how often was compared."""
+        """Take in a tick, or `again` what it says only now; how often was compared."""
         ring, evidence, at = self.ring, self.evidence, int(self.ring.at[column])
         stretch = self._stretch(column)
-        if stretch == at:
+        if stretch == at and not again:
             evidence.reset(at - 1)
         evidence.step(len(ring.names), said.get(at, ()))
         for ended in self.book.recover(evidence, ring.codes, at):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +29,7 @@ from analyze.watch.evidence import (
     run_length,
     size_of,
 )
-from analyze.watch.series import TIME, Name
+from analyze.watch.series import TIME, Name, WindowTicks
 from analyze.watch.settings import WatchSettings, rate_ns
 from analyze.watch.slow_lane import Spent, after, level, weight
 from analyze.watch.watcher import REFIT_SHARE, State, Watcher
@@ -459,3 +460,69 @@ def test_a_value_of_four_ticks_is_made_though_the_last_has_no_request(empty: int
         else:
             found += watcher.decide(sparse).change_points
     assert any("/op-0 <" in one.series for one in found)
+
+
+def cut(window: WindowTicks, size: int) -> Iterator[WindowTicks]:
+    """The same ticks in windows of so many."""
+    for first in range(0, window.n_ticks, size):
+        tick = window.rows["tick"]
+        rows = window.rows[(tick >= first) & (tick < first + size)]
+        rows["tick"] -= first
+        start_ns, requests = window.start_ns + first * window.tick_ns, window.requests[first : first + size]
+        yield WindowTicks(start_ns, window.tick_ns, size, window.names, rows, requests)
+
+
+def with_holes(logs: np.ndarray, gone: np.ndarray) -> Iterator[WindowTicks]:
+    """Windows of twelve ticks, of which some have no request."""
+    for number, window in enumerate(windows(logs, ticks=12)):
+        here = gone[number * 12 : (number + 1) * 12]
+        rows = window.rows[~here[window.rows["tick"]]]
+        yield replace(window, rows=rows, requests=np.where(here, 0.0, window.requests))
+
+
+class Taken(RunningEvidence):
+    """Sums that remember the values they were made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of = list[TickEvidence]()
+
+    def step(self, n_series: int, evidence: Sequence[TickEvidence]) -> None:
+        super().step(n_series, evidence)
+        self.of += evidence
+
+
+@pytest.mark.parametrize("holes", [[6, 7], [2, 3, 4, 5, 6, 7], [5, 6, 7, 11], "chance"])
+def test_values_of_four_ticks_are_the_same_however_windows_cut_them(holes: list[int] | str) -> None:
+    """A value that reaches into the next window ends there, though that has no request of it."""
+    known, n, tick_ns = 80, 83, WINDOW_NS // 12
+    rng = np.random.default_rng(9)
+    logs = levels(rng, 3, n, ticks=12, sd=0.05, season=0.0)
+    logs[0, known * 12 :] += 0.3
+    gone = np.zeros(n * 12, dtype=np.bool_)
+    if holes == "chance":
+        gone[known * 12 :] = rng.random((n - known) * 12) < 0.4
+    else:
+        gone[known * 12 + np.array(holes)] = True
+    settings = WatchSettings(slot_ns=tick_ns, least_events=4 * EVENTS // 12, season_days=0)
+    told = list[Taken]()
+    for size in (12, 6, 2, 1):
+        state = State(lake_id="x", tick_ns=tick_ns, through_ns=MONDAY)
+        watcher = Watcher(state, settings, lambda *_, **__: NEVER)
+        watcher.evidence = sums = Taken()
+        for number, window in enumerate(with_holes(logs, gone)):
+            for part in cut(window, size):
+                (watcher.learn if number < known else watcher.decide)(part)
+        told.append(sums)
+    first, *others = told
+    for other in others:
+        assert [one.start for one in other.of] == [one.start for one in first.of]
+        np.testing.assert_array_equal(other.starts, first.starts)
+        # A filter of a longer window begins further back, which it forgets but to a hundredth.
+        np.testing.assert_allclose(other.sums, first.sums, atol=0.01)
+        for one, same in zip(other.of, first.of, strict=True):
+            np.testing.assert_array_equal(one.rows, same.rows)
+            for name in ("gain", "size", "z"):
+                np.testing.assert_allclose(getattr(one, name), getattr(same, name), rtol=0.01, atol=0.01)
+    assert {one.start % 4 for one in first.of} == {0}
+    assert len(first.of) >= 6
