@@ -20,8 +20,15 @@ from schemas.errors import ConfigError
 DEFAULT: Final = "default"
 KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
 """Every key by its name."""
-_REACHING: Final = ("kafka.bootstrap", "kafka.client_name", "kafka.security.", "kafka.connect_timeout")
-"""Keys by which a Kafka is reached, whatever is done there."""
+_REACHING: Final = (
+    "kafka.bootstrap",
+    "kafka.client_name",
+    "kafka.security.",
+    "kafka.connect_timeout",
+    "kafka.request_timeout",
+    "kafka.max_unpacked",
+)
+"""Keys by which a Kafka is reached and read, whatever is done there."""
 _HASH_KEY: Final = "live.decode.params.hash_key"
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """Variables that Kubernetes sets in a pod for every service of its namespace: `flowdiff-kafka` is one."""

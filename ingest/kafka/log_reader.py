@@ -69,7 +69,8 @@ class LogReader:
                     where = f"offsets {poll.first} to {poll.until - 1}"
                     raise InputError(
                         f"{stream.name}: {where} cannot be read: {poll.detail}.",
-                        remedy="Restore them from a replica, or ask for what is before and behind them.",
+                        remedy="Raise kafka.max_unpacked if a batch is too large, restore them from a "
+                        "replica, or ask for what is before and behind them.",
                     )
                 yield poll
 

@@ -24,10 +24,11 @@ from schemas.errors import InputError
 from schemas.periods import Period, parse_period
 
 _NAME: Final = re.compile(
-    rf"{TOPIC_SCHEME}(?P<servers>[^/@]+)/(?P<topic>[\w.-]{{1,249}})(?:/(?P<partition>\d+))?(?:@(?P<range>.+))?",
+    rf"{TOPIC_SCHEME}(?P<servers>[^/@]+)/(?P<topic>[\w.-]{{1,249}})(?:/(?P<partition>\d{{1,19}}))?"
+    r"(?:@(?P<range>[^@]+))?",
     re.ASCII,
 )
-_OFFSETS: Final = re.compile(r"(\d+):(\d+)")
+_OFFSETS: Final = re.compile(r"(\d{1,19}):(\d{1,19})", re.ASCII)
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -121,9 +122,12 @@ def _range(consumer: KafkaConsumer, stream: StreamId, asked: TopicInput, timeout
     if asked.period is not None:
         return first_at(asked.period.start_ns), first_at(asked.period.end_ns)
     start, end = asked.offsets or (there.first, there.end)
-    if start < there.first or end > there.end:
+    if start < end and (start < there.first or end > there.end):
+        if there.first == there.end:
+            raise InputError(f"{stream.name} has no message; {start} to {end - 1} were asked for.")
+        low, high = max(start, there.first), min(end, there.end)
         raise InputError(
             f"{stream.name} has offsets {there.first} to {there.end - 1}, not all of {start} to {end - 1}.",
-            remedy=f"What it has of them: @{max(start, there.first)}:{min(end, there.end)}.",
+            remedy=f"What it has of them: @{low}:{high}." if low < high else "",
         )
     return start, end

@@ -9,7 +9,7 @@ import pytest
 
 from flowdiff.__main__ import main
 from flowdiff.commands.config import default_toml, effective_toml
-from flowdiff.settings.effective import KEYS, Effective, effective
+from flowdiff.settings.effective import KEYS, Effective, effective, kafka_of
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.settings.keys import KeyKind, duration_of, shown_duration, shown_size, size_of
 from schemas.errors import ConfigError, FlowdiffError
@@ -273,3 +273,10 @@ def test_a_password_among_the_brokers_is_refused_and_not_shown() -> None:
     assert "hunter2" not in str(error.value)
     assert "user" not in str(error.value).replace("kafka.security", "")
     assert "brokers are host:port; who connects is in kafka.security" in str(error.value)
+
+
+def test_what_bounds_reading_reaches_a_command_that_is_not_ingest(tmp_path: Path) -> None:
+    file = written(tmp_path, '[kafka]\nmax_unpacked = "2MB"\nrequest_timeout = "3s"\ngroup = "other"\n')
+    found = kafka_of({}, {}, file, topic_pattern=".*")
+    assert (found.request_timeout_ms, found.group) == (3_000, "flowdiff")
+    assert found.max_unpacked_bytes == size_of("2MB")
