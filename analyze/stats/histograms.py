@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
 from analyze.stats.rank import rank_p_of_groups
@@ -131,6 +130,8 @@ class Histograms:
         half of the requests are fast and half are slow, it may be either. All [places, columns]; NaN where
         there is no request.
         """
+        from scipy.special import ndtri  # see analyze.stats.noise
+
         cell = self.place * n_columns + self.column
         n = totals(cell, self.n, n_places * n_columns)
         with np.errstate(divide="ignore"):

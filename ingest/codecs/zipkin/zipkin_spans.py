@@ -34,8 +34,8 @@ _NS_PER_US = 1000
 _LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
 _LINK: Final = re.compile(r"([0-9a-fA-F]{32})\|([0-9a-fA-F]{16})\|")
 """trace|span|tracestate|{attributes}|number of those dropped."""
-_ATTRIBUTED: Final = re.compile(r"(.*?)\|(\{.*\})\|[0-9]+", re.DOTALL)
-"""An annotation that is an event: name|{attributes}|number of those dropped."""
+_DROPPED: Final = re.compile(r"[0-9]+")
+"""An annotation that is an event ends in how many attributes were dropped: name|{attributes}|number."""
 _ATTRIBUTES = msgspec.json.Decoder(dict[str, object])
 
 KINDS: Final[dict[str | None, EventKind]] = {
@@ -146,11 +146,11 @@ def _times(timestamp: int | None, duration: int | None, *, is_of_sdk: bool) -> t
 
 def _event(text: str) -> tuple[str, Mapping[str, object]]:
     """`name|{…}|0` in its parts; all of it is the name where the middle is no object."""
-    found = _ATTRIBUTED.fullmatch(text)
-    if found is not None:
+    begin, end = text.find("|{"), text.rfind("}|")
+    if 0 <= begin < end and _DROPPED.fullmatch(text, end + 2):
         try:
-            fields = _ATTRIBUTES.decode(found[2])
-            return found[1], {key: plain_value(value) for key, value in fields.items()}
+            fields = _ATTRIBUTES.decode(text[begin + 1 : end + 1])
+            return text[:begin], {key: plain_value(value) for key, value in fields.items()}
         except JSON_ERRORS:
             pass
     return text, {}

@@ -129,7 +129,7 @@ def slow_calls(view: View) -> Observed:
     values, settings, roles = view.own_times, view.settings, view.roles
     limit, slow_before = _slow_from(view)
     over = values.bin > limit[values.place]
-    n = view.own_requests
+    n = view.own_requests.copy()
     slow = values.where(over)
     x = view.sums(slow.place, slow.column, slow.n, view.n_sites)
     for sums in (x, n):
