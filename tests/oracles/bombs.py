@@ -131,14 +131,6 @@ BOMBS: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
     "zipkin spans": ("zipkin", lambda: _array("{},")),
     "zipkin traces": ("zipkin", lambda: _array("[],")),
     "zipkin spans in short": ("zipkin", lambda: _array('{"id":"1"},')),
-    "zipkin annotations in events": (
-        "zipkin",
-        lambda: _array(
-            '{"timestamp":1,"value":"' + 10_000 * "|{" + 10_000 * "}|1" + 'x"},',
-            _ZIPKIN + '"annotations":[',
-            "]}]",
-        ),
-    ),
     "zipkin annotations": ("zipkin", lambda: _array("{},", _ZIPKIN + '"annotations":[', "]}]")),
     "xtrace tasks": ("xtrace", lambda: _array("{},")),
     "xtrace reports": ("xtrace", lambda: _array("{},", _XTRACE, "]}]")),

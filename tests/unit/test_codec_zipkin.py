@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,14 @@ def test_listed_annotations_are_marks() -> None:
     (row,) = decode(annotated, config=DecodeConfig(event_points=("ws",)))
     assert row["marks"] == [{"ts_ns": T0_US * 1000 + 3_000, "name": "ws"}]
     assert row["params"] is None
+
+
+@pytest.mark.parametrize("text", ["|{" * 2**17, "|{" * 2**16 + "}|1" * 2**16 + "x"])
+def test_an_annotation_that_is_nearly_an_event_takes_no_time(text: str) -> None:
+    """A regular expression that tried every end of it took over a minute."""
+    began = time.process_time()
+    assert len(decode(span(annotations=[{"timestamp": T0_US + 3, "value": text}]))) == 1
+    assert time.process_time() - began < 2
 
 
 def test_128_bit_trace_ids_keep_all_their_bits() -> None:
