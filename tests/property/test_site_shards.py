@@ -85,7 +85,7 @@ def in_runs(profile: Profile, rng: np.random.Generator) -> Profile:
             shard = rng.integers(0, 3, len(profile.names.sites))
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(slot_votes, "MOST_HELD", int(rng.integers(0, 200)))
-                one = OneSlotVotes.of(votes.taken(part).compact(), shard, scratch.name)
+                one = OneSlotVotes.of(votes.taken(part).compact(), shard, lambda: scratch.folder)
             parts.append(replace(one, slot=slot))
     return replace(profile, votes=SCHEMAS["votes"].empty_table(), runs=SlotVotes(tuple(parts), (scratch,)))
 

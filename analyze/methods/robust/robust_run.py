@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,26 +81,13 @@ class Observing:
         plain = Comparison(
             samples.population, profiled, roles, settings, samples.traffic, workers=samples.workers
         )
-        return Observing._adjusted(plain, threshold_ns)
+        return Observing.adjusted(plain, threshold_ns)
 
     @staticmethod
-    def _adjusted(plain: Comparison, threshold_ns: float) -> Observing:
+    def adjusted(plain: Comparison, threshold_ns: float) -> Observing:
+        """Observe every measure once confounders have adjusted the profile."""
         comparison = adjusted(plain)
         return Observing(plain, comparison, comparison.seen(), threshold_ns)
-
-    def anew(self, without: Collection[str]) -> Observing:
-        """Observe again without some confounders."""
-        settings = self.plain.settings.model_copy(update={"without": tuple(without)})
-        return Observing._adjusted(replace(self.plain, settings=settings), self.threshold_ns)
-
-    def without(self, names: Collection[str]) -> Observing:
-        """Leave rules out of all that comes after what was observed."""
-        settings = self.plain.settings.model_copy(update={"without": tuple(names)})
-        return replace(
-            self,
-            comparison=replace(self.comparison, settings=settings),
-            seen=replace(self.seen, settings=settings),
-        )
 
     def judged(self) -> Tested:
         """Judge what was observed."""
