@@ -80,7 +80,7 @@ class Adding:
         self._folded.update(window.folded)
 
     def _add_up(self, shard: Column | None = None) -> None:
-        self._votes = [summed_votes(self._votes, 0, shard).compact()]
+        self._votes = [summed_votes(self._votes, shard).compact()]
         self._tables = {name: [summed(name, parts)] for name, parts in self._tables.items()}
 
     def stored(self) -> Stored | None:

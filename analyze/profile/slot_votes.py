@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS
-from analyze.profile.votes import Column, Votes, joined_votes, rows_of, summed_votes
+from analyze.profile.votes import Column, Votes, rows_of, summed_votes
 from schemas.arrays import B1, I8
 
 MOST_HELD: Final = 100_000
@@ -102,9 +102,8 @@ class OneSlotVotes:
     @staticmethod
     def of(votes: Votes, shard: Column, folder: Callable[[], str]) -> OneSlotVotes:
         """Put votes aside where they are many, in a file in the folder of a `Scratch`; shard: [sites]."""
-        held, of = len(votes.bin) <= MOST_HELD, shard[votes.site]
-        if not held and (of[1:] < of[:-1]).any():
-            votes = votes.taken(np.argsort(of, kind="stable"))
+        held = len(votes.bin) <= MOST_HELD
+        votes = votes if held else summed_votes([votes], shard)
         columns = (votes.bin, *votes.sums)
         kept = columns if held else _written(columns, folder())
         return OneSlotVotes(0, votes.keys[:3], votes.n_rows, _first(votes.n_rows), kept)
@@ -135,7 +134,7 @@ class OneSlotVotes:
         numbers = rows_of(self.first, self.n_rows)
         bins, *sums = (_rows(column, numbers) for column in self.columns)
         slot = np.full(len(self.n_rows), self.slot, dtype=np.int32)
-        return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums)).distinct()
+        return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums))
 
 
 def _first(n_rows: Column) -> Column:
@@ -174,16 +173,11 @@ class SlotVotes:
         """Rows of all of them."""
         return sum(part.total_rows for part in self.parts)
 
-    def read(self) -> Votes:
-        """Give them with their rows, those of a slot added up."""
-        by_slot: dict[int, list[Votes]] = {}
-        for part in self.parts:
-            by_slot.setdefault(part.slot, []).append(part.read())
-        return joined_votes([summed_votes(votes, slot).compact() for slot, votes in by_slot.items()])
-
     def table(self) -> pa.Table:
-        """The table, its rows sorted by key."""
-        return self.read().ordered().table() if self.parts else SCHEMAS["votes"].empty_table()
+        """The table, its rows sorted by key, those of one slot added up."""
+        if not self.parts:
+            return SCHEMAS["votes"].empty_table()
+        return summed_votes([part.read() for part in self.parts]).table()
 
     def of_sites(self, sites: B1) -> SlotVotes:
         """Those of some sites, [sites] whether it is one."""

@@ -45,7 +45,7 @@ from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
-from analyze.methods.robust.testing import Tested  # noqa: E402
+from analyze.methods.robust.testing import Tested, judged_sites  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
 
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
@@ -151,7 +151,7 @@ def without_each(
     for name in names:
         left = _without(observing, name)
         if name in JUDGED:
-            again = left.judged()
+            again = judged_sites(left.seen)
             if _what_counts(again) != had:
                 yield name, left.run(again)
         elif name in observing.comparison.noticed:  # it adjusted the profile
