@@ -187,23 +187,16 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
     code = np.empty(len(span_rows) + len(record_rows), dtype=np.int64)
     code[span_rows] = spans.code
     code[record_rows] = np.where(records.code < 0, -1, records.code + len(spans.request_names))
+    names = ("quality", "side", "point_code", "ts_ns", "mate", "parent", "deferred", "response", "src", "dst")
+    both = {name: np.concatenate((getattr(spans, name), getattr(records, name))) for name in names}
     return PlacedFlows(
+        **both,
         request=np.concatenate((spans.request, records.request + len(spans.request_names))),
-        quality=np.concatenate((spans.quality, records.quality)),
         first_node=np.concatenate((spans.first_node, spans.first_node[-1] + records.first_node[1:])),
         first_edge=np.concatenate((spans.first_edge, spans.first_edge[-1] + records.first_edge[1:])),
         event=np.concatenate(
             (rows_of_nodes(spans.event, span_rows), rows_of_nodes(records.event, record_rows))
         ),
-        side=np.concatenate((spans.side, records.side)),
-        point_code=np.concatenate((spans.point_code, records.point_code)),
-        ts_ns=np.concatenate((spans.ts_ns, records.ts_ns)),
-        mate=np.concatenate((spans.mate, records.mate)),
-        parent=np.concatenate((spans.parent, records.parent)),
-        deferred=np.concatenate((spans.deferred, records.deferred)),
-        response=np.concatenate((spans.response, records.response)),
-        src=np.concatenate((spans.src, records.src)),
-        dst=np.concatenate((spans.dst, records.dst)),
         code=code,
         request_names=pa.concat_arrays([spans.request_names, records.request_names]),
         conflicts=np.concatenate((span_rows[spans.conflicts], record_rows[records.conflicts])),

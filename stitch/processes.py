@@ -14,6 +14,7 @@ who reads it leaves.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -176,6 +177,8 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
     """Become a process for each of the pipes, and the one that waits for them all."""
     # The pool that Arrow picks by default takes a third more CPU here, in page faults.
     pa.set_memory_pool(pa.system_memory_pool())
+    # To free every module one by one at the end takes as long as to import it, and copies what is shared.
+    atexit.register(os._exit, 0)
     gc.freeze()  # what is imported stays shared: no collection writes to it
     forked = []
     for position, tasks in enumerate(pipes):
@@ -190,7 +193,6 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
     else:
         for pid in forked:
             os.waitpid(pid, 0)
-    gc.unfreeze()  # DuckDB's library reports what is never freed as leaks
 
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:

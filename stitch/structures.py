@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import B1, I4, I8, U1
+from schemas.arrays import I8, U1
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
-from stitch.columnar.runs import list_arrays, offsets, ranges, struct_arrays
-from stitch.graph.placed import LabelCodes, PlacedFlows
+from stitch.columnar.runs import list_arrays, struct_arrays
+from stitch.graph.placed import LabelCodes, PlacedFlows, PlacedNodes
 from stitch.graph.template import name_bytes, structure_key
 
 _MAX_CHUNKS = 64
@@ -68,53 +67,32 @@ def _described(describe: Callable[[list[int]], pa.Table], places: list[int]) -> 
     return pa.concat_tables([describe(places[at : at + _DESCRIBED_AT_ONCE]) for at in cuts])
 
 
-@dataclass(frozen=True, slots=True)
-class _Templates:
-    """Structures of some flows: nodes and edges concatenated, as in `PlacedFlows`."""
-
-    first_node: I8
-    """[structures + 1]"""
-    first_edge: I8
-    """[structures + 1]"""
-    label: I8
-    """[nodes] code of its label."""
-    kind: U1
-    side: U1
-    mate: I4
-    parent: I4
-    deferred: B1
-    response: B1
-    src: I4
-    """[edges] position in its structure."""
-    dst: I4
-
-
 def structures_of(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> pa.Table:
     """Rows of STRUCTURES_SCHEMA, the structure of each of `flows`, in their order.
 
     Columns of numbers are cut from the batch's; only keys are made one structure after another.
     """
-    templates = _take(placed, labels, flows)
-    keys = _keys(templates, labels)
-    n_nodes = np.diff(templates.first_node)
-    label = pa.array(templates.label)
+    nodes, label = placed.taken(flows), labels.code[placed.nodes_of(flows)].astype(np.int64)
+    kind = labels.words["kind"].to_numpy()[label]
+    keys = _keys(nodes, label, kind, labels)
+    n_nodes = np.diff(nodes.first_node)
     names = {name: labels.words[name].cast(pa.string()).combine_chunks() for name in _NAMES}
-    node_columns = {name: names[name].take(label) for name in _NAMES}
-    for name in ("kind", "side", "mate", "parent", "deferred"):
-        node_columns[name] = pa.array(getattr(templates, name))
-    head = pa.array(templates.label[templates.first_node[:-1]])
-    positions = _positions(templates)
-    n_responses = np.add.reduceat(templates.response, templates.first_node[:-1], dtype=np.int64)
+    node_columns = {name: names[name].take(pa.array(label)) for name in _NAMES} | {"kind": pa.array(kind)}
+    for name in ("side", "mate", "parent", "deferred"):
+        node_columns[name] = pa.array(getattr(nodes, name))
+    head = pa.array(label[nodes.first_node[:-1]])
+    positions = _positions(nodes)
+    n_responses = np.add.reduceat(nodes.response, nodes.first_node[:-1], dtype=np.int64)
     columns: dict[str, pa.Array] = {
         "category": pa.array(keys, pa.string()),
         "root": pc.binary_join_element_wise(names["component"].take(head), names["point"].take(head), "/"),
         "n_nodes": pa.array(n_nodes),
         "nodes": list_arrays(n_nodes, struct_arrays(NODE_TYPE, node_columns)),
         "in_edges": list_arrays(
-            np.diff(templates.first_edge),
-            struct_arrays(EDGE_TYPE, {"src": pa.array(templates.src), "dst": pa.array(templates.dst)}),
+            np.diff(nodes.first_edge),
+            struct_arrays(EDGE_TYPE, {"src": pa.array(nodes.src), "dst": pa.array(nodes.dst)}),
         ),
-        "responses": list_arrays(n_responses, pa.array(positions[templates.response], pa.int32())),
+        "responses": list_arrays(n_responses, pa.array(positions[nodes.response], pa.int32())),
     }
     arrays = [columns[field.name].cast(field.type) for field in STRUCTURES_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=STRUCTURES_SCHEMA)
@@ -123,55 +101,34 @@ def structures_of(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> pa.Tabl
 _NAMES = ("component", "point", "label")
 
 
-def _take(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> _Templates:
-    n_nodes = np.diff(placed.first_node)[flows]
-    n_edges = np.diff(placed.first_edge)[flows]
-    nodes = ranges(placed.first_node[flows], n_nodes)
-    edges = ranges(placed.first_edge[flows], n_edges)
-    label = labels.code[nodes].astype(np.int64)
-    return _Templates(
-        first_node=offsets(n_nodes),
-        first_edge=offsets(n_edges),
-        label=label,
-        kind=labels.words["kind"].to_numpy()[label],
-        side=placed.side[nodes],
-        mate=placed.mate[nodes],
-        parent=placed.parent[nodes],
-        deferred=placed.deferred[nodes],
-        response=placed.response[nodes],
-        src=placed.src[edges],
-        dst=placed.dst[edges],
-    )
-
-
-def _positions(templates: _Templates) -> I8:
+def _positions(nodes: PlacedNodes) -> I8:
     """[nodes] position in its structure."""
-    first = templates.first_node
+    first = nodes.first_node
     positions: I8 = np.arange(first[-1]) - np.repeat(first[:-1], np.diff(first))
     return positions
 
 
-def _keys(templates: _Templates, labels: LabelCodes) -> list[str]:
+def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
     """[structures] L0 key. The columns' bytes are cut into pieces, so nothing is packed node by node."""
-    used, name = np.unique(templates.label, return_inverse=True)
+    used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))
     names = list(map(spelled.__getitem__, name.tolist()))
     node_columns = [
         (np.ascontiguousarray(column, dtype).tobytes(), np.dtype(dtype).itemsize)
         for column, dtype in (
-            (templates.kind, "u1"),
-            (templates.side, "u1"),
-            (templates.deferred, "u1"),
-            (templates.mate, "<i4"),
-            (templates.parent, "<i4"),
+            (kind, "u1"),
+            (nodes.side, "u1"),
+            (nodes.deferred, "u1"),
+            (nodes.mate, "<i4"),
+            (nodes.parent, "<i4"),
         )
     ]
-    edges = np.stack((templates.src, templates.dst), axis=1).astype("<u4").tobytes()
-    answering = np.flatnonzero(templates.response)
-    first_response = np.searchsorted(answering, templates.first_node).tolist()
-    responses = _positions(templates)[answering].astype("<u4").tobytes()
-    first_node, first_edge = templates.first_node.tolist(), templates.first_edge.tolist()
+    edges = np.stack((nodes.src, nodes.dst), axis=1).astype("<u4").tobytes()
+    answering = np.flatnonzero(nodes.response)
+    first_response = np.searchsorted(answering, nodes.first_node).tolist()
+    responses = _positions(nodes)[answering].astype("<u4").tobytes()
+    first_node, first_edge = nodes.first_node.tolist(), nodes.first_edge.tolist()
     keys = []
     for i in range(len(first_node) - 1):
         node, node_end = first_node[i], first_node[i + 1]

@@ -1,7 +1,8 @@
 #!/bin/sh
 # What the tests of deploy/ check its files with, into .cache/: a Prometheus with promtool (Debian's package,
 # unpacked and not installed), an Alertmanager (Go, built once), the libraries of docker compose and docker build
-# (Go), and the types of a Grafana dashboard (npm). systemd-analyze comes with the system. Nothing to do where they are there.
+# (Go), kustomize where there is no kubectl (Go), and the types of a Grafana dashboard (npm). systemd-analyze comes with
+# the system. Nothing to do where they are there.
 set -eu
 cd "$(dirname "$0")/.."
 cache="$PWD/.cache"
@@ -38,6 +39,14 @@ if [ ! -x "$cache/alertmanager-$alertmanager" ]; then
         github.com/prometheus/alertmanager/cmd/alertmanager@$alertmanager
     mv "$cache/alertmanager.new/alertmanager" "$cache/alertmanager-$alertmanager"
     rmdir "$cache/alertmanager.new"
+fi
+
+kustomize=v5.7.1
+if ! command -v kubectl > /dev/null && [ ! -x "$cache/kustomize" ]; then
+    echo "Building kustomize (half a CPU minute) ..."
+    GOBIN="$cache/kustomize.new" nice go install -trimpath -ldflags='-s -w' sigs.k8s.io/kustomize/kustomize/v5@$kustomize
+    mv "$cache/kustomize.new/kustomize" "$cache/kustomize"
+    rmdir "$cache/kustomize.new"
 fi
 
 # fresh STAMP FILES...: whether the stamp is of these files; else it is written by `stamped`.

@@ -5,7 +5,7 @@ digits, unique in its request. Spans exported as spans and records exported as r
 same categories, times, hosts and parameters (a test holds that), but for records without an `end`, whose
 response node is then every sink. Crossed over (spans as records, records as spans) categories get other keys,
 as a record is one node and a span two; the requests, when they began, how long they took and which of them
-share a category stay (tested too).
+share a category stay (tested too). What is no trace id of OTLP becomes one (`own_id`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from stitch.lake.windowing import flow_names
 _WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _STRINGS: Final = pa.list_(pa.string())
 _IDS: Final = pa.list_(pa.binary())
+_TRACE_ID: Final = "^([0-9a-f]{16}){1,2}$"
+"""What OTLP takes, and what is padded to it."""
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 """What the two records made of a span add to the name of its operation."""
@@ -69,18 +71,23 @@ def events_of_flows(
 
 
 def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
-    """[flows] request ids of one category; `own_id` for `both_kinds`, where `form` is not the flows' kind."""
+    """[flows] request ids of one category; `own_id` where the form needs another.
+
+    It does for `both_kinds`, where it is not the flows' kind, and for what is no trace id, if they become
+    spans.
+    """
     ids = flows["request_id"].combine_chunks()
     kind = str(flows["kind"][0])
-    if both_kinds is None or kind == form.value:
-        return ids
-    shared = pc.is_in(ids, value_set=both_kinds)
-    apart = [own_id(name, kind) for name in ids.filter(shared).to_pylist()]
-    return pc.replace_with_mask(ids, shared, pa.array(apart, pa.string()))
+    crossed = both_kinds is not None and kind != form.value
+    replaced = pc.is_in(ids, value_set=both_kinds if crossed else pa.array([], pa.string()))
+    if form is EventForm.SPANS:
+        replaced = pc.or_(replaced, pc.invert(pc.match_substring_regex(ids, _TRACE_ID)))
+    own = [own_id(name, kind) for name in ids.filter(replaced).to_pylist()]
+    return pc.replace_with_mask(ids, replaced, pa.array(own, pa.string()))
 
 
 def own_id(request_id: str, kind: str) -> str:
-    """32 hex digits, which OTLP wants, from a request id and a kind."""
+    """Make 32 hex digits, which OTLP wants, of a request id and a kind."""
     return blake2b(f"{kind} {request_id}".encode(), digest_size=16).hexdigest()
 
 

@@ -42,6 +42,8 @@ from analyze.stats.multiple import q_values
 from analyze.stats.noise import LogMedians
 from analyze.stats.rank import as_requests, in_requests
 from schemas.arrays import B1, F8, I8
+from schemas.report.parts import NodeName
+from schemas.report.paths import RepeatsRow
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
@@ -62,7 +64,7 @@ class PathChanges:
     rest_moves: int
     """Moves that were too small to be compared step by step."""
     rest_us: float
-    repeats: tuple[RepeatChange, ...]
+    repeats: tuple[RepeatsRow, ...]
 
 
 def path_changes(population: Population, history: Population | None, settings: PathSettings) -> PathChanges:
@@ -292,28 +294,6 @@ def _changed(found: Estimate, enough: B1, floor: float, settings: PathSettings) 
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatChange:
-    """An operation that requests do more or less often, over the families in which that is so by test."""
-
-    roots: tuple[str, ...]
-    operation: GraphNode
-    """The outermost of the operations that are repeated together."""
-    operations: int
-    """Number of them, the largest of the families."""
-    categories: int
-    before: float
-    """Mean number of times a request."""
-    after: float
-    requests0: int
-    requests1: int
-    p: float
-    q: float
-    """Of the family where it is surest; every one of them changed by test."""
-    contribution_us: float
-    """Estimate: share of requests x change of the number x time of an iteration (slope)."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Family:
     operation: GraphNode
     operations: int
@@ -330,20 +310,22 @@ def _operation_counts(graph: Graph) -> dict[GraphNode, int]:
 
 def _repeat_changes(
     table: PathTable, counts: F8, shares: PathShares, settings: PathSettings
-) -> list[RepeatChange]:
+) -> list[RepeatsRow]:
     """Repeats that changed by test, one an operation and direction, largest |contribution| first."""
-    together: dict[tuple[GraphNode, bool], list[RepeatChange]] = defaultdict(list)
+    together: dict[tuple[NodeName, bool], list[RepeatsRow]] = defaultdict(list)
     for change in _by_family(table, counts, shares, settings):
         together[change.operation, change.after > change.before].append(change)
     merged = [_merged(changes) for changes in together.values()]
-    return sorted(merged, key=lambda c: (-abs(c.contribution_us), c.operation.operation, c.after))
+    return sorted(merged, key=lambda c: (-abs(c.contribution_us), c.operation.text, c.after))
 
 
-def _merged(changes: list[RepeatChange]) -> RepeatChange:
+def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
     """The same loop in several families: means over their requests, sums of the rest."""
     n0, n1 = sum(c.requests0 for c in changes), sum(c.requests1 for c in changes)
-    return RepeatChange(
-        roots=tuple(dict.fromkeys(root for c in changes for root in c.roots)),
+    roots = tuple(dict.fromkeys(root for c in changes for root in c.roots))
+    return RepeatsRow(
+        roots=roots,
+        roots_total=len(roots),
         operation=changes[0].operation,
         operations=max(c.operations for c in changes),
         categories=sum(c.categories for c in changes),
@@ -357,9 +339,7 @@ def _merged(changes: list[RepeatChange]) -> RepeatChange:
     )
 
 
-def _by_family(
-    table: PathTable, counts: F8, shares: PathShares, settings: PathSettings
-) -> list[RepeatChange]:
+def _by_family(table: PathTable, counts: F8, shares: PathShares, settings: PathSettings) -> list[RepeatsRow]:
     """One change a family."""
     families = _families(table)
     if not families:
@@ -380,9 +360,12 @@ def _by_family(
     q, changed = _changed(found, enough, settings.min_relative, settings)
     before, after = np.exp(found.before), np.exp(found.after)
     return [
-        RepeatChange(
+        RepeatsRow(
             roots=(table.graphs[int(f.categories[0])].root,),
-            operation=f.operation,
+            roots_total=1,
+            operation=NodeName(
+                component=f.operation.component, point=f.operation.point, label=f.operation.label
+            ),
             operations=f.operations,
             categories=len(f.categories),
             before=float(before[i]),

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from analyze.population import FoldedNames
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, Slot, Watched
-from analyze.profile.votes import Votes
+from analyze.profile.votes import Votes, summed_votes
 from analyze.stats.histograms import N_BINS
 
 STORED_VERSION: Final = 7
@@ -278,7 +278,7 @@ def profile_of_stored(stored: Stored) -> Profile:
         name: pa.table([pa.array(columns[key]) for key in SCHEMAS[name].names], schema=SCHEMAS[name])
         for name, columns in stored.tables.items()
     }
-    votes = stored.votes.ordered().table()
+    votes = summed_votes([stored.votes]).table()
     return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 

@@ -6,7 +6,7 @@ renumbered: whoever reads a history after the samples goes on with their numbers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -80,7 +80,7 @@ class Adding:
         self._folded.update(window.folded)
 
     def _add_up(self, shard: Column | None = None) -> None:
-        self._votes = [summed_votes(self._votes, 0, shard).compact()]
+        self._votes = [summed_votes(self._votes, shard).compact()]
         self._tables = {name: [summed(name, parts)] for name, parts in self._tables.items()}
 
     def stored(self) -> Stored | None:
@@ -108,13 +108,13 @@ class Adding:
         )
         return stored, parts
 
-    def added(self, scratch: str) -> Added | None:
-        """The same, its votes put aside in a `Scratch` of that name where they are many."""
+    def added(self, folder: Callable[[], str]) -> Added | None:
+        """The same, its votes put aside in the folder of a `Scratch` where they are many."""
         stored, parts = self._summed()
         if stored is None:
             return None
         (slot,) = stored.slots
-        votes = OneSlotVotes.of(stored.votes, parts, scratch)
+        votes = OneSlotVotes.of(stored.votes, parts, folder)
         return Added(stored.names, slot, votes, stored.tables, stored.folded)
 
 

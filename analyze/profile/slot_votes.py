@@ -7,14 +7,16 @@ needs one piece of every file, and whoever tests it reads that himself. Nobody h
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from tempfile import gettempdir, mkstemp
+from tempfile import mkdtemp, mkstemp
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -22,25 +24,49 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS
-from analyze.profile.votes import Column, Votes, joined_votes, rows_of, summed_votes
+from analyze.profile.votes import Column, Votes, rows_of, summed_votes
 from schemas.arrays import B1, I8
 
 MOST_HELD: Final = 100_000
 """Rows of a slot that stay in memory: half a megabyte."""
+_SCRATCH: Final = "flowdiff-votes-"
 
 
 class Scratch:
-    """A folder under TMPDIR for the files of a comparison; it goes with its owner, or when the process
-    ends."""
+    """A folder under TMPDIR for the files of a comparison, made when the first is written. It goes with its
+    owner, when the process ends, or, where that was killed, when the next one is made: who is alive holds the
+    lock of his."""
 
-    def __init__(self) -> None:
-        self.name = f"flowdiff-votes-{uuid4().hex}"
-        weakref.finalize(self, _remove, self.name)
+    @cached_property
+    def folder(self) -> str:
+        """Make it, and remove those whose owners are gone. Raises OSError."""
+        made = Path(mkdtemp(prefix="flowdiff-"))
+        held = os.open(made, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        # Whoever removes looks for this name, so it has it when it is locked.
+        named = made.rename(made.with_name(f"{_SCRATCH}{uuid4().hex}"))
+        weakref.finalize(self, _remove, named, held)
+        for other in named.parent.glob(f"{_SCRATCH}*"):
+            _remove_abandoned(other)
+        return str(named)
 
 
-def _remove(scratch: str) -> None:
-    with suppress(FileNotFoundError):  # where nothing was written there may be no place to write
-        shutil.rmtree(Path(gettempdir()) / scratch)
+def _remove(folder: Path, held: int) -> None:
+    with suppress(FileNotFoundError):  # whoever tidies up there may have been sooner
+        shutil.rmtree(folder)
+    os.close(held)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    with suppress(FileNotFoundError, PermissionError):  # gone meanwhile, or of another user
+        held = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        except BlockingIOError:
+            return  # its owner is alive
+        finally:
+            os.close(held)
 
 
 class _FileColumn(NamedTuple):
@@ -74,13 +100,12 @@ class OneSlotVotes:
     """Bins, and the numbers of `Votes.sums`."""
 
     @staticmethod
-    def of(votes: Votes, shard: Column, scratch: str) -> OneSlotVotes:
-        """Put votes aside where they are many, in a file of a `Scratch` of that name; shard: [sites]."""
-        held, of = len(votes.bin) <= MOST_HELD, shard[votes.site]
-        if not held and (of[1:] < of[:-1]).any():
-            votes = votes.taken(np.argsort(of, kind="stable"))
+    def of(votes: Votes, shard: Column, folder: Callable[[], str]) -> OneSlotVotes:
+        """Put votes aside where they are many, in a file in the folder of a `Scratch`; shard: [sites]."""
+        held = len(votes.bin) <= MOST_HELD
+        votes = votes if held else summed_votes([votes], shard)
         columns = (votes.bin, *votes.sums)
-        kept = columns if held else _written(columns, scratch)
+        kept = columns if held else _written(columns, folder())
         return OneSlotVotes(0, votes.keys[:3], votes.n_rows, _first(votes.n_rows), kept)
 
     @property
@@ -109,7 +134,7 @@ class OneSlotVotes:
         numbers = rows_of(self.first, self.n_rows)
         bins, *sums = (_rows(column, numbers) for column in self.columns)
         slot = np.full(len(self.n_rows), self.slot, dtype=np.int32)
-        return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums)).distinct()
+        return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums))
 
 
 def _first(n_rows: Column) -> Column:
@@ -120,9 +145,7 @@ def _rows(column: Column | _FileColumn, numbers: I8) -> Column:
     return column.rows(numbers) if isinstance(column, _FileColumn) else column[numbers]
 
 
-def _written(columns: Iterable[Column], scratch: str) -> tuple[_FileColumn, ...]:
-    folder = Path(gettempdir()) / scratch
-    folder.mkdir(mode=0o700, exist_ok=True)
+def _written(columns: Iterable[Column], folder: str) -> tuple[_FileColumn, ...]:
     descriptor, path = mkstemp(dir=folder)
     found, offset = [], 0
     try:
@@ -133,7 +156,7 @@ def _written(columns: Iterable[Column], scratch: str) -> tuple[_FileColumn, ...]
                 found.append(_FileColumn(path, column.dtype.str, offset, len(column)))
                 offset += column.nbytes
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(folder)) from error
+        raise OSError(error.errno, error.strerror, folder) from error
     return tuple(found)
 
 
@@ -150,16 +173,11 @@ class SlotVotes:
         """Rows of all of them."""
         return sum(part.total_rows for part in self.parts)
 
-    def read(self) -> Votes:
-        """Give them with their rows, those of a slot added up."""
-        by_slot: dict[int, list[Votes]] = {}
-        for part in self.parts:
-            by_slot.setdefault(part.slot, []).append(part.read())
-        return joined_votes([summed_votes(votes, slot).compact() for slot, votes in by_slot.items()])
-
     def table(self) -> pa.Table:
-        """The table, its rows sorted by key."""
-        return self.read().ordered().table() if self.parts else SCHEMAS["votes"].empty_table()
+        """The table, its rows sorted by key, those of one slot added up."""
+        if not self.parts:
+            return SCHEMAS["votes"].empty_table()
+        return summed_votes([part.read() for part in self.parts]).table()
 
     def of_sites(self, sites: B1) -> SlotVotes:
         """Those of some sites, [sites] whether it is one."""

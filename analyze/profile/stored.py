@@ -33,6 +33,7 @@ from analyze.profile.encoding import (
 from analyze.profile.gathering import Added, Adding, Gathered, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
+from analyze.profile.slot_votes import Scratch
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -100,8 +101,8 @@ class _KeptBlock(NamedTuple):
     keys: tuple[tuple[str, StatsKey], ...]
     """(lake, key) of each window; none where one is no whole window."""
     keep_account: bool
-    scratch: str
-    """Name of the `Scratch` for its votes."""
+    folder: str
+    """Of the `Scratch` for its votes."""
 
 
 def gathered(
@@ -130,7 +131,7 @@ def gathered(
     blocks = [_with_quarters(block, settings) for block in _blocks(parts, a_slot)]
     found: list[list[Slot]] = [[] for _ in samples]
     gathering = Gathering(run)
-    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch.name)
+    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch)
     for block, added in reading.blocks(blocks, workers):
         if added is None:
             continue
@@ -212,7 +213,7 @@ class _Reading:
     settings: RefineSettings
     tally: ProfileTally
     keep_account: bool
-    scratch: str
+    scratch: Scratch
 
     def blocks(self, blocks: Sequence[_Block], workers: int) -> Iterator[tuple[_Block, Added | None]]:
         """Every block as one slot, None where its windows hold no request; by several processes where there
@@ -222,7 +223,8 @@ class _Reading:
         if workers < 2:
             yield from zip(blocks, self._here(blocks), strict=True)
             return
-        kept = (_KeptBlock(_keys(block, self.settings), self.keep_account, self.scratch) for block in blocks)
+        folder = self.scratch.folder
+        kept = (_KeptBlock(_keys(block, self.settings), self.keep_account, folder) for block in blocks)
         with worker_processes(workers) as pool:
             for block, added in zip(blocks, in_turn(pool, _read_there, kept, workers + 1), strict=True):
                 if added is None:
@@ -250,7 +252,7 @@ class _Reading:
                     stored = _window_stored(of_window, here, self.settings, self.tally)
                     if stored is not None:
                         adding.add(stored)
-                yield adding.added(self.scratch)
+                yield adding.added(lambda: self.scratch.folder)
 
 
 def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey], ...]:
@@ -270,7 +272,7 @@ def _read_there(block: _KeptBlock) -> Added | None:
             if stored is None or not _is_of(stored, key):
                 return None
             adding.add(stored)
-    return adding.added(block.scratch)
+    return adding.added(lambda: block.folder)
 
 
 @cache

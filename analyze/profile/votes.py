@@ -80,37 +80,6 @@ class Votes:
         measure, of_site, of_pattern, slot = self.keys
         return replace(self, keys=(measure, site[of_site], pattern[of_pattern], slot))
 
-    def at(self, slot: int) -> Votes:
-        """All of them in one slot."""
-        return replace(self, keys=(*self.keys[:3], np.full(len(self.n_rows), slot, dtype=np.int32)))
-
-    def taken(self, runs: I8) -> Votes:
-        """Some runs."""
-        first = np.cumsum(self.n_rows, dtype=np.int64) - self.n_rows
-        row = rows_of(first[runs], self.n_rows[runs])
-        return Votes(
-            tuple(key[runs] for key in self.keys),
-            self.n_rows[runs],
-            self.bin[row],
-            tuple(column[row] for column in self.sums),
-        )
-
-    def distinct(self) -> Votes:
-        """Those of one slot, with one run a place: what new numbers made one is added up."""
-        number, first = numbered([key.astype(np.int64) for key in self.keys])
-        if len(first) == len(number):
-            return self
-        order = np.argsort(number, kind="stable")
-        n_runs = np.bincount(number)
-        nth = np.arange(len(order)) - np.repeat(np.cumsum(n_runs) - n_runs, n_runs)
-        parts = [self.taken(order[nth == n]) for n in range(int(n_runs.max()))]
-        return summed_votes(parts, int(self.keys[3][0]))
-
-    def ordered(self) -> Votes:
-        """Runs by measure, site, pattern and slot."""
-        number, _ = numbered([key.astype(np.int64) for key in self.keys])
-        return self if (np.diff(number) > 0).all() else self.taken(np.argsort(number, kind="stable"))
-
     def table(self) -> pa.Table:
         """The table, its rows in the order of the runs."""
         schema = SCHEMAS["votes"]
@@ -131,40 +100,27 @@ def rows_of(first: I8, n_rows: Column) -> I8:
     return np.repeat(first - before, length) + np.arange(int(length.sum()))
 
 
-def joined_votes(parts: Sequence[Votes]) -> Votes:
-    """Runs of several, one below the other."""
-    weighted = max((len(part.sums) for part in parts), default=1)
-    sums = [part.weights[:weighted] for part in parts]
-    return Votes(
-        tuple(np.concatenate(columns) for columns in zip(*(part.keys for part in parts), strict=True)),
-        np.concatenate([part.n_rows for part in parts]),
-        np.concatenate([part.bin for part in parts]),
-        tuple(np.concatenate([one[at] for one in sums]) for at in range(weighted)),
-    )
+def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
+    """Votes of several as one: a run a key, ordered by it. O(rows and runs times the bins they span).
 
-
-def summed_votes(parts: Sequence[Votes], slot: int, shard: Column | None = None) -> Votes:
-    """Votes of several stretches as one slot. O(rows and places times the bins they span).
-
-    shard: [sites] by which the sums are ordered first. In a part a place and its bins come once. A cell is a
-    place's bin: what is added is added where it belongs, and nothing is sorted but the places.
+    shard: [sites] by which the sums are ordered first. A cell is a run's bin: what is added is added where it
+    belongs, and nothing is sorted but the runs.
     """
-    if len(parts) == 1:
-        return parts[0].at(slot)
-    n_parts = [len(part.site) for part in parts]
-    key = [np.concatenate([part.keys[at] for part in parts]).astype(np.int64) for at in range(3)]
+    key = [np.concatenate(columns).astype(np.int64) for columns in zip(*(p.keys for p in parts), strict=True)]
     number, first = numbered(key if shard is None else [shard[key[1]].astype(np.int64), *key])
+    if len(parts) == 1 and (np.diff(number) > 0).all():
+        return parts[0]
     ends = [np.cumsum(part.n_rows, dtype=np.int64) for part in parts]
     low, high = np.full(len(first), 1 << 16), np.zeros(len(first), dtype=np.int64)
-    place = np.split(number, np.cumsum(n_parts)[:-1])
-    for part, end, mine in zip(parts, ends, place, strict=True):
-        low[mine] = np.minimum(low[mine], part.bin[end - part.n_rows])
-        high[mine] = np.maximum(high[mine], part.bin[end - 1])
+    run = np.split(number, np.cumsum([len(part.n_rows) for part in parts])[:-1])
+    for part, end, mine in zip(parts, ends, run, strict=True):
+        np.minimum.at(low, mine, part.bin[end - part.n_rows].astype(np.int64))
+        np.maximum.at(high, mine, part.bin[end - 1].astype(np.int64))
     width = high - low + 1
     begin = np.cumsum(width) - width
     weighted = max(len(part.sums) for part in parts)
     total = np.zeros((weighted, int(width.sum())), np.uint32 if _fit_together(parts) else np.float64)
-    for part, end, mine in zip(parts, ends, place, strict=True):
+    for part, end, mine in zip(parts, ends, run, strict=True):
         for at in range(0, len(mine), _AT_ONCE):
             n_rows = part.n_rows[at : at + _AT_ONCE]
             rows = slice(end[at] - n_rows[0], end[at + len(n_rows) - 1])
@@ -175,7 +131,7 @@ def summed_votes(parts: Sequence[Votes], slot: int, shard: Column | None = None)
     filled = np.flatnonzero(total[0] != 0)  # of truth values a fourth of the time
     n_rows = np.diff(np.searchsorted(filled, np.append(begin, total.shape[1])))
     return Votes(
-        (*(column[first] for column in key), np.full(len(first), slot)),
+        tuple(column[first] for column in key),
         n_rows,
         filled - np.repeat(begin - low, n_rows),
         tuple(row[filled] for row in total),

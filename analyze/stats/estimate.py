@@ -49,17 +49,21 @@ class BetweenBlocks:
     blocks: I8
     """How many blocks tell."""
     least_tau: float
+    """What is assumed at least,"""
+    enough: float = np.inf
+    """until there are so many blocks: then it is a prior, see `shrunk_tau2`."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
         """Give (variance of a change, degrees of freedom with its sampling): shrunk to that of all places.
 
         inner_freedom: degrees of freedom of the sampling variance.
         """
+        shrunk = shrunk_tau2(self.raw_tau2, self.blocks, floor=self.least_tau, enough=self.enough)
         # What was seen to scatter is not pulled down to what the others do.
-        tau2 = np.fmax(shrunk_tau2(self.raw_tau2, self.blocks, floor=self.least_tau), self.raw_tau2)
+        tau2 = np.fmax(shrunk, self.raw_tau2)
         between = tau2 * (1 + 1 / np.maximum(self.blocks, 1))
         freedom = np.where(
-            tau2 <= self.least_tau**2 * (1 + 1e-9),
+            (tau2 <= self.least_tau**2 * (1 + 1e-9)) & (self.blocks < self.enough),
             np.inf,
             SHRINKAGE_WEIGHT + np.maximum(self.blocks - 1.0, 0.0),
         )
@@ -274,13 +278,21 @@ def share_change(
 
 
 def level_change(
-    periods: LogMedians, n: F8, p: F8, blocks: LogMedians, blocks_n: F8, *, least_tau: float
+    periods: LogMedians,
+    n: F8,
+    p: F8,
+    blocks: LogMedians,
+    blocks_n: F8,
+    *,
+    least_tau: float,
+    enough: float = np.inf,
 ) -> Estimate:
     """Estimate changes of levels, as logarithms.
 
     periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests;
     p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
-    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`².
+    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² until
+    there are `enough` blocks.
     """
     usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     noise = window_noise(
@@ -289,7 +301,7 @@ def level_change(
     sampling = periods.variance.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         inner_freedom = sampling**2 / (periods.variance**2 / (n + SPREAD_WEIGHT - 1)).sum(axis=1)
-    scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau)
+    scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau, enough)
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
     before, after = periods.value[:, BEFORE], periods.value[:, AFTER]
     return Estimate(
@@ -336,10 +348,10 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     if first.noise is None:
         return found
     noises = [part.noise for part in parts if part.noise is not None]
-    noise = BetweenBlocks(
-        np.concatenate([one.raw_tau2 for one in noises]),
-        np.concatenate([one.blocks for one in noises]),
-        first.noise.least_tau,
+    noise = replace(
+        first.noise,
+        raw_tau2=np.concatenate([one.raw_tau2 for one in noises]),
+        blocks=np.concatenate([one.blocks for one in noises]),
     )
     inner = np.full(len(found.p), np.inf) if found.inner_freedom is None else found.inner_freedom
     between, freedom = noise.variance(found.sampling, inner)

@@ -21,7 +21,7 @@ SPREAD_WEIGHT = 4.0
 own a column's spread is mostly chance. No setting: a prior's weight, as the one above."""
 LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
-_MAD = 1.4826
+MAD = 1.4826
 """Median absolute deviation to standard deviation, normal law."""
 
 
@@ -71,27 +71,33 @@ def window_noise(
     """
     value = np.where(np.isnan(medians.variance), np.nan, medians.value)
     windows = (~np.isnan(value)).sum(axis=1)
-    ordered = np.sort(value, axis=1)  # NaN go last
-    centre = _row_median(ordered, windows)
-    mad = _row_median(np.sort(np.abs(value - centre[:, None]), axis=1), windows)
-    sampling = _row_median(np.sort(np.where(np.isnan(value), np.nan, medians.variance), axis=1), windows)
+    centre = row_medians(value)
+    mad = row_medians(np.abs(value - centre[:, None]))
+    sampling = row_medians(np.where(np.isnan(value), np.nan, medians.variance))
     known = windows >= LEAST_FOR_VARIANCE
-    raw = np.where(known, np.maximum(0.0, (_MAD * mad) ** 2 - sampling), np.nan)
+    raw = np.where(known, np.maximum(0.0, (MAD * mad) ** 2 - sampling), np.nan)
     low, high = envelope(value)
     tau2 = shrunk_tau2(raw, windows, floor=floor, prior_tau2=prior_tau2)
     return WindowNoise(tau2, raw, centre, low, high, windows.astype(np.int64))
 
 
-def shrunk_tau2(raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = None) -> F8:
-    """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows."""
+def shrunk_tau2(
+    raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = None, enough: float = np.inf
+) -> F8:
+    """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows.
+
+    enough: windows of a site from which the floor is no more than what it is shrunk to at least.
+    """
     known = ~np.isnan(raw)
     prior = prior_tau2
     if prior is None:
         prior = np.full(len(raw), float(np.median(raw[known])) if known.any() else floor**2)
+    seen = windows >= enough
+    prior = np.where(seen, np.maximum(prior, floor**2), prior)
     own = np.where(known, windows - 1.0, 0.0)
     shrunk = (SHRINKAGE_WEIGHT * prior + own * np.where(known, raw, 0.0)) / (SHRINKAGE_WEIGHT + own)
     tau2: F8 = np.maximum(shrunk, floor**2)
-    return tau2
+    return np.where(seen, shrunk, tau2)
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:
@@ -106,11 +112,12 @@ def envelope(seen: F8) -> tuple[F8, F8]:
     return np.where(enough, low, -np.inf), np.where(enough, high, np.inf)
 
 
-def _row_median(ordered: F8, n: I8) -> F8:
-    """Median of the first n of each sorted row; NaN for none."""
-    if ordered.shape[1] == 0:
-        return np.full(len(ordered), np.nan)
-    rows, last = np.arange(len(ordered)), ordered.shape[1] - 1
+def row_medians(x: F8) -> F8:
+    """Give [rows] medians of what is there; NaN where nothing is."""
+    if x.shape[1] == 0:
+        return np.full(len(x), np.nan)
+    ordered, n = np.sort(x, axis=1), (~np.isnan(x)).sum(axis=1)  # NaN go last
+    rows, last = np.arange(len(x)), x.shape[1] - 1
     low, high = ordered[rows, np.clip((n - 1) // 2, 0, last)], ordered[rows, np.clip(n // 2, 0, last)]
     return np.where(n > 0, (low + high) / 2.0, np.nan)
 

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from analyze.stats.histograms import BIN_LOG
+from analyze.stats.noise import MAD, row_medians
 from analyze.watch.series import (
-    ARRIVALS,
     BOTH_WAYS,
     CALLS,
     FLOORS,
@@ -33,8 +33,6 @@ from analyze.watch.series import (
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 
-MAD: Final = 1.4826
-"""Median distance from the median, of a normal law, to its standard deviation."""
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
 """Of a median, to that of a mean of as many."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
@@ -64,7 +62,7 @@ _TINY: Final = 1e-9
 
 def usable(names: list[Name]) -> B1:
     """[series] whether a series can raise a candidate."""
-    return np.array([name.kind not in (ARRIVALS, OPERATION) for name in names], dtype=np.bool_)
+    return np.array([name.kind != OPERATION for name in names], dtype=np.bool_)
 
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
@@ -104,21 +102,9 @@ def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
     return pool[first], np.add.reduceat(sums, first, axis=2)
 
 
-def medians(x: F8) -> F8:
-    """[rows] medians of what is there; NaN where nothing is."""
-    if not x.shape[1]:
-        return np.full(len(x), np.nan)
-    ordered = np.sort(x, axis=1)
-    n = np.isfinite(x).sum(axis=1)
-    rows, last = np.arange(len(x)), x.shape[1] - 1
-    low, high = (np.clip(place, 0, last) for place in ((n - 1) // 2, n // 2))
-    found: F8 = (ordered[rows, low] + ordered[rows, high]) / 2
-    return np.where(n > 0, found, np.nan)
-
-
 def robust_sd(x: F8) -> F8:
     """[rows] standard deviations by median distance from the median."""
-    return MAD * medians(np.abs(x - medians(x)[:, None]))
+    return MAD * row_medians(np.abs(x - row_medians(x)[:, None]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +224,7 @@ def fit(
             continue
         rows, x, season, n = rows[known], x[known], season[known], n[known]
         mine = [kinds[row] for row in rows]
-        middle = medians(x)
+        middle = row_medians(x)
         left = x - middle[:, None]
         sd = np.maximum(_spread(left, mine), _TINY)
         error = errors(here[:, known], mine)
@@ -279,7 +265,7 @@ def level_of(left: F8, pool: I8, sd: F8, error: F8, settings: WatchSettings) -> 
     has_all = all((pool[lag:] - pool[:-lag] == lag).any() for lag in lags)
     phi = np.clip(far / np.maximum(near, _TINY) if has_all else rows[0], 0.0, MOST_PHI)
     share = np.clip(rows[0] / np.maximum(phi, _TINY), 0.0, 1.0) * settings.whiten
-    sampled = medians(np.where(np.isfinite(left), error, np.nan)) ** 2
+    sampled = row_medians(np.where(np.isfinite(left), error, np.nan)) ** 2
     return Level(np.maximum(sd * sd, sampled), share, phi, sampled)
 
 
@@ -337,7 +323,7 @@ def _spread(off: F8, kinds: list[str]) -> F8:
     """
     n = np.maximum(np.isfinite(off).sum(axis=1), 1)
     plain = np.sqrt(np.nansum(off * off, axis=1) / n)
-    return np.where(np.isin(kinds, [*SHARES]), plain, MAD * medians(np.abs(off)))
+    return np.where(np.isin(kinds, [*SHARES]), plain, MAD * row_medians(np.abs(off)))
 
 
 def _moves(x: F8) -> B1:
@@ -398,7 +384,7 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, least: int) ->
     if n_days < LEAST_DAYS:
         return np.zeros((len(kinds), 0))
     x = values(sums, kinds, least)
-    x = x - medians(x)[:, None]
+    x = x - row_medians(x)[:, None]
     season = _course(x, hours % HOURS_A_DAY, HOURS_A_DAY)
     if n_days >= LEAST_WEEKS:
         left = x - season[:, hours % HOURS_A_DAY]
@@ -411,7 +397,7 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, least: int) ->
 def _course(x: F8, place: I8, period: int) -> F8:
     """[series, places] medians by place in a period, drawn to nothing by the part of their variance that
     chance gives them: of few days they are mostly chance, which would be taken out of every value."""
-    found = np.stack([medians(x[:, place == one]) for one in range(period)], axis=1)
+    found = np.stack([row_medians(x[:, place == one]) for one in range(period)], axis=1)
     n = np.maximum(np.isfinite(x).sum(axis=1) / period, 1.0)
     spread = robust_sd(x - found[:, place]) ** 2 * n / np.maximum(n - 1, 0.5)
     chance = np.nan_to_num(spread * MEDIAN_VARIANCE / n)
@@ -442,7 +428,7 @@ def _own_spread(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -
     day = hours // HOURS_A_DAY
     days = np.unique(day)
     if len(days) >= LEAST_BLOCKS:
-        x = np.stack([medians(x[:, day == one]) for one in days], axis=1)
+        x = np.stack([row_medians(x[:, day == one]) for one in days], axis=1)
     spread = robust_sd(x) if x.shape[1] else np.zeros(len(x))
     known = (np.isfinite(x).sum(axis=1) >= LEAST_BLOCKS) & [kind != SLOW for kind in kinds]
     return np.where(known, spread, 0.0)

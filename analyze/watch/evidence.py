@@ -246,6 +246,10 @@ class Kept(Config):
     """Tick of the next one."""
 
 
+_REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again")
+"""What `Kept` has of a series."""
+
+
 @dataclass(slots=True)
 class RunningEvidence:
     """Sums by series of the ring, up and down."""
@@ -257,17 +261,19 @@ class RunningEvidence:
     """The largest change since then."""
     lasting: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
     """Values since it grew."""
+    tried: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """[series] comparisons that could not tell;"""
+    again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """[series] tick of the next one."""
     z: F8 = field(default_factory=lambda: np.zeros(0))
     """[series] the last value in units of what is usual; NaN where the tick had none."""
 
     def grow(self, n: int) -> None:
         """Make room for series."""
-        more = n - self.sums.shape[1]
-        if more > 0:
-            self.sums = np.pad(self.sums, ((0, 0), (0, more)))
-            self.starts = np.pad(self.starts, ((0, 0), (0, more)))
-            self.sizes = np.pad(self.sizes, ((0, 0), (0, more)))
-            self.lasting = np.pad(self.lasting, ((0, 0), (0, more)))
+        more = max(n - len(self.tried), 0)
+        for name in _REMEMBERED:
+            old = getattr(self, name)
+            setattr(self, name, np.pad(old, [(0, 0)] * (old.ndim - 1) + [(0, more)]))
 
     @property
     def most(self) -> F8:
@@ -313,6 +319,11 @@ class RunningEvidence:
         self.sums[:, which] = 0
         self.starts[:, which] = at + 1
 
+    def drop(self, at: int, rows: I8) -> None:
+        """Begin anew behind a tick as if they had never been compared."""
+        self.reset(at, rows)
+        self.tried[rows] = self.again[rows] = 0
+
     def step(self, n_series: int, evidence: Sequence[TickEvidence]) -> None:
         """Add the evidence of a tick."""
         self.grow(n_series)
@@ -331,12 +342,10 @@ class RunningEvidence:
     def kept(self, names: list[Name]) -> list[Kept]:
         """The sums that are more than nothing: all that has to be remembered."""
         rows = np.flatnonzero((self.sums > 0).any(axis=0))
-        columns = (self.sums, self.starts, self.sizes, self.lasting)
+        columns = [getattr(self, name)[..., rows].T.tolist() for name in _REMEMBERED]
         return [
-            Kept(name=names[row], sums=sums, starts=starts, sizes=sizes, lasting=lasting)
-            for row, sums, starts, sizes, lasting in zip(
-                rows.tolist(), *(each[:, rows].T.tolist() for each in columns), strict=True
-            )
+            Kept(name=names[row], **dict(zip(_REMEMBERED, each, strict=True)))
+            for row, *each in zip(rows.tolist(), *columns, strict=True)
         ]
 
     def restore(self, kept: Iterable[Kept], codes: Mapping[Name, int]) -> None:
@@ -344,6 +353,5 @@ class RunningEvidence:
         self.grow(len(codes))
         for one in kept:
             if one.name in codes:
-                row = codes[one.name]
-                self.sums[:, row], self.starts[:, row] = one.sums, one.starts
-                self.sizes[:, row], self.lasting[:, row] = one.sizes, one.lasting
+                for name in _REMEMBERED:
+                    getattr(self, name)[..., codes[one.name]] = getattr(one, name)

@@ -8,7 +8,6 @@ may die anywhere. Commits are kept for a while only; the tables stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -43,6 +42,20 @@ class WatchCommit(Config):
     runs: tuple[WatchRun, ...] = ()
     """That wait for a file, and those that go into one with this commit (`runs_out`)."""
     runs_out: bool = False
+
+    def followed_by(self, decided: Decided, **changed: object) -> WatchCommit:
+        """The next commit: what was decided, other values of some fields, and the runs that wait."""
+        runs = () if self.runs_out else self.runs
+        if decided.run is not None:
+            runs = (*runs, decided.run)
+        update = {
+            "seq": self.seq + 1,
+            "events": tuple(decided.events),
+            "change_points": tuple(decided.change_points),
+            "runs": runs,
+            "runs_out": bool(decided.events) or len(runs) >= RUNS_A_FILE,
+        }
+        return self.model_copy(update={**update, **changed})
 
 
 def last_commit(store: Store) -> WatchCommit | None:
@@ -123,32 +136,3 @@ def incidents_of(store: Store) -> list[Incident]:
     OSError."""
     found = {event.incident_id: event.incident for event in events_of(store)}.values()
     return sorted(found, key=lambda one: (not one.goes_on, -one.changed_ns, one.id))
-
-
-def next_commit(
-    last: WatchCommit | None,
-    state: State,
-    *,
-    owner: str,
-    created_by: str,
-    settings: Mapping[str, Any],
-    slow: SlowState,
-    versions: Versions,
-    decided: Decided,
-) -> WatchCommit:
-    """The commit that follows, with the runs that wait."""
-    waiting = () if last is None or last.runs_out else last.runs
-    runs = waiting if decided.run is None else (*waiting, decided.run)
-    return WatchCommit(
-        seq=1 if last is None else last.seq + 1,
-        owner=owner,
-        created_by=created_by,
-        settings=dict(settings),
-        state=state,
-        slow=slow,
-        versions=versions,
-        events=tuple(decided.events),
-        change_points=tuple(decided.change_points),
-        runs=runs,
-        runs_out=bool(decided.events) or len(runs) >= RUNS_A_FILE,
-    )

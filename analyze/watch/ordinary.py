@@ -9,6 +9,7 @@ refuted ones lets b (1 + ln(n / b)) of the first n pass, as many as are among th
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from math import ceil
 from typing import Final
@@ -16,9 +17,7 @@ from typing import Final
 from analyze.watch.settings import WatchSettings
 
 LARGE: Final = 1.0
-"""The size of a large step, in parts of which sizes count: it is always compared."""
-_KEPT: Final = 10
-"""Sizes that are kept for one that decides: when that one is too long ago, they do."""
+"""The unit of sizes, no choice: they are parts of what a step of `always_compared` deviations leaves."""
 
 
 class Ordinary:
@@ -55,7 +54,11 @@ class Ordinary:
         self._sizes = {at: size for at, size in self._sizes.items() if at < onset}
 
     def forget(self, now: int) -> None:
-        """Let go of changes that are too long ago at a tick, and of the smallest where they are many."""
-        late = sorted((size, at) for at, size in self._sizes.items() if at > now - self._period)
-        kept = {at for _, at in late[-_KEPT * int(self._candidates) :]}
-        self._sizes = {at: size for at, size in self._sizes.items() if at in kept}
+        """Let go of changes that decide nothing any more at a tick: they are too long ago, or as many as are
+        budgeted began later and are no smaller."""
+        kept, sizes = dict[int, float](), list[float]()
+        for onset, size in sorted(self._sizes.items(), reverse=True):
+            if onset > now - self._period and len(sizes) - bisect_left(sizes, size) < self._candidates:
+                kept[onset] = size
+                insort(sizes, size)
+        self._sizes = kept

@@ -38,7 +38,7 @@ from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, Window
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store
 
-SERIES_VERSION: Final = 2
+SERIES_VERSION: Final = 3
 TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES = (
     "time",
     "slow",
@@ -48,10 +48,10 @@ TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES = (
     "mean",
     "failures",
 )
-ARRIVALS, OPERATION = "arrivals", "operation"
+OPERATION = "operation"
 """Of a call site: log own time, share of slow calls, share of failing ones, calls a call of its caller,
-share of a call pattern. Of a root type: log response time, share that failed. The last two only count:
-requests of a root type, calls of an operation."""
+share of a call pattern. Of a root type: log response time, share that failed. The last one only counts the
+calls of an operation."""
 LOGS: Final = frozenset({TIME, MEAN})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES})
 FLOORS: Final = {TIME: 0.1, SLOW: 0.05, FAIL: 0.01, CALLS: 0.1, PATTERN: 0.05, MEAN: 0.1, FAILURES: 0.01}
@@ -215,31 +215,21 @@ class _Rows:
         """Numbers of some names, new ones for those not seen yet."""
         return np.array([self.names[name] for name in names], dtype=np.int64)
 
-    def add_totals(self, names: list[Name], series: I8, tick: I8, den: F8, n_ticks: int) -> None:
-        """The same of rows that may come more than once, without sums."""
-        cell = totals(series.astype(np.int64) * n_ticks + tick, den, len(names) * n_ticks)
-        at = np.flatnonzero(cell)
-        self.add(names, at // n_ticks, at % n_ticks, cell[at], np.zeros(len(at)))
-
 
 def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> WindowTicks:
     """The series of a profile whose slots are the ticks of one window."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
-    label, component, operation = _sites(names)
+    sites = _sites(names)
     visits = {name: profile.visits[name].to_numpy() for name in ("site", "slot", "n", "calls", "failing_n")}
     where = visits["site"], visits["slot"]
-    rows.add(_named(FAIL, component, operation, label), *where, visits["n"], visits["failing_n"])
-    rows.add(_named(CALLS, component, operation, label), *where, visits["n"], visits["calls"])
-    texts = [name.text for name in names.operations]
-    by_operation = np.array([site.operation for site in names.sites], dtype=np.int64)[visits["site"]]
-    rows.add_totals(
-        [Name(OPERATION, "", "", text) for text in texts],
-        by_operation,
-        visits["slot"],
-        visits["calls"],
-        n_slots,
-    )
+    rows.add(_of_kind(FAIL, sites), *where, visits["n"], visits["failing_n"])
+    rows.add(_of_kind(CALLS, sites), *where, visits["n"], visits["calls"])
+    operations = [Name(OPERATION, "", "", name.text) for name in names.operations]
+    operation = np.array([site.operation for site in names.sites], dtype=np.int64)[visits["site"]]
+    calls = totals(operation * n_slots + visits["slot"], visits["calls"], len(operations) * n_slots)
+    at = np.flatnonzero(calls)
+    rows.add(operations, at // n_slots, at % n_slots, calls[at], np.zeros(len(at)))
     # Own time: mean of logs, and how it is distributed.
     votes = {name: profile.votes[name].to_numpy() for name in ("measure", "site", "slot", "bin", "n")}
     own = votes["measure"] == OWN_TIME
@@ -248,35 +238,32 @@ def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> Win
     value = bins * BIN_LOG
     den, num, sq = (totals(place, n * power, n_sites * n_slots) for power in (1.0, value, value * value))
     at = np.flatnonzero(den)
-    rows.add(_named(TIME, component, operation, label), at // n_slots, at % n_slots, den[at], num[at], sq[at])
-    slow = rows.codes(_named(SLOW, component, operation, label))
+    rows.add(_of_kind(TIME, sites), at // n_slots, at % n_slots, den[at], num[at], sq[at])
+    slow = rows.codes(_of_kind(SLOW, sites))
     cells, code = np.unique(place << 16 | bins // COARSE, return_inverse=True)
     site, slot = np.divmod(cells >> 16, n_slots)
     rows.parts.append(rows_of(slow[site], slot, 0.0, totals(code, n, len(cells)), bin_=cells & 0xFFFF))
-    _patterns(profile, rows, label, component, operation)
+    _patterns(profile, rows, sites)
     requests = _roots(profile, rows, n_slots)
     return WindowTicks(start_ns, tick_ns, n_ticks, tuple(rows.names), np.concatenate(rows.parts), requests)
 
 
-def _sites(names: Names) -> tuple[list[str], list[str], list[str]]:
-    """[sites] label, component, and operation without it."""
-    texts = [name.text for name in names.operations]
-    label = [
-        f"{texts[s.operation]}{CALLER_MARK}{texts[s.caller] if s.caller != NO_CALLER else '-'}"
-        for s in names.sites
-    ]
-    component = [names.operations[s.operation].component for s in names.sites]
-    plain = [texts[s.operation].partition("/")[2] for s in names.sites]
-    return label, component, plain
+def _sites(names: Names) -> list[Name]:
+    """[sites] names of series of no kind yet."""
+    found = []
+    for site in names.sites:
+        called = names.operations[site.operation]
+        caller = names.operations[site.caller].text if site.caller != NO_CALLER else "-"
+        plain = called.text.partition("/")[2]
+        found.append(Name("", called.component, plain, f"{called.text}{CALLER_MARK}{caller}"))
+    return found
 
 
-def _named(kind: str, component: list[str], operation: list[str], label: list[str]) -> list[Name]:
-    return [Name(kind, *parts) for parts in zip(component, operation, label, strict=True)]
+def _of_kind(kind: str, names: list[Name]) -> list[Name]:
+    return [name._replace(kind=kind) for name in names]
 
 
-def _patterns(
-    profile: Profile, rows: _Rows, label: list[str], component: list[str], operation: list[str]
-) -> None:
+def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
     """Votes for call patterns; of how many, the ring takes from the call site (`base_of`)."""
     names = profile.names
     texts = [name.text for name in names.operations]
@@ -289,13 +276,13 @@ def _patterns(
     for pair in pairs.tolist():
         site, pattern = divmod(pair, many)
         children = ",".join(f"{texts[child.operation]}x{child.calls}" for child in names.patterns[pattern])
-        of = f"{label[site]}{PATTERN_MARK}{children or '-'}"
-        named.append(Name(PATTERN, component[site], operation[site], of))
+        of = f"{sites[site].of}{PATTERN_MARK}{children or '-'}"
+        named.append(sites[site]._replace(kind=PATTERN, of=of))
     rows.add(named, code, patterns["slot"], np.ones(len(code)), patterns["votes"])
 
 
 def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
-    """Root types: response time, failures, arrivals; [ticks] requests."""
+    """Root types: response time, failures; [ticks] requests."""
     roots = profile.names.roots
     found = {n: profile.responses[n].to_numpy() for n in ("root", "slot", "bin", "n", "failed_n")}
     place, size = found["root"].astype(np.int64) * n_slots + found["slot"], len(roots) * n_slots
@@ -305,13 +292,9 @@ def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
     )
     failed = totals(place, found["failed_n"], size)
     root, slot = np.divmod(np.arange(size), n_slots)
-
-    def named(kind: str) -> list[Name]:
-        return [Name(kind, root.partition("/")[0], root.partition("/")[2], root) for root in roots]
-
-    rows.add(named(MEAN), root, slot, n, num, sq)
-    rows.add(named(FAILURES), root, slot, n, failed)
-    rows.add(named(ARRIVALS), root, slot, np.ones(size), n)
+    named = [Name("", text.partition("/")[0], text.partition("/")[2], text) for text in roots]
+    rows.add(_of_kind(MEAN, named), root, slot, n, num, sq)
+    rows.add(_of_kind(FAILURES, named), root, slot, n, failed)
     return totals(found["slot"], found["n"], n_slots)
 
 

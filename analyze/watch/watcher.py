@@ -109,8 +109,6 @@ class Watcher:
         self._threshold = 0.0
         self._anew = dict(state.anew)
         self._ordinary = Ordinary(state.ordinary, settings, state.tick_ns, state.began_ns)
-        self._tried: dict[Name, int] = {kept.name: kept.tried for kept in state.sums if kept.tried}
-        self._again: dict[Name, int] = {kept.name: kept.again for kept in state.sums if kept.tried}
         self._withheld = set[Name]()
         self._restored = False
         self._window_ns = state.tick_ns
@@ -302,7 +300,7 @@ class Watcher:
             if ended.incident.state == "accepted":
                 self._begin_anew(ended)
         alarms = evidence.reached(threshold)
-        alarms[self._rows(name for one in self.book.open for name in one.series)] = False
+        alarms[self._reported()] = False
         for one in self.book.open:  # what begins with its end may be of its end
             alarms &= evidence.since >= self._settled(one.calm_from, stretch)
         hit = np.flatnonzero(alarms)
@@ -310,20 +308,15 @@ class Watcher:
         if not len(hit):
             return 0
         if suspended:
-            evidence.reset(at, hit)
-            for row in hit.tolist():
-                self._drop(ring.names[row])
+            evidence.drop(at, hit)
             return 0
         is_worth = evidence.size[hit] >= self._ordinary.worth(at)
         for row in hit[~is_worth].tolist():
             self._ordinary.add(int(evidence.since[row]), float(evidence.size[row]))
             self._withheld.add(ring.names[row])
-        over = hit[~is_worth & ~evidence.has_grown(self.settings.size_values)[hit]]
-        evidence.reset(at, over)
-        for row in over.tolist():
-            self._drop(ring.names[row])
+        evidence.drop(at, hit[~is_worth & ~evidence.has_grown(self.settings.size_values)[hit]])
         # One that could not be told waits alone: what alarms anew has an onset of its own.
-        due = [row for row in hit[is_worth].tolist() if self._again.get(ring.names[row], at) <= at]
+        due = hit[is_worth & (evidence.again[hit] <= at)].tolist()
         if not due:
             return 0
         ordered = sorted(due, key=lambda row: (-evidence.most[row], ring.names[row]))
@@ -344,8 +337,7 @@ class Watcher:
         ring, evidence = self.ring, self.evidence
         names = [ring.names[row] for row in hit.tolist()]
         onset = int(evidence.since[hit[0]])
-        for name in names:
-            self._tried[name] = self._tried.get(name, 0) + 1
+        evidence.tried[hit] += 1
         found = self._compared(onset, at)
         incident: Incident | None = None
         outcome = found.outcome
@@ -370,45 +362,35 @@ class Watcher:
                 headline=worse[0].title if worse else "",
                 places=places_of(worse[0]) if worse else (),
                 incident="" if incident is None else incident.id,
-                comparisons=self._tried[names[0]],
+                comparisons=int(evidence.tried[hit[0]]),
             )
         )
         if found.code == UNSURE:
             wait = int(np.ceil((at + 1 - onset) * self.settings.again_share))
-            self._again |= dict.fromkeys(names, at + max(wait, 1))
+            evidence.again[hit] = at + max(wait, 1)
         else:
             if found.code == UNCHANGED:
                 self._ordinary.add(onset, float(evidence.size[hit].max()))
-            evidence.reset(at, hit)
-            for name in names:
-                self._drop(name)
+            evidence.drop(at, hit)
         return 1
-
-    def _drop(self, name: Name) -> None:
-        self._tried.pop(name, None)
-        self._again.pop(name, None)
 
     def _drop_transient(self, at: int, threshold: float, decided: Decided) -> None:
         """Drop candidates that were over before a comparison could tell, and keep a row of each."""
-        reported = {name for one in self.book.open for name in one.series}
-        for name, n in [*self._tried.items()]:
-            row = self.ring.codes.get(name)
-            if row is not None and self.evidence.most[row] > 0:
-                continue
-            self._drop(name)
-            if name in reported or row is None:
-                continue
-            decided.change_points.append(
-                ChangePoint(
-                    at_ns=(at + 1) * self.tick_ns,
-                    onset_ns=int(self.evidence.since[row]) * self.tick_ns,
-                    series=name.text,
-                    log_evidence=0.0,
-                    threshold=threshold,
-                    outcome="transient",
-                    comparisons=n,
-                )
+        evidence = self.evidence
+        over = np.flatnonzero((evidence.tried > 0) & (evidence.most <= 0))
+        decided.change_points += [
+            ChangePoint(
+                at_ns=(at + 1) * self.tick_ns,
+                onset_ns=int(evidence.since[row]) * self.tick_ns,
+                series=self.ring.names[row].text,
+                log_evidence=0.0,
+                threshold=threshold,
+                outcome="transient",
+                comparisons=int(evidence.tried[row]),
             )
+            for row in np.setdiff1d(over, self._reported()).tolist()
+        ]
+        evidence.tried[over] = evidence.again[over] = 0
 
     def _compared(self, onset: int, at: int) -> Decision:
         """The quiet ticks before the onset, and before those the history, against onset to now."""
@@ -444,6 +426,10 @@ class Watcher:
     def _ranges(self, ticks: I8) -> list[Range]:
         return joined((int(at) * self.tick_ns, (int(at) + 1) * self.tick_ns) for at in ticks)
 
+    def _reported(self) -> I8:
+        """Rows of the series of incidents that go on."""
+        return self._rows(name for one in self.book.open for name in one.series)
+
     def _rows(self, names: Iterable[Name]) -> I8:
         codes = self.ring.codes
         return np.array(sorted({codes[name] for name in names if name in codes}), dtype=np.int64)
@@ -463,19 +449,13 @@ class Watcher:
         return ""
 
     def _move_on(self, window: WindowTicks) -> None:
-        kept = self.evidence.kept(self.ring.names)
         end = window.start_ns + window.n_ticks * window.tick_ns
         oldest = end // self.tick_ns - 2 * self._span
         self._ordinary.forget(end // self.tick_ns)
         self.state = self.state.model_copy(
             update={
                 "through_ns": end,
-                "sums": tuple(
-                    one.model_copy(
-                        update={"tried": self._tried.get(one.name, 0), "again": self._again.get(one.name, 0)}
-                    )
-                    for one in kept
-                ),
+                "sums": tuple(self.evidence.kept(self.ring.names)),
                 "peaks": self._peaks(window),
                 "ordinary": self._ordinary.sizes,
             }

@@ -25,7 +25,7 @@ from analyze.watch.baseline import Sample
 from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
 from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
 from analyze.watch.incidents import place_of
-from analyze.watch.lane import WatchCommit, last_commit, next_commit, publish, put_commit
+from analyze.watch.lane import WatchCommit, last_commit, publish, put_commit
 from analyze.watch.series import WindowTicks, day_hours, tick_length, window_ticks
 from analyze.watch.settings import WatchSettings
 from analyze.watch.slow_lane import (
@@ -123,12 +123,16 @@ class LakeWatch:
         """
         if not self._look():
             return
-        if self.state is None:
-            self._commit(self._begun(self._starts[-1] + self._length), Decided.nothing())
-        for window in self._after(self._through()):
-            decided = self._decided(window)
+        state = self.state
+        if state is None:
+            state = self._begun(self._starts[-1] + self._length)
+            self._commit(state, Decided.nothing())
+        for window in self._after(state.through_ns):
+            if self._watcher is None:
+                self._watcher = self._watching(state)
+            decided = self._decided(self._watcher, window)
             if decided is not None:
-                self._commit(self._running().state, decided)
+                self._commit(self._watcher.state, decided)
                 yield decided
 
     def replay(self, period: Period) -> Iterator[Decided]:
@@ -145,11 +149,11 @@ class LakeWatch:
                 remedy="Name a part of that, or 'all'.",
             )
         self._last = None
-        self._watcher = self._watching(self._begun(first[0]))
+        self._watcher = watcher = self._watching(self._begun(first[0]))
         for window in self._after(first[0]):
             if window.start_ns >= period.end_ns:
                 return
-            decided = self._decided(window)
+            decided = self._decided(watcher, window)
             if decided is not None:
                 yield decided
 
@@ -235,19 +239,8 @@ class LakeWatch:
         """A window's ticks; None where it holds no request."""
         return window_ticks(self._here(Window(start_ns, self._length)), self.refine, watcher.tick_ns)
 
-    def _running(self) -> Watcher:
-        if self._watcher is None:
-            assert self.state is not None
-            self._watcher = self._watching(self.state)
-        return self._watcher
-
-    def _through(self) -> int:
-        assert self.state is not None
-        return self.state.through_ns
-
-    def _decided(self, window: Window) -> Decided | None:
+    def _decided(self, watcher: Watcher, window: Window) -> Decided | None:
         """All lanes over one window; None where it holds no request."""
-        watcher = self._running()
         ticks = self._ticks(watcher, window.start_ns)
         if ticks is None:
             return None
@@ -334,15 +327,18 @@ class LakeWatch:
         return outcome.report.id
 
     def _commit(self, state: State, decided: Decided) -> None:
-        commit = next_commit(
-            self._last,
-            state,
+        settings = self.settings.model_dump(mode="json")
+        first = WatchCommit(
+            seq=0, owner=self.owner, created_by=self.created_by, settings=settings, state=state
+        )
+        commit = (self._last or first).followed_by(
+            decided,
             owner=self.owner,
             created_by=self.created_by,
-            settings=self.settings.model_dump(mode="json"),
+            settings=settings,
+            state=state,
             slow=self._slow,
             versions=self._versions,
-            decided=decided,
         )
         if not self.dry_run:
             put_commit(self._place.store, commit)
@@ -369,7 +365,7 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
     watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
     decided = Decided.nothing()
     watcher.collect(decided)
-    _put(place, last, watcher.state, last.versions, decided, owner, created_by)
+    _put(place, last, decided, state=watcher.state, owner=owner, created_by=created_by)
     return decided.events[-1].incident
 
 
@@ -379,7 +375,7 @@ def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> Non
     last = _watched(place)
     rollout = Rollout(component="", version=text, start_ns=at_ns)
     versions = last.versions.model_copy(update={"rollouts": (*last.versions.rollouts, rollout)})
-    _put(place, last, last.state, versions, Decided.nothing(), owner, created_by)
+    _put(place, last, Decided.nothing(), versions=versions, owner=owner, created_by=created_by)
 
 
 def _watched(place: LakePlace) -> WatchCommit:
@@ -389,27 +385,9 @@ def _watched(place: LakePlace) -> WatchCommit:
     return last
 
 
-def _put(
-    place: LakePlace,
-    last: WatchCommit,
-    state: State,
-    versions: Versions,
-    decided: Decided,
-    owner: str,
-    created_by: str,
-) -> None:
-    commit = next_commit(
-        last,
-        state,
-        owner=owner,
-        created_by=created_by,
-        settings=last.settings,
-        slow=last.slow,
-        versions=versions,
-        decided=decided,
-    )
+def _put(place: LakePlace, last: WatchCommit, decided: Decided, **changed: object) -> None:
     publish(place.store, last)
-    put_commit(place.store, commit)
+    put_commit(place.store, last.followed_by(decided, **changed))
 
 
 def _never(*_: object, **__: object) -> Decision:

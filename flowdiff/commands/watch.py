@@ -270,7 +270,8 @@ class _Shown:
 @contextmanager
 def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> Iterator[_Shown]:
     """Metrics and health, where an address is set. Raises ConfigError."""
-    from flowdiff.live.watch_metrics import STALLED_NS, WatchCollector, served, watch_registry
+    from flowdiff.live.status_server import served
+    from flowdiff.live.watch_metrics import STALLED_NS, WatchCollector, watch_registry
 
     shown = _Shown()
     collector = WatchCollector(

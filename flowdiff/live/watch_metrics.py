@@ -22,7 +22,6 @@ from prometheus_client.registry import Collector
 from analyze.load import read_flow_files
 from analyze.scope import LakePeriod, Lakes
 from flowdiff.live.run_metrics import own_metrics
-from flowdiff.live.status_server import served as served
 from flowdiff.notify.senders import Counts
 from schemas.arrays import I8
 from schemas.errors import FlowdiffError

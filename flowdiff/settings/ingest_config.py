@@ -24,8 +24,8 @@ class ServeSettings(Config):
     """`host:port` for /metrics, /healthz and /readyz; port 0 takes a free one, the empty text serves nothing.
     Anyone who can connect can read them: other addresses than loopback are for networks of your own."""
     watch_address: str = ""
-    """Where `flowdiff watch` serves the same: incidents, and the watched service in numbers. Empty: nowhere;
-    9465 is the usual port."""
+    """`host:port` at which `flowdiff watch` serves /metrics (incidents, requests and times of the watched
+    service), /healthz and /readyz. Empty: nowhere; 9465 is the usual port."""
     stalled_after_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """/healthz fails once the loop has not turned for so long."""
 

@@ -115,8 +115,9 @@ class RepeatsRow(Frozen):
     roots: tuple[str, ...]
     roots_total: int
     operation: NodeName
+    """The outermost of the operations that are repeated together."""
     operations: int
-    """Operations that are repeated together with it, itself included."""
+    """Number of them, the largest of the families of categories in which they are."""
     categories: int
     before: float
     """Mean number of times a request."""
@@ -125,8 +126,10 @@ class RepeatsRow(Frozen):
     requests1: int
     p: float
     q: float
+    """Of the family where it is surest; every one of them changed by test."""
     contribution_us: float
-    """An estimate beside the account: the same requests are in `structure` or `rest` there."""
+    """An estimate beside the account, where the same requests are in `structure` or `rest`: share of requests
+    x change of the number x time of an iteration (slope)."""
 
 
 class RarePathsRow(Frozen):

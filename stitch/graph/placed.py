@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I4, I8, U1, U4, U8
 from schemas.events import EventKind
 from stitch.columnar.hashing import hash_labels
-from stitch.columnar.runs import no_rows, whole
+from stitch.columnar.runs import no_rows, offsets, ranges, whole
 
 POINT, START, END = 0, 1, 2
 """Values of `side`."""
@@ -68,6 +68,29 @@ class PlacedNodes:
         """[nodes asked] flow of each."""
         flow: I8 = np.searchsorted(self.first_node, nodes, side="right") - 1
         return flow
+
+    def nodes_of(self, flows: I8) -> I8:
+        """Nodes of some flows, in their order."""
+        return ranges(self.first_node[flows], np.diff(self.first_node)[flows])
+
+    def taken(self, flows: I8) -> PlacedNodes:
+        """Some flows, in their order."""
+        nodes, n_edges = self.nodes_of(flows), np.diff(self.first_edge)[flows]
+        edges = ranges(self.first_edge[flows], n_edges)
+        return PlacedNodes(
+            first_node=offsets(np.diff(self.first_node)[flows]),
+            first_edge=offsets(n_edges),
+            event=self.event[nodes],
+            side=self.side[nodes],
+            point_code=self.point_code[nodes],
+            ts_ns=self.ts_ns[nodes],
+            mate=self.mate[nodes],
+            parent=self.parent[nodes],
+            deferred=self.deferred[nodes],
+            response=self.response[nodes],
+            src=self.src[edges],
+            dst=self.dst[edges],
+        )
 
 
 @dataclass(frozen=True, slots=True)

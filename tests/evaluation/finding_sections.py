@@ -17,7 +17,7 @@ Content = dict[str, Any]
 _FIGURE = re.compile(r"[\d.,]+\s(%|ms|µs|s)\b|[\d.,]+\s%")
 MOST_TITLES = 3
 """Titles shown of a comparison."""
-LISTED_FROM = 4
+LISTED_FROM = 8
 """Quiet pairs that show the same finding: it is listed on the page; rarer ones are counted."""
 
 

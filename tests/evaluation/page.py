@@ -159,7 +159,7 @@ def _at_full_size(content: dict[str, Any] | None) -> list[str]:
     seeds = [len({t["seed"] for t in content["trials"] if t["case"] == key}) for key in sorted(keys)]
     only = [key for key, n in zip(sorted(keys), seeds, strict=True) if n < max(seeds)]
     fewer = f" (fewer of {', '.join(only)})" if only else ""
-    about = f"`make evaluate FULL=1`, seeds a row: {max(seeds)}{fewer}; rows as above."
+    about = f"`make evaluate FULL=1`, seeds a row: {max(seeds)}{fewer}; the paper's rows stand above."
     return [
         f"## At the papers' size\n\n{about}",
         published_table(table, there, targets=False),

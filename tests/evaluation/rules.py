@@ -45,7 +45,7 @@ from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
-from analyze.methods.robust.testing import Tested  # noqa: E402
+from analyze.methods.robust.testing import Tested, judged_sites  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
 
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
@@ -149,17 +149,33 @@ def without_each(
         explained.add("load")
     related = {edge.relation for cause in whole.causes for edge in cause.edges}
     for name in names:
-        left = observing.without((name,))
+        left = _without(observing, name)
         if name in JUDGED:
-            again = left.judged()
+            again = judged_sites(left.seen)
             if _what_counts(again) != had:
                 yield name, left.run(again)
         elif name in observing.comparison.noticed:  # it adjusted the profile
-            yield name, observing.anew((name,)).run()
+            yield name, anew(observing, name).run()
         elif name in explained:
             yield name, left.run(whole.tested)
         elif name in related or (name in RANKED and _holds(RANKED[name], whole)):
             yield name, replace(whole, causes=causes_of(whole.context, whole.tested.sites, (name,)))
+
+
+def _without(observing: Observing, name: str) -> Observing:
+    """Leave a rule out of all that comes after what was observed."""
+    settings = observing.plain.settings.model_copy(update={"without": (name,)})
+    return replace(
+        observing,
+        comparison=replace(observing.comparison, settings=settings),
+        seen=replace(observing.seen, settings=settings),
+    )
+
+
+def anew(observing: Observing, name: str) -> Observing:
+    """Observe again without a confounder."""
+    settings = observing.plain.settings.model_copy(update={"without": (name,)})
+    return Observing.adjusted(replace(observing.plain, settings=settings), observing.threshold_ns)
 
 
 def _holds(factor: RankFactor, run: RobustRun) -> bool:

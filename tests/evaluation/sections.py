@@ -81,18 +81,25 @@ _HEAD = ("case", "mode", "SM", "results", "top 10", "FP", "cov", "rank", "err", 
 
 
 def published_table(table: Table, cases: Sequence[Case], *, targets: bool = True) -> str:
-    """Tabulate every published row: papers, target, modes."""
+    """Tabulate every published row: papers and target, if asked for, and modes."""
     rows = []
     for case in cases:
-        rows.append([f"**{case.key}** {case.title}", *_paper_row(case)])
-        if targets:
-            rows.append(["", *_target_row(case.target)])
-        rows += [
-            ["", mode, str(found[0]["threshold"] or "–"), *_figures(means(found))]
-            for mode in table.modes()
-            if (found := rows_of(table.select(case.key), mode, case.shown))
-        ]
+        asked = [_paper_row(case), _target_row(case.target)] if targets else []
+        rows += _of_case(case, [*asked, *_mode_rows(table, case, table.modes())])
     return markdown(_HEAD, rows)
+
+
+def _of_case(case: Case, rows: Sequence[list[str]]) -> list[list[str]]:
+    """Name a case in the first of its rows."""
+    return [[f"**{case.key}** {case.title}" if at == 0 else "", *row] for at, row in enumerate(rows)]
+
+
+def _mode_rows(table: Table, case: Case, modes: Sequence[str]) -> list[list[str]]:
+    return [
+        [mode, str(found[0]["threshold"] or "–"), *_figures(means(found))]
+        for mode in modes
+        if (found := rows_of(table.select(case.key), mode, case.shown))
+    ]
 
 
 def _paper_row(case: Case) -> list[str]:
@@ -184,13 +191,8 @@ def _short(m: Mean) -> str:
 
 def faults_table(table: Table, cases: Sequence[Case]) -> str:
     """Tabulate what modes without findings give for faults that the papers do not report."""
-    rows = [
-        [f"**{case.key}** {case.title}", mode, str(found[0]["threshold"] or "–"), *_figures(means(found))]
-        for case in cases
-        for mode in table.modes()
-        if mode not in table.with_findings() and (found := rows_of(table.select(case.key), mode, case.shown))
-    ]
-    return markdown(_HEAD, rows)
+    modes = [mode for mode in table.modes() if mode not in table.with_findings()]
+    return markdown(_HEAD, [row for case in cases for row in _of_case(case, _mode_rows(table, case, modes))])
 
 
 def negatives_table(table: Table, cases: Sequence[Case]) -> str:

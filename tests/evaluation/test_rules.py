@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from evaluation.rules import observed_by, read, rules, without_each
+from evaluation.rules import anew, observed_by, read, rules, without_each
 from golden.comparisons import CASES, Case
 
 pytestmark = pytest.mark.evaluation
@@ -29,5 +29,5 @@ def test_a_rule_without_a_part_changes_nothing(case: Case) -> None:
     names = [rule.name for rule in rules()]
     left = dict(without_each(observing, whole, names))
     reads = {name: read(left.get(name, whole), None) for name in names}
-    assert reads == {name: read(observing.anew((name,)).run(), None) for name in names}
+    assert reads == {name: read(anew(observing, name).run(), None) for name in names}
     assert 0 < len(left) < len(names), "some rules had a part in it, and not all"

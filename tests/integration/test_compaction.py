@@ -9,6 +9,7 @@ from unittest.mock import patch
 import duckdb
 import pyarrow as pa
 import pytest
+from oracles.every_death import Judged, deaths, deaths_in_bucket
 from oracles.lake_script import (
     WINDOW_NS,
     Acknowledged,
@@ -20,7 +21,7 @@ from oracles.lake_script import (
     run,
     structures_table,
 )
-from oracles.memory_disk import ENDINGS, CrashError, MemoryDisk
+from oracles.memory_disk import ENDINGS, MemoryDisk
 from oracles.object_store import ObjectStore
 
 from analyze.scope import resolve
@@ -194,15 +195,13 @@ def test_a_window_is_written_anew_again_and_retired_at_last() -> None:
 def test_a_crash_at_any_operation_of_compaction() -> None:
     """One ending each, in turn."""
     disk, store = small()
-    expected = rows_of(content(store))
-    both(store)
+    expected, judged = rows_of(content(store)), Judged()
+    crashes = deaths(disk, lambda watched: both(LocalStore(watched)), None)
     assert files_a_window(store) == [2]
-    for at in range(1, disk.steps + 1):
-        crashed, store = small()
-        crashed.crash_at = at
-        with pytest.raises(CrashError):
-            both(store)
+    for at, (crashed, _) in enumerate(crashes, 1):
         [*ENDINGS.values()][at % len(ENDINGS)](crashed)
+        if not judged.is_new(crashed):
+            continue
         store = LocalStore(crashed)
         assert rows_of(content(store)) == expected
         open_lane(store)
@@ -216,16 +215,11 @@ def test_a_crash_at_any_operation_of_compaction() -> None:
 
 
 def test_a_crash_at_any_request_of_compaction_in_a_bucket() -> None:
+    """Whether or not the last one was carried out."""
     whole = ObjectStore()
     run(whole, Acknowledged(), SMALL)
     expected = rows_of(content(whole))
-    objects, whole.steps = dict(whole.objects), 0
-    both(whole)
-    for at in range(1, whole.steps + 1):
-        store = ObjectStore(objects=dict(objects), crash_at=at, times_out=at % 2 == 0)
-        with pytest.raises(CrashError):
-            both(store)
-        store.restart()
+    for store, _ in deaths_in_bucket(whole, both, None):
         assert rows_of(content(store)) == expected
         compacted(store)
         compacted(store, hours=4)

@@ -6,6 +6,11 @@ from __future__ import annotations
 import gc
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,7 +18,6 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import pyarrow as pa
@@ -89,9 +93,9 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(slot_votes, "MOST_HELD", 1000)
     written: list[str] = []
 
-    def noted(columns: Iterable[Column], scratch: str) -> tuple[object, ...]:
-        written.append(scratch)
-        return write(columns, scratch)
+    def noted(columns: Iterable[Column], folder: str) -> tuple[object, ...]:
+        written.append(folder)
+        return write(columns, folder)
 
     write = slot_votes._written
     monkeypatch.setattr(slot_votes, "_written", noted)
@@ -101,7 +105,7 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     assert started == []
     assert len(written) == 2 * N_COMPARED + N_HISTORY
     gc.collect()
-    assert not [name for name in {*written} if (Path(gettempdir()) / name).exists()]
+    assert not [name for name in {*written} if Path(name).exists()]
     monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
     monkeypatch.setattr(sites_seen, "n_shards", lambda *_: len(seen))
     monkeypatch.setattr(sites_seen, "SHARDS_A_WORKER", 1)
@@ -113,6 +117,49 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     # Neither was saved: nothing in a report says when it was made.
     assert list(differences(sharded, whole)) == []
     assert list(differences(shared, whole)) == []
+
+
+_KILLED = """
+import os, signal, sys
+from analyze.profile import gathering, slot_votes
+from flowdiff.__main__ import main
+
+def killed(columns, folder):
+    write(columns, folder)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+gathering.MOST_VOTES, slot_votes.MOST_HELD = 0, 1000
+write, slot_votes._written = slot_votes._written, killed
+main(sys.argv[1:])
+"""
+"""A comparison that is killed when it has written votes to a file."""
+
+
+def test_the_next_comparison_removes_what_a_killed_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, scratch = tmp_path / "lake", tmp_path / "tmp"
+    write_fleet(lake, FLEET, N_COMPARED, N_HISTORY, SLOWER, times=3, most_drawn=4)
+    scratch.mkdir()
+    words = ["compare", "--lake", str(lake), *periods(N_COMPARED, N_HISTORY), "--statistics", "all"]
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, *words, "--workers", "1"], env={**os.environ, "TMPDIR": str(scratch)}
+    )
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = scratch.iterdir()
+    assert [*left.iterdir()]
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    alive = slot_votes.Scratch()
+    at_work = Path(alive.folder)
+    assert [*scratch.iterdir()] == [at_work]
+    monkeypatch.setattr(gathering, "MOST_VOTES", 0)
+    monkeypatch.setattr(slot_votes, "MOST_HELD", 1000)
+    report(lake, tmp_path / "report.json", workers=1)
+    gc.collect()
+    assert [*scratch.iterdir()] == [at_work]
+    del alive
+    gc.collect()
+    assert [*scratch.iterdir()] == []
 
 
 def test_kept_sums_of_windows_report_what_the_windows_do(

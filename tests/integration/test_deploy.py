@@ -19,7 +19,16 @@ import pyarrow as pa
 import pyiceberg.catalog
 import pytest
 import yaml
-from fixtures.deploy_tools import DEPLOY, REPOSITORY, dashboard_check, deploy_check, ensure, promtool, run
+from fixtures.deploy_tools import (
+    DEPLOY,
+    REPOSITORY,
+    dashboard_check,
+    deploy_check,
+    ensure,
+    kustomize,
+    promtool,
+    run,
+)
 from oracles.lake_script import flows_table, structures_table
 from oracles.stored_lake import write_lake
 from oracles.traffic import write_otlp
@@ -34,7 +43,7 @@ from schemas.sizes import parse_size
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 SYSTEMD = DEPLOY / "systemd" / "flowdiff-ingest.service"
-KUBERNETES = ("flowdiff.yaml", "disk.yaml")
+KUBERNETES = ("flowdiff.yaml", "kustomization.yaml")
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 
 
@@ -44,8 +53,13 @@ def _tools() -> None:
 
 
 def documents(name: str) -> dict[str, dict[str, Any]]:
-    """Of a manifest, by kind."""
-    found = list(yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()))
+    """Of a manifest, or of what a kustomization makes of one, by kind."""
+    text = (DEPLOY / "kubernetes" / name).read_text()
+    if name == "kustomization.yaml":
+        made = kustomize(DEPLOY / "kubernetes")
+        assert made.returncode == 0, made.stderr
+        text = made.stdout
+    found = list(yaml.safe_load_all(text))
     assert len({each["kind"] for each in found}) == len(found)
     return {each["kind"]: each for each in found}
 

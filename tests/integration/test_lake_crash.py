@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from copy import deepcopy
 from functools import partial
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from oracles.every_death import Death, Judged, deaths, deaths_in_bucket
 from oracles.lake_script import HISTORY, Acknowledged, Content, Import, make, stage
 from oracles.lake_script import content as content_of
 from oracles.lake_script import open_lane as open_lane_of
 from oracles.lake_script import run as run_on
-from oracles.memory_disk import CrashError, MemoryDisk, Node
+from oracles.memory_disk import ENDINGS, CrashError, MemoryDisk, Node
 from oracles.object_store import ObjectStore
 
 from schemas.commits import CommitBody, CommitRecord, Publish
@@ -30,12 +32,7 @@ pytestmark = pytest.mark.usefixtures("encoded_once")
 
 DiskFactory = Callable[[], MemoryDisk]
 Ending = Callable[[MemoryDisk], None]
-
-ENDINGS: dict[str, Ending] = {
-    "kill": MemoryDisk.kill,
-    "power": MemoryDisk.lose_power,
-    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
-}
+Dead = Death[MemoryDisk, Acknowledged]
 
 
 def run(disk: MemoryDisk, told: Acknowledged) -> None:
@@ -88,39 +85,59 @@ def assert_only_committed_files(disk: MemoryDisk) -> None:
         assert not {"flows", "structures", "params"} & set(disk.names(""))
 
 
-def crash_once(factory: DiskFactory, at: int, ending: Ending) -> None:
-    disk, told = factory(), Acknowledged()
-    disk.crash_at = at
-    with pytest.raises(CrashError):
-        run(disk, told)
-    ending(disk)
-    resume_and_judge(disk, told)
+def died(disk: MemoryDisk, told: Acknowledged) -> list[Dead]:
+    """A run that dies in each of its operations."""
+    return deaths(disk, lambda watched: run(watched, told), told)
 
 
-def crash_twice(factory: DiskFactory, at: int, again: int, first: Ending, second: Ending) -> None:
-    """The second crash hits the recovery, or whatever comes `again` operations after the restart."""
-    disk, told = factory(), Acknowledged()
-    for crash_at, ending in ((at, first), (again, second)):
-        disk.steps, disk.crash_at = 0, crash_at
-        try:
-            run(disk, told)
-        except CrashError:
-            ending(disk)
-    disk.kill()  # where the second crash lay behind the end
-    resume_and_judge(disk, told)
+def ended(death: Dead, ending: Ending) -> Dead:
+    """What is left of it then, to go on with."""
+    left, told = death.left.twin(), deepcopy(death.told)
+    ending(left)
+    return Death(left, told)
+
+
+def crash_once(factory: DiskFactory, ending: Ending) -> None:
+    judged = Judged()
+    for death in died(factory(), Acknowledged()):
+        left, told = ended(death, ending)
+        if judged.is_new(left, told):
+            resume_and_judge(left, told)
+
+
+class Recoveries:
+    """Runs after a first crash, each with all that a second crash leaves."""
+
+    def __init__(self, factory: DiskFactory) -> None:
+        self._first = died(factory(), Acknowledged())
+        self._judged = Judged()
+        self._second: dict[tuple[int, Ending], tuple[list[Dead], Dead]] = {}
+
+    def crash_twice(self, at: int, again: int, first: Ending, second: Ending) -> None:
+        """The second crash hits the recovery, or whatever comes `again` operations after the restart."""
+        if (at, first) not in self._second:
+            left, told = ended(self._first[at - 1], first)
+            left.steps = 0
+            self._second[at, first] = died(left, told), Death(left, told)
+        crashes, whole = self._second[at, first]
+        if again <= len(crashes):
+            left, told = ended(crashes[again - 1], second)
+        else:  # it lay behind the end
+            left, told = ended(whole, MemoryDisk.kill)
+        if self._judged.is_new(left, told):
+            resume_and_judge(left, told)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_crash_at_any_operation_loses_and_doubles_nothing(ending: str) -> None:
-    for at in range(1, STEPS + 1):
-        crash_once(MemoryDisk, at, ENDINGS[ending])
+    crash_once(MemoryDisk, ENDINGS[ending])
 
 
 def test_two_crashes_in_a_row_lose_and_double_nothing() -> None:
-    rng = random.Random(7)
+    rng, recoveries = random.Random(7), Recoveries(MemoryDisk)
     for _ in range(400):
         first, second = rng.choice([*ENDINGS.values()]), rng.choice([*ENDINGS.values()])
-        crash_twice(MemoryDisk, rng.randint(1, STEPS), rng.randint(1, 40), first, second)
+        recoveries.crash_twice(rng.randint(1, STEPS), rng.randint(1, 40), first, second)
 
 
 def test_an_error_of_the_disk_at_any_operation_is_no_worse_than_a_crash() -> None:
@@ -279,12 +296,11 @@ def all_schedules(factory: DiskFactory) -> None:
     """What the tests above try, in the order of likely catches. Raises once the lake went wrong."""
     all_races(factory)
     for ending in ENDINGS.values():
-        for at in range(1, undisturbed(factory)[0] + 1):
-            crash_once(factory, at, ending)
-    rng = random.Random(7)
+        crash_once(factory, ending)
+    rng, recoveries = random.Random(7), Recoveries(factory)
     for _ in range(400):
-        crash_twice(
-            factory, rng.randint(1, STEPS), rng.randint(1, 40), MemoryDisk.kill, MemoryDisk.lose_power
+        recoveries.crash_twice(
+            rng.randint(1, STEPS), rng.randint(1, 40), MemoryDisk.kill, MemoryDisk.lose_power
         )
 
 
@@ -365,9 +381,10 @@ def kill_after_each_link_then_lose_power(factory: DiskFactory) -> None:
     disk = factory()
     run(disk, Acknowledged())
     links = [step for step, what in enumerate(disk.log, start=1) if what.startswith("link")]
+    recoveries = Recoveries(factory)
     for link in links:
         for again in range(1, 60):
-            crash_twice(factory, link + 1, again, MemoryDisk.kill, MemoryDisk.lose_power)
+            recoveries.crash_twice(link + 1, again, MemoryDisk.kill, MemoryDisk.lose_power)
 
 
 def test_a_kill_right_after_the_link_then_a_power_loss() -> None:
@@ -422,11 +439,11 @@ def test_a_crash_at_any_operation_of_a_lane_with_many_commits(ending: str) -> No
     expected = lived(LocalStore(whole))
     named = [link.record.checkpoint for link in read_chain(LocalStore(whole), 0)]
     assert [None if c is None else c.through for c in named] == [None, None, 2, None, 4]
-    for at in range(1, whole.steps + 1):
-        disk, told = MemoryDisk(crash_at=at), Acknowledged()
-        with pytest.raises(CrashError):
-            live(LocalStore(disk), told)
-        ENDINGS[ending](disk)
+    acknowledged, judged = Acknowledged(), Judged()
+    for death in deaths(MemoryDisk(), lambda disk: live(LocalStore(disk), acknowledged), acknowledged):
+        disk, told = ended(death, ENDINGS[ending])
+        if not judged.is_new(disk, told):
+            continue
         assert not content(disk) - expected
         live(LocalStore(disk), told)
         disk.lose_power()
@@ -436,15 +453,11 @@ def test_a_crash_at_any_operation_of_a_lane_with_many_commits(ending: str) -> No
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize("times_out", [False, True])
-def test_the_same_protocol_holds_on_an_object_store(times_out: bool) -> None:
-    whole = ObjectStore()
-    expected = lived(whole)
-    for at in range(1, whole.steps + 1):
-        store, told = ObjectStore(crash_at=at, times_out=times_out), Acknowledged()
-        with pytest.raises(CrashError):
-            live(store, told)
-        store.restart()
+def test_the_same_protocol_holds_on_an_object_store() -> None:
+    """Whether or not the last request was carried out."""
+    expected = lived(ObjectStore())
+    acknowledged = Acknowledged()
+    for store, told in deaths_in_bucket(ObjectStore(), lambda store: live(store, acknowledged), acknowledged):
         assert not content_of(store) - expected
         live(store, told)
         assert check_store(store) == []

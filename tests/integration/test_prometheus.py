@@ -21,12 +21,12 @@ from oracles.stored_lake import write_lake
 from prometheus_client import CollectorRegistry
 
 from analyze.scope import Lakes
+from flowdiff.live.status_server import served
 from flowdiff.live.watch_metrics import (
     STALLED_NS,
     ServiceCounters,
     WatchCollector,
     WatchStatus,
-    served,
     watch_registry,
 )
 from flowdiff.notify.senders import Counts

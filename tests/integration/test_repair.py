@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from oracles.bucket_server import BucketServer
+from oracles.every_death import deaths, deaths_in_bucket
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
-from oracles.memory_disk import ENDINGS, CrashError, MemoryDisk
+from oracles.memory_disk import ENDINGS
 from oracles.object_store import ObjectStore
 
 from flowdiff.__main__ import main
@@ -207,55 +206,35 @@ def seen(store: Store) -> list[tuple[object, ...]]:
     return sorted(row for table in flows for row in flow_rows(table))
 
 
-def states(made: World) -> list[MemoryDisk]:
-    """The disk before each operation of a repair and of a later one that sweeps, and after the last."""
-    disk = deepcopy(made.disk)
-    before: list[MemoryDisk] = []
-    step = MemoryDisk._step
-
-    def noted(self: MemoryDisk, what: str) -> bool:
-        before.append(deepcopy(self))
-        return step(self, what)
-
-    with patch.object(MemoryDisk, "_step", noted):
-        both(LocalStore(disk))
-    return [*before, disk]
-
-
 def test_a_crash_at_any_operation_of_repair() -> None:
     """With every ending; what two of them leave alike is looked at once."""
     made = at_rest()
     before, after = seen(made.store), sorted(expected(made).values())
     assert len(before) == len(after)
     assert before != after
-    crashed = states(made)
-    assert seen(LocalStore(crashed[-1])) == after
+    crashed = deaths(made.disk, lambda watched: both(LocalStore(watched)), None)
+    assert seen(made.store) == after
     judged = set()
-    for disk in crashed:
+    for disk, _ in crashed:
         for end in ENDINGS.values():
-            ended = deepcopy(disk)
+            ended = disk.twin()
             end(ended)
-            left = frozenset((name, node.data) for name, node in ended._seen.items())
-            if left not in judged:
+            left = ended.files()
+            if left not in judged:  # nothing is asked of what was not synced
                 judged.add(left)
                 judge(LocalStore(ended), before, after)
     assert len(judged) > 25
 
 
-@pytest.mark.parametrize("times_out", [False, True])
-def test_a_crash_at_any_request_of_repair_in_a_bucket(times_out: bool) -> None:
-    """Every second one, the others where the answer is lost."""
+def test_a_crash_at_any_request_of_repair_in_a_bucket() -> None:
+    """Whether or not the last one was carried out."""
     made = at_rest()
     objects = {name: node.data for name, node in made.disk._seen.items() if node.data is not None}
     whole = ObjectStore(objects=dict(objects))
     before, after = seen(whole), sorted(expected(made).values())
-    both(whole)
+    crashed = deaths_in_bucket(whole, both, None)
     assert seen(whole) == after
-    for at in range(1 + int(times_out), whole.steps + 1, 2):
-        store = ObjectStore(objects=dict(objects), crash_at=at, times_out=times_out)
-        with pytest.raises(CrashError):
-            both(store)
-        store.restart()
+    for store, _ in crashed:
         judge(store, before, after)
 
 

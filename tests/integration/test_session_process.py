@@ -1,4 +1,7 @@
-"""A session in a process of its own: whatever a statement does, it ends in time, in memory and on Ctrl-C."""
+"""A session in a process of its own: whatever a statement does, it ends in time, in memory and on Ctrl-C.
+
+Where neither its start nor its memory is asked about, it is forked.
+"""
 
 from __future__ import annotations
 
@@ -142,6 +145,7 @@ def test_who_reads_no_further_ends_the_query(session: SessionProcess) -> None:
     assert session.query("select 1 as one")["one"].to_pylist() == [1]
 
 
+@pytest.mark.usefixtures("forked_sessions")
 def test_reading_slowly_is_not_computing(lake: Path) -> None:
     with closing(SessionProcess(str(lake), now_ns=0, seconds=2.0)) as session:
         rows = 0
@@ -151,6 +155,7 @@ def test_reading_slowly_is_not_computing(lake: Path) -> None:
     assert rows == 1_000_000
 
 
+@pytest.mark.usefixtures("forked_sessions")
 def test_errors_come_over(session: SessionProcess, tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="There is no table 'flows'"):
         session.query("select * from flows")
@@ -164,6 +169,7 @@ def test_errors_come_over(session: SessionProcess, tmp_path: Path) -> None:
         SessionProcess(str(tmp_path), now_ns=0)
 
 
+@pytest.mark.usefixtures("forked_sessions")
 def test_a_query_may_have_all_the_time_there_is(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with closing(SessionProcess(str(lake), now_ns=0, seconds=1e30)) as session:
         assert session.query("SELECT 1 AS one")["one"].to_pylist() == [1]
@@ -176,6 +182,7 @@ def test_a_query_may_have_all_the_time_there_is(lake: Path, capsys: pytest.Captu
         assert told.count("\n") == 1
 
 
+@pytest.mark.usefixtures("forked_sessions")
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 @pytest.mark.parametrize(
     ("text", "shown"),
@@ -193,6 +200,7 @@ def test_every_value_is_shown(
     assert (shown in out.decode(), err) == (True, b"")
 
 
+@pytest.mark.usefixtures("forked_sessions")
 def test_what_is_not_utf_8_is_one_line(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (("sql", "-c", "select '\udcff'"), ("compare", "--where", "root=\udcff")):
         assert run(*arguments, "--lake", str(lake)) == 2

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -180,6 +181,46 @@ class MemoryDisk:
         _apply(self._seen, change)
         self._pending.append(change)
 
+    # -- copies -----------------------------------------------------------------------------------
+
+    def twin(self) -> MemoryDisk:
+        """Return a disk that holds the same, and with which something else can happen."""
+        twins = {id(node): replace(node) for node in self._nodes()}
+        twin = copy(self)
+        twin.log, twin.turns, twin.stalls = [*self.log], {}, {}
+        twin._seen = {name: twins[id(node)] for name, node in self._seen.items()}
+        twin._durable = {name: twins[id(node)] for name, node in self._durable.items()}
+        twin._pending = [
+            replace(change, node=None if change.node is None else twins[id(change.node)])
+            for change in self._pending
+        ]
+        return twin
+
+    def state(self) -> object:
+        """Return all that it holds, and what it may forget: equal where nobody could tell two disks apart."""
+        nodes = {id(node): node for node in self._nodes()}
+        number = {key: n for n, key in enumerate(nodes)}  # which names are of one file
+        return (
+            tuple((node.data, node.synced, node.written_ns) for node in nodes.values()),
+            tuple((name, number[id(node)]) for name, node in sorted(self._seen.items(), key=_name)),
+            tuple((name, number[id(node)]) for name, node in sorted(self._durable.items(), key=_name)),
+            tuple(
+                (change.folders, change.removed, change.added, number.get(id(change.node)))
+                for change in self._pending
+            ),
+        )
+
+    def files(self) -> frozenset[tuple[str, bytes]]:
+        """Return what a reader sees, as long as the power stays."""
+        return frozenset((name, node.data) for name, node in self._seen.items() if node.data is not None)
+
+    def _nodes(self) -> list[Node]:
+        """Every file and folder, in an order that is the same for disks that hold the same."""
+        named = [
+            node for names in (self._seen, self._durable) for _, node in sorted(names.items(), key=_name)
+        ]
+        return [*named, *(change.node for change in self._pending if change.node is not None)]
+
     # -- after the end ----------------------------------------------------------------------------
 
     def kill(self) -> None:
@@ -222,6 +263,10 @@ def _apply(names: dict[str, Node], change: Pending) -> None:
         names.pop(change.removed, None)
     if change.added is not None and change.node is not None:
         names[change.added] = change.node
+
+
+def _name(entry: tuple[str, Node]) -> str:
+    return entry[0]
 
 
 def _parent(name: str) -> str:

@@ -30,10 +30,13 @@ class ObjectStore:
     """What is written is written now."""
     written_ns: dict[str, int] = field(default_factory=dict)
     """Of what was not written at 0."""
+    before_request: Callable[[], None] = lambda: None
+    """What is done before each mutating request."""
 
     def _dies(self) -> bool:
         if self.dead:
             raise CrashError
+        self.before_request()
         self.steps += 1
         self.dead = self.steps == self.crash_at
         return self.dead
@@ -50,6 +53,18 @@ class ObjectStore:
 
     def restart(self) -> None:
         self.crash_at, self.dead = 0, False
+
+    def twin(self) -> ObjectStore:
+        """Return a store that holds the same."""
+        return ObjectStore(objects=dict(self.objects), written_ns=dict(self.written_ns))
+
+    def files(self) -> frozenset[tuple[str, bytes]]:
+        """Return what a reader sees."""
+        return frozenset(self.objects.items())
+
+    def state(self) -> object:
+        """Return all that it holds."""
+        return self.files(), frozenset(self.written_ns.items())
 
     # -- the port ---------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def write_window_files(*arguments: Any) -> None:
 
 def stitch_group_of_large_windows(job: Job, group: Group, part: int) -> object:
     """Run twice in a process that no patch of the test reaches; nobody hears of the first attempt."""
-    stitching._SMALL_PART_BYTES = 10_000  # type: ignore[misc]
+    stitching._SMALL_PART_BYTES = 4_000  # type: ignore[misc]
     tasks.stitch_group(job, group, part)
     return tasks.stitch_group(job, group, part)
 

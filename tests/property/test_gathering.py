@@ -85,7 +85,7 @@ def test_windows_added_up_are_their_sum(
             if of == block:
                 assert one is not None
                 adding.add(one)
-        gathering.add(pickle.loads(pickle.dumps(adding.added(gathering.scratch.name))), 0)
+        gathering.add(pickle.loads(pickle.dumps(adding.added(lambda: gathering.scratch.folder))), 0)
     found = gathering.gathered().profile()
     slots = np.unique(of_block, return_inverse=True)[1]
     whole = joined(windows)
@@ -121,7 +121,7 @@ def test_values_of_a_reference_are_held_by_block() -> None:
         for at, profile in enumerate(windows):
             adding = Adding()
             adding.add(stored_of(profile))
-            added = adding.added(gathering.scratch.name)
+            added = adding.added(lambda: gathering.scratch.folder)
             assert added is not None
             gathering.add(added, int(at >= 5))
         return gathering.gathered(n_blocks).profile()

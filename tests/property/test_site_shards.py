@@ -76,6 +76,14 @@ def roles_of(profile: Profile, *, noise_assumed: bool) -> Roles:
     return Roles(sample != 1, sample == 0, sample == 1, noise.astype(np.int64), noise_assumed)
 
 
+def taken(votes: Votes, runs: np.ndarray) -> Votes:
+    """Some runs, in that order."""
+    first = np.cumsum(votes.n_rows) - votes.n_rows
+    row = np.concatenate([np.arange(first[run], first[run] + votes.n_rows[run]) for run in [*runs]] or [runs])
+    keys = tuple(key[runs] for key in votes.keys)
+    return Votes(keys, votes.n_rows[runs], votes.bin[row], tuple(column[row] for column in votes.sums))
+
+
 def in_runs(profile: Profile, rng: np.random.Generator) -> Profile:
     """The same with its votes in runs, those of a slot in any order and in two parts, some in files."""
     votes, scratch = stored_of(profile).votes, Scratch()
@@ -85,7 +93,7 @@ def in_runs(profile: Profile, rng: np.random.Generator) -> Profile:
             shard = rng.integers(0, 3, len(profile.names.sites))
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(slot_votes, "MOST_HELD", int(rng.integers(0, 200)))
-                one = OneSlotVotes.of(votes.taken(part).compact(), shard, scratch.name)
+                one = OneSlotVotes.of(taken(votes, part).compact(), shard, lambda: scratch.folder)
             parts.append(replace(one, slot=slot))
     return replace(profile, votes=SCHEMAS["votes"].empty_table(), runs=SlotVotes(tuple(parts), (scratch,)))
 

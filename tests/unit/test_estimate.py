@@ -17,11 +17,12 @@ N_SITES, BLOCKS = 4_000, 9
 TAU = 0.06
 
 
-def levels(periods: F8, blocks: F8, se: float) -> Estimate:
+def levels(periods: F8, blocks: F8, se: float, enough: float = np.inf) -> Estimate:
     """Of places with plenty of requests; periods [places, 2], blocks [places, blocks], logarithms."""
     every = [LogMedians(value, np.full(value.shape, se**2)) for value in (periods, blocks)]
     n = [np.full(value.shape, 50.0) for value in (periods, blocks)]
-    return level_change(every[0], n[0], np.zeros(len(periods)), every[1], n[1], least_tau=TAU)
+    p = np.zeros(len(periods))
+    return level_change(every[0], n[0], p, every[1], n[1], least_tau=TAU, enough=enough)
 
 
 def counts_as_changed(tau: F8, rng: np.random.Generator, min_z: float = 3.0) -> B1:
@@ -97,6 +98,22 @@ def test_what_is_assumed_is_known_for_sure() -> None:
     loud = levels(none, rng.normal(0, 0.5, (50, BLOCKS)), 0.01)
     assert np.isfinite(loud.freedom).all()
     assert (levels(none, rng.normal(0, 0.5, (50, BLOCKS)), 0.4).freedom > loud.freedom.max()).mean() > 0.9
+
+
+@pytest.mark.parametrize("blocks", [9, 12, 27])
+@pytest.mark.parametrize("tau", [0.02, 0.03, 0.05])
+def test_what_is_assumed_gives_way_to_enough_blocks(tau: float, blocks: int) -> None:
+    """Days that differ by 2 or 3 % show a change that is lost where 6 % are assumed; and of whatever noise
+    one more ordinary day seldom counts."""
+    windows = np.random.default_rng(7).normal(0, tau, (N_SITES, blocks + 1))
+    before, seen = np.median(windows[:, :blocks], axis=1), windows[:, :blocks]
+    ordinary, slower = (
+        levels(np.stack([before, after], axis=1), seen, 0.005, enough=12).clears(3.0, 0.0).mean()
+        for after in (windows[:, blocks], before + 0.17)
+    )
+    assert ordinary < 0.006
+    if tau < 0.05:
+        assert slower > 0.6 if blocks >= 12 else slower == 0
 
 
 def shares(rng: np.random.Generator, before: float, after: float, spread: float, n: int = 200) -> Estimate:

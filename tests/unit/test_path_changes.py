@@ -197,7 +197,7 @@ def test_repeats_of_a_loop_are_one_row() -> None:
     (change,) = found.repeats
     assert change.roots == ("r",)
     assert change.categories == 4
-    assert change.operation.operation == "store/read"
+    assert change.operation.text == "store/read"
     assert change.operations == 2
     assert change.before == pytest.approx(1_020 / 600)
     assert change.after == pytest.approx(1_730 / 600)

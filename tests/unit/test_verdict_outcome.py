@@ -60,11 +60,11 @@ QUIET = (
 )
 SMALL = LargestChange(mean=0.3, place=0.4, slow=0.05, errors=0.01, path=0.05, usual=True)
 OUTSIDE = "Clients sent less."
+BASIS = VerdictBasis(findings=0, measures=QUIET, mix_changed=False, largest=SMALL, missing=None)
 
 
 def decide(settings: RobustSettings = SETTINGS, **fields: object) -> VerdictReached:
-    base = VerdictBasis(findings=0, measures=QUIET, mix_changed=False, largest=SMALL, missing=None)
-    return outcome(replace(base, **fields), settings)  # type: ignore[arg-type]
+    return outcome(replace(BASIS, **fields), settings)  # type: ignore[arg-type]
 
 
 def test_nothing_found_and_nothing_possible_is_unchanged() -> None:
@@ -424,6 +424,6 @@ def test_slow_requests_that_changed_at_the_second_limit_only_changed() -> None:
     before, after = pair(300)
     there = replace(sizes(before, after).whole, measures=(MEAN, slow, very_slow))
     mix = mix_change(before, after, SETTINGS.verdict)
-    looked = Judgement(SETTINGS, there, mix, sizes(before, after), (), "", (), "", 300.0, False, "")
+    looked = Judgement(SETTINGS, there, mix, sizes(before, after), (), (), 300.0, BASIS)
     assert looked.interval("tail")[2]
     assert [(said.measure, said.after) for said in looked.changed_shares()] == [("tail", very_slow.after)]

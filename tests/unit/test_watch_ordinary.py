@@ -49,3 +49,17 @@ def test_what_was_of_a_confirmed_change_raises_no_bar() -> None:
     ordinary = Ordinary(((BEGAN + n, 0.1 + n / 1000) for n in range(100)), SETTINGS, WINDOW_NS, MONDAY)
     ordinary.drop_since(BEGAN + 50)
     assert dict(ordinary.sizes) == {BEGAN + n: 0.1 + n / 1000 for n in range(50)}
+
+
+def test_what_is_let_go_of_would_never_have_decided() -> None:
+    """A bar that forgets is always the one that remembers all, of a tenth as many changes."""
+    rng = np.random.default_rng(3)
+    bar, all_of_them = (Ordinary((), SETTINGS, WINDOW_NS, MONDAY) for _ in range(2))
+    for onset in range(2 * WEEK):
+        if onset % 50 == 0:
+            assert bar.worth(BEGAN + onset) == all_of_them.worth(BEGAN + onset)
+        size = float(rng.uniform(0, LARGE) * (1 + np.sin(onset / 700)) / 2)
+        bar.add(BEGAN + onset, size)
+        all_of_them.add(BEGAN + onset, size)
+        bar.forget(BEGAN + onset)
+    assert BUDGET < len(bar.sizes) < len(all_of_them.sizes) / 10

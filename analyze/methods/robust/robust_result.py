@@ -85,7 +85,7 @@ def robust_result(
             [*(account for account in accounts[:1] if account.changed), *looked.changed_shares()],
             run.profile.responded("w", run.roles.reference),
             mix_changed=looked.mix.changed,
-            silent=bool(looked.silent),
+            silent=bool(looked.basis.silent),
         ),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,62 +81,45 @@ class Observing:
         plain = Comparison(
             samples.population, profiled, roles, settings, samples.traffic, workers=samples.workers
         )
-        return Observing._adjusted(plain, threshold_ns)
+        return Observing.adjusted(plain, threshold_ns)
 
     @staticmethod
-    def _adjusted(plain: Comparison, threshold_ns: float) -> Observing:
+    def adjusted(plain: Comparison, threshold_ns: float) -> Observing:
+        """Observe every measure once confounders have adjusted the profile."""
         comparison = adjusted(plain)
         return Observing(plain, comparison, comparison.seen(), threshold_ns)
 
-    def anew(self, without: Collection[str]) -> Observing:
-        """Observe again without some confounders."""
-        settings = self.plain.settings.model_copy(update={"without": tuple(without)})
-        return Observing._adjusted(replace(self.plain, settings=settings), self.threshold_ns)
-
-    def without(self, names: Collection[str]) -> Observing:
-        """Leave rules out of all that comes after what was observed."""
-        settings = self.plain.settings.model_copy(update={"without": tuple(names)})
-        return replace(
-            self,
-            comparison=replace(self.comparison, settings=settings),
-            seen=replace(self.seen, settings=settings),
-        )
-
-    def judged(self) -> Tested:
-        """Judge what was observed."""
-        return judged_sites(self.seen)
-
     def run(self, tested: Tested | None = None) -> RobustRun:
-        """Find the causes of what was judged."""
-        return _caused(self.comparison, tested or self.judged(), self.threshold_ns)
-
-
-def _caused(comparison: Comparison, tested: Tested, threshold_ns: float) -> RobustRun:
-    population, roles, settings = comparison.population, comparison.roles, comparison.settings
-    profiled, profile = comparison.profiled, comparison.profiled.profile
-    sift = confounded(tested.changes, comparison)
-    begun = failures_begun(profile, roles)
-    unrecorded = unrecorded_callees(
-        population, profiled.groups, profile.names, sift.kept, settings.causes, begun.more()
-    )
-    if unrecorded:
-        profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
-        profiled = profiled._replace(profile=profile)
-    context = context_of(sift.kept, sift.changes("load"), profiled, population, roles, begun, settings.causes)
-    causes = causes_of(context, tested.sites, settings.without)
-    sift = sift.given_up("load", {id(c) for cause in causes for c in cause.changes}, comparison)
-    return RobustRun(
-        population=population,
-        profile=profile,
-        profiled=profiled,
-        roles=roles,
-        traffic=comparison.traffic,
-        tested=tested,
-        confounded=sift,
-        context=context,
-        causes=causes,
-        threshold_ns=threshold_ns,
-    )
+        """Find the causes of what was observed, as judged here or given."""
+        comparison = self.comparison
+        tested = tested or judged_sites(self.seen)
+        population, roles, settings = comparison.population, comparison.roles, comparison.settings
+        profiled, profile = comparison.profiled, comparison.profiled.profile
+        sift = confounded(tested.changes, comparison)
+        begun = failures_begun(profile, roles)
+        unrecorded = unrecorded_callees(
+            population, profiled.groups, profile.names, sift.kept, settings.causes, begun.more()
+        )
+        if unrecorded:
+            profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
+            profiled = profiled._replace(profile=profile)
+        context = context_of(
+            sift.kept, sift.changes("load"), profiled, population, roles, begun, settings.causes
+        )
+        causes = causes_of(context, tested.sites, settings.without)
+        sift = sift.given_up("load", {id(c) for cause in causes for c in cause.changes}, comparison)
+        return RobustRun(
+            population=population,
+            profile=profile,
+            profiled=profiled,
+            roles=roles,
+            traffic=comparison.traffic,
+            tested=tested,
+            confounded=sift,
+            context=context,
+            causes=causes,
+            threshold_ns=self.threshold_ns,
+        )
 
 
 def _profiled(

@@ -213,7 +213,9 @@ class RobustSettings(Config):
     tail_time: float = Field(default=0.05, ge=0, le=1_000)
     """A smaller rise counts where very slow calls take this part of the response time of all that touch."""
     min_tau: float = Field(default=0.06, ge=0, le=10)
-    """Noise of a site's log median between windows is taken to be this at least."""
+    """Noise of a site's log median between windows is taken to be this at least,"""
+    enough_blocks: int = Field(default=12, ge=3)
+    """until a history has so many blocks: from then on they say how little it is."""
     assumed_tau: float = Field(default=0.20, ge=0, le=10)
     """The same where neither history nor a long reference tells."""
     assumed_calls_tau: float = Field(default=0.10, ge=0, le=10)

@@ -54,23 +54,7 @@ def paths_section(
     found = path_changes(population, history, settings)
     times = _time_rows(found)
     mix, structure, timing, rest = found.account.sums_us
-    repeats = [
-        RepeatsRow(
-            roots=change.roots[:_ROOTS],
-            roots_total=len(change.roots),
-            operation=node_name(change.operation),
-            operations=change.operations,
-            categories=change.categories,
-            before=change.before,
-            after=change.after,
-            requests0=change.requests0,
-            requests1=change.requests1,
-            p=change.p,
-            q=change.q,
-            contribution_us=change.contribution_us,
-        )
-        for change in found.repeats
-    ]
+    repeats = [row.model_copy(update={"roots": row.roots[:_ROOTS]}) for row in found.repeats]
     return PathsSection(
         account=PathAccountRow(
             before_us=found.account.before_us,

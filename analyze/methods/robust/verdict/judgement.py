@@ -57,17 +57,11 @@ class Judgement:
     mix: MixChange
     sizes: Sizes
     visible: tuple[VisibleRow, ...]
-    external: str
-    """That clients sent less, and not because answers took longer, a sentence."""
     quality: tuple[QualityRow, ...]
-    silent: str
-    """That nothing was recorded in a stretch of the problem period, a sentence; empty where nothing is."""
     n1: float
     """Effective requests of the problem."""
-    has_noise: bool
-    """A history, or a long reference, says how far ordinary periods differ."""
-    there_before: str
-    """That reference and problem both differ from the history, and not from each other, a sentence."""
+    basis: VerdictBasis
+    """What the outcome is decided by, but for what was found."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.
@@ -95,26 +89,17 @@ class Judgement:
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", incomplete: str = ""
     ) -> VerdictReached:
         """Decide the outcome, see `outcome.VerdictBasis`."""
-        largest = self.sizes.largest()
         decided = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
-        missing = None if decided or largest.within(self.settings) else self.sizes.missing(self.n1)
-        return outcome(
-            VerdictBasis(
-                findings=findings,
-                measures=self.whole.measures,
-                mix_changed=self.mix.changed,
-                largest=largest,
-                missing=missing,
-                has_noise=self.has_noise,
-                explained=explained,
-                external=self.external,
-                by_load=by_load,
-                incomplete=incomplete,
-                silent=self.silent,
-                there_before=self.there_before,
-            ),
-            self.settings,
+        is_known = decided or self.basis.largest.within(self.settings)
+        basis = replace(
+            self.basis,
+            findings=findings,
+            missing=None if is_known else self.sizes.missing(self.n1),
+            explained=explained,
+            by_load=by_load,
+            incomplete=incomplete,
         )
+        return outcome(basis, self.settings)
 
 
 def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
@@ -151,15 +136,14 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
         side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
     ]
     rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
-    silent = run.traffic.silences
-    return Judgement(
-        settings=settings,
-        whole=whole,
-        mix=mix,
-        sizes=sizes,
-        visible=visible_rows(
-            against, after, profile.names.roots, noise.tau2, settings, before.requests.sum(axis=0)
-        ),
+    silences = run.traffic.silences
+    basis = VerdictBasis(
+        findings=0,
+        measures=whole.measures,
+        mix_changed=mix.changed,
+        largest=sizes.largest(),
+        missing=None,
+        has_noise=not roles.noise_assumed,
         external=clients_sent_less(
             timed[0],
             timed[1],
@@ -173,18 +157,27 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             if mean is None
             else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
         ),
+        silent=silence_reason(
+            silences[PROBLEM], run.population.samples[PROBLEM], run.traffic.seconds(PROBLEM) * NS_PER_SECOND
+        ),
+        there_before=run.confounded.text("abnormal-reference")
+        or next((text for text in abnormal if THERE_BEFORE in text), ""),
+    )
+    return Judgement(
+        settings=settings,
+        whole=whole,
+        mix=mix,
+        sizes=sizes,
+        visible=visible_rows(
+            against, after, profile.names.roots, noise.tau2, settings, before.requests.sum(axis=0)
+        ),
         quality=_quality(
             run,
             quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history),
-            tuple(silence_rows(silent, run.population.samples)),
-        ),
-        silent=silence_reason(
-            silent[PROBLEM], run.population.samples[PROBLEM], run.traffic.seconds(PROBLEM) * NS_PER_SECOND
+            tuple(silence_rows(silences, run.population.samples)),
         ),
         n1=float(after.whole().effective[0]),
-        has_noise=not roles.noise_assumed,
-        there_before=run.confounded.text("abnormal-reference")
-        or next((text for text in abnormal if THERE_BEFORE in text), ""),
+        basis=basis,
     )
 
 
