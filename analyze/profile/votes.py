@@ -56,11 +56,6 @@ class Votes:
         )
 
     @property
-    def site(self) -> Column:
-        """[runs]"""
-        return self.keys[1]
-
-    @property
     def weights(self) -> tuple[Column, ...]:
         """[rows] n, w, w2."""
         return self.sums if len(self.sums) > 1 else self.sums * len(_WEIGHTS)

@@ -299,8 +299,9 @@ def level_change(
         LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=least_tau
     )
     sampling = periods.variance.sum(axis=1)
+    freedom = n + SPREAD_WEIGHT - 1 if periods.freedom is None else periods.freedom
     with np.errstate(divide="ignore", invalid="ignore"):
-        inner_freedom = sampling**2 / (periods.variance**2 / (n + SPREAD_WEIGHT - 1)).sum(axis=1)
+        inner_freedom = sampling**2 / (periods.variance**2 / freedom).sum(axis=1)
     scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau, enough)
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
     before, after = periods.value[:, BEFORE], periods.value[:, AFTER]

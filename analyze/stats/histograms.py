@@ -127,8 +127,9 @@ class Histograms:
 
         What a median may be by chance lies between the values at the ends of its interval by ranks (McKean
         and Schrader 1984), the quartiles at most: how far it is to the other values does not matter. Where
-        half of the requests are fast and half are slow, it may be either. All [places, columns]; NaN where
-        there is no request.
+        half of the requests are fast and half are slow, it may be either. So few values tell little of it:
+        their distance has relative variance 1 / 2r for r ranks to either side, as the root of χ² with r
+        degrees of freedom over r. All [places, columns]; NaN where there is no request.
         """
         from scipy.special import ndtri  # see analyze.stats.noise
 
@@ -138,8 +139,10 @@ class Histograms:
             reach = np.minimum(_MEDIAN_RANKS / np.sqrt(n), 0.25)
         low, middle, high = self._quantiles(cell, n, (0.5 - reach, 0.5, 0.5 + reach))
         shape = (n_places, n_columns)
-        n, spread = n.reshape(shape), ((high - low) * BIN_LOG / (2 * ndtri(0.5 + reach))).reshape(shape)
-        return LogMedians((middle * BIN_LOG).reshape(shape), _MEDIAN_SE**2 * _variances(spread, n)), n
+        spread = ((high - low) * BIN_LOG / (2 * ndtri(0.5 + reach))).reshape(shape)
+        n, ranks = n.reshape(shape), (n * reach).reshape(shape)
+        variance = _MEDIAN_SE**2 * _variances(spread, n, ranks)
+        return LogMedians((middle * BIN_LOG).reshape(shape), variance, ranks + SPREAD_WEIGHT), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
         """Give means of the numbers of rows, natural logarithm, with their sampling variance, and requests.
@@ -150,7 +153,7 @@ class Histograms:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n
             spread = np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean
-            return LogMedians(np.log(mean), _variances(spread, n)), n
+            return LogMedians(np.log(mean), _variances(spread, n, n)), n
 
     def trimmed_log_means(self, n_places: int, n_columns: int, trim: float) -> tuple[LogMedians, F8]:
         """Give means of logarithms without a part at either end, with their sampling variance, and requests.
@@ -173,7 +176,7 @@ class Histograms:
             first, second = (totals(cell, self.n * drawn**k, len(n)) / n for k in (1, 2))
             spread = np.sqrt(np.maximum(second - first**2, 0.0)) * BIN_LOG / (1 - 2 * trim)
         mean, spread, n = (values.reshape(n_places, n_columns) for values in (mean, spread, n))
-        return LogMedians(mean, _variances(spread, n)), n
+        return LogMedians(mean, _variances(spread, n, n)), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
         """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a
@@ -234,16 +237,18 @@ class Histograms:
         return found
 
 
-def _variances(spread: F8, n: F8) -> F8:
-    """Give variances of means from spreads [places, columns] of n requests each; NaN where there is none.
+def _variances(spread: F8, n: F8, known: F8) -> F8:
+    """Give variances of means of n requests from spreads learnt from so many, all [places, columns]; NaN
+    where there is none.
 
     A spread learnt from few requests is shrunk to that of all columns of its place: four values that happen
     to be equal are not without error.
     """
     square = np.where(n > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_place = ((n * square).sum(axis=1) / n.sum(axis=1))[:, None]
-        return np.where(n > 0, (n * square + SPREAD_WEIGHT * of_place) / (n + SPREAD_WEIGHT) / n, np.nan)
+        of_place = ((known * square).sum(axis=1) / known.sum(axis=1))[:, None]
+        shrunk = (known * square + SPREAD_WEIGHT * of_place) / (known + SPREAD_WEIGHT)
+        return np.where(n > 0, shrunk / n, np.nan)
 
 
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:

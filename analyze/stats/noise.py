@@ -31,6 +31,8 @@ class LogMedians:
 
     value: F8
     variance: F8
+    freedom: F8 | None = None
+    """Degrees of freedom of that variance; None: those of a spread of all requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ A raw structure is what the service wrote while it ran. Decoded, it has strands 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ingest.simulate import points as p
 from ingest.simulate.engine import CHILD_SHIFT, CODE_MASK, COUNT_MASK, COUNT_SHIFT
@@ -59,9 +60,9 @@ class Trace:
         return len(self.uid)
 
 
-@dataclass(frozen=True, slots=True)
-class TraceStep:
-    """One step: its code, the strands it starts or merges, its position in the flat list of steps."""
+class TraceStep(NamedTuple):
+    """One step: its code, the strands it starts or merges, its position in the flat list of steps. A tuple,
+    because a run has millions."""
 
     code: int
     strands: tuple[int, ...]
@@ -87,8 +88,8 @@ def decode(raw: RawStructure) -> Structure:
             strands.append([])
             continue
         code, n, first = item & CODE_MASK, item >> COUNT_SHIFT & COUNT_MASK, item >> CHILD_SHIFT
-        named = tuple(range(first, first + n))
-        if p.POINTS[code].kind == "join":
+        named = tuple(range(first, first + n)) if n else ()
+        if n and p.POINTS[code].kind == "join":
             joined.update(named)
         strands[-1].append(TraceStep(code, named, position))
         position += 1

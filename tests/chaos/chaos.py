@@ -187,8 +187,9 @@ class Sender(threading.Thread):
 class Reader(threading.Thread):
     """Reads the lake again and again: nothing that was there may go, nothing may be there twice."""
 
-    def __init__(self, lake: Path, figures: Figures) -> None:
+    def __init__(self, lake: Path, figures: Figures, pause_s: float) -> None:
         super().__init__(name="reader")
+        self._pause_s = pause_s
         store = LocalStore.at(lake)
         self._lake = GrowingLake(lambda: open_manifest(store))
         self._figures = figures
@@ -196,7 +197,7 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         """Until told to stop."""
-        while not self.over.wait(READ_PAUSE_S):
+        while not self.over.wait(self._pause_s):
             begin = time.thread_time()
             try:
                 self._lake.read()
@@ -493,6 +494,7 @@ def run_chaos(
     kills: int = 0,
     break_broker: Callable[[random.Random], None] | None = None,
     gap_every_s: float = float("inf"),
+    read_pause_s: float = READ_PAUSE_S,
     tell: Callable[[Figures], None] = lambda _: None,
 ) -> Figures:
     """One run, so long and at least until so many kills; what came out. `break_broker` does something to the
@@ -505,7 +507,7 @@ def run_chaos(
         path.mkdir()
     figures = Figures()
     children = Children(broker, topic, lake, logs)
-    sender, reader = Sender(",".join(broker.bootstrap), topic, seed), Reader(lake, figures)
+    sender, reader = Sender(",".join(broker.bootstrap), topic, seed), Reader(lake, figures, read_pause_s)
     names = [f"{'static' if n % 2 else 'member'}-{n}" for n in range(PROCESSES)]
     for name in names:
         children.start(name)

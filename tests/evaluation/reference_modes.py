@@ -26,13 +26,14 @@ def every_category(population: Population, evidence: Evidence) -> list[Result]:
             continue
         moved = float(evidence.problem.moved[rows].mean()) >= rule.least_share
         is_structural = rule.structural and (moved or not rule.response_time)
-        labels = [(graph.labels[s], graph.labels[d]) for s, d in graph.edges.tolist()]
+        labels = graph.labels
+        edges = [(labels[s], labels[d]) for s, d in graph.edges.tolist()]
         results.append(
             Result(
                 kind="structural" if is_structural else "response-time",
                 categories=(graph.key,),
                 precursors=_precursor(graph.key, evidence) if is_structural else (),
-                edges=evidence.is_cause_edge.among(labels),
+                edges=evidence.is_cause_edge.among(edges),
             )
         )
     return results

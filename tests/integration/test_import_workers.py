@@ -116,7 +116,7 @@ def test_a_cluster_writes_the_bytes_of_one(
     """Records are named and groups dealt again by the one that gathers, for all."""
     files = mixed(tmp_path / "in")
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 20_000)
-    # Four groups are large enough to be dealt again.
+    # Eight groups are large enough to be dealt again.
     monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 160_000)
     settings = ImportSettings(memory_bytes=64 * 2**20)
     monkeypatch.chdir(tmp_path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
+from functools import cache
 
 import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
@@ -29,10 +31,9 @@ def last(world: World) -> CommitRecord:
     return [*read_chain(world.store, 1)][-1].record
 
 
-def damaged(which: str, how: str, sent: list[Sent] | None = None, turns: int = 23) -> World:
-    """A world whose process has ended, and some of whose segments are not what they were."""
+def lived(sent: list[Sent], turns: int) -> World:
+    """A world whose process has ended after some turns."""
     settings = SETTINGS.model_copy(update={"commit_interval_ns": 5 * NS_PER_SECOND})
-    sent = requests(60, partitions=2, spread_s=240) if sent is None else sent
     world = World(sent, settings=settings, partitions=2)
     world.start("first")
     for turn in world.turns("first"):
@@ -40,6 +41,18 @@ def damaged(which: str, how: str, sent: list[Sent] | None = None, turns: int = 2
             break
     world.processes.pop("first").stop()
     world.members.clear()
+    return world
+
+
+@cache
+def ended(turns: int) -> World:
+    """The one that several tests go on from; to be copied."""
+    return lived(requests(60, partitions=2, spread_s=240), turns)
+
+
+def damaged(which: str, how: str, sent: list[Sent] | None = None, turns: int = 23) -> World:
+    """A world whose process has ended, and some of whose segments are not what they were."""
+    world = deepcopy(ended(turns)) if sent is None else lived(sent, turns)
     segments = last(world).standing.segments
     assert len(segments) > 1
     for segment in {"first": segments[:1], "last": segments[-1:], "all": segments}[which]:

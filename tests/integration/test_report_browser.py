@@ -49,7 +49,7 @@ def flowdiff(*arguments: str) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of `make demo`, of fewer requests."""
     folder = tmp_path_factory.mktemp("demo") / "demo"
-    flowdiff("demo", str(folder), "--requests", "2000", "--workers", "1")
+    flowdiff("demo", str(folder), "--requests", "1000", "--workers", "1")
     return folder / "report.html"
 
 

@@ -1,4 +1,5 @@
-"""The same spans as JSON or protobuf, shuffled, duplicated, in other messages and files: the same report."""
+"""The same spans as JSON or protobuf, shuffled, duplicated, in other messages and files: the same lake to the
+byte, and so the same report."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import gzip
 import json
 import random
 from collections.abc import Iterator, Sequence
-from itertools import cycle, islice, zip_longest
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from oracles.mixed_input import tree
 from oracles.otlp_bytes import length_prefixed, otlp_messages
 from typer.testing import CliRunner
 
@@ -31,31 +33,34 @@ def flowdiff(*arguments: str) -> str:
     return result.stdout
 
 
-def analysis(folder: Path, *files: Path) -> str:
-    """The comparison of the two periods as JSON, all files in one import; where its lake lies is left out."""
-    lake = str(folder / "lake")
-    flowdiff("import", *map(str, files), "--lake", lake, "--window", "1m")
+def imported(folder: Path, *files: Path) -> dict[str, bytes]:
+    """The files of windows that one import of all files makes, by name."""
+    lake = folder / "lake"
+    flowdiff("import", *map(str, files), "--lake", str(lake), "--window", "1m")
+    return {name: data for name, data in tree(lake).items() if "/window=" in name}
+
+
+def analysis(folder: Path) -> str:
+    """The comparison of the two periods as JSON; where its lake lies is left out."""
     told = flowdiff(
-        *(
-            "compare",
-            "--lake",
-            lake,
-            "--method",
-            "robust",
-            "--method",
-            "paper",
-            "--reference",
-            "2022-08-23T16:59Z/2m",
-        ),
-        *("--problem", "2022-08-23T15:12Z/2m", "--json", "-", "--no-save", "--fail-on", "never"),
+        *("compare", "--lake", str(folder / "lake"), "--method", "robust", "--method", "paper"),
+        *("--reference", "2022-08-23T16:59Z/2m", "--problem", "2022-08-23T15:12Z/2m"),
+        *("--json", "-", "--no-save", "--fail-on", "never"),
     )
     return told.replace(str(folder), "")
 
 
-def check_same(found: str, plain: str) -> None:
-    """Equal to the byte; a difference is shown by its first lines, not as half a megabyte of JSON."""
-    pairs = zip_longest(found.splitlines(keepends=True), plain.splitlines(keepends=True))
-    assert list(islice((pair for pair in pairs if pair[0] != pair[1]), 10)) == []
+class Plain(NamedTuple):
+    """What the lines make as they are."""
+
+    files: dict[str, bytes]
+    report: str
+
+
+def check_same(found: dict[str, bytes], plain: Plain) -> None:
+    """Equal to the byte."""
+    assert [name for name, data in found.items() if plain.files.get(name) != data] == []
+    assert found.keys() == plain.files.keys()
 
 
 def placed_spans(lines: Sequence[bytes]) -> list[Placed]:
@@ -107,37 +112,38 @@ def lines(shared_data: Path) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def plain(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> str:
+def plain(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Plain:
     folder = tmp_path_factory.mktemp("plain")
     (folder / "spans.jsonl").write_bytes(b"\n".join(lines))
-    found = analysis(folder, folder / "spans.jsonl")
-    (mutations,) = [part for part in json.loads(found)["sections"] if part["section"] == "mutations"]
+    files = imported(folder, folder / "spans.jsonl")
+    report = analysis(folder)
+    (mutations,) = [part for part in json.loads(report)["sections"] if part["section"] == "mutations"]
     assert mutations["response_time_total"] >= 4
-    return found
+    return Plain(files, report)
 
 
-def test_shuffled_and_duplicated_json(lines: list[bytes], plain: str, tmp_path: Path) -> None:
+def test_shuffled_and_duplicated_json(lines: list[bytes], plain: Plain, tmp_path: Path) -> None:
     mixed = lines + lines[::3]
     random.Random(1).shuffle(mixed)
     (tmp_path / "mixed.jsonl.gz").write_bytes(gzip.compress(b"\n".join(mixed), 1))
-    check_same(analysis(tmp_path, tmp_path / "mixed.jsonl.gz"), plain)
+    check_same(imported(tmp_path, tmp_path / "mixed.jsonl.gz"), plain)
 
 
 @pytest.mark.parametrize("spans_per_message", [37, 5000])
 def test_protobuf_in_other_batches(
-    lines: list[bytes], plain: str, tmp_path: Path, spans_per_message: int
+    lines: list[bytes], plain: Plain, tmp_path: Path, spans_per_message: int
 ) -> None:
     events = OtlpJsonCodec().decode(lines, DecodeConfig()).events
     order = list(range(events.num_rows))
     random.Random(2).shuffle(order)
     messages = otlp_messages(events.take(order), spans_per_message)
     (tmp_path / "spans.otlp").write_bytes(b"".join(length_prefixed(messages)))
-    check_same(analysis(tmp_path, tmp_path / "spans.otlp"), plain)
+    check_same(imported(tmp_path, tmp_path / "spans.otlp"), plain)
 
 
 @pytest.mark.parametrize(("sizes", "n_files"), [([1], 2), ([3, 400, 11], 7), ([20_000], 2)])
 def test_json_in_other_lines_and_files(
-    lines: list[bytes], plain: str, tmp_path: Path, sizes: list[int], n_files: int
+    lines: list[bytes], plain: Plain, tmp_path: Path, sizes: list[int], n_files: int
 ) -> None:
     """Spans dealt to files one by one, so that every request lies in all of them; every other one gzipped."""
     spans = placed_spans(lines)
@@ -148,10 +154,12 @@ def test_json_in_other_lines_and_files(
         path = tmp_path / f"{number}.jsonl{'.gz' if number % 2 else ''}"
         path.write_bytes(gzip.compress(content, 1, mtime=0) if number % 2 else content)
         files.append(path)
-    check_same(analysis(tmp_path, *files), plain)
+    check_same(imported(tmp_path, *files), plain)
 
 
-def test_formats_and_compressions_mixed_in_one_import(lines: list[bytes], plain: str, tmp_path: Path) -> None:
+def test_formats_and_compressions_mixed_in_one_import(
+    lines: list[bytes], plain: Plain, tmp_path: Path
+) -> None:
     """JSON lines, one JSON document over many lines, protobuf; plain, gzip, zstd; a tenth comes twice."""
     spans = placed_spans(lines)
     random.Random(4).shuffle(spans)
@@ -166,5 +174,6 @@ def test_formats_and_compressions_mixed_in_one_import(lines: list[bytes], plain:
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     files = [tmp_path / name for name in contents]
-    check_same(analysis(tmp_path, *files), plain)
-    check_same(analysis(tmp_path / "turned", *reversed(files)), plain)
+    check_same(imported(tmp_path, *files), plain)
+    assert analysis(tmp_path) == plain.report
+    check_same(imported(tmp_path / "turned", *reversed(files)), plain)

@@ -100,8 +100,10 @@ class MemoryDisk:
 
     def names(self, folder: str) -> list[str]:
         prefix = f"{folder}/" if folder else ""
-        found = (name.removeprefix(prefix) for name in self._seen if name.startswith(prefix))
-        return sorted(name for name in found if name and "/" not in name)
+        begin = len(prefix)
+        return sorted(
+            name[begin:] for name in self._seen if name.startswith(prefix) and "/" not in name[begin:]
+        )
 
     def written(self, folder: str) -> dict[str, int]:
         names = [name for name in self.names(folder) if self._seen[f"{folder}/{name}"].data is not None]

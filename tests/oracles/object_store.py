@@ -85,7 +85,8 @@ class ObjectStore:
 
     def names(self, folder: str, after: str = "") -> list[str]:
         prefix = f"{folder}/" if folder else ""
-        found = {n.removeprefix(prefix).split("/")[0] for n in self.objects if n.startswith(prefix)}
+        begin = len(prefix)
+        found = {name[begin:].partition("/")[0] for name in self.objects if name.startswith(prefix)}
         return sorted(name for name in found if name > after)
 
     def written(self, folder: str) -> dict[str, int]:

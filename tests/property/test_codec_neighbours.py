@@ -7,7 +7,7 @@ Every codec reads sound JSON many at a time, and falls back to one by one beside
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,12 @@ from oracles.mutants import restructured
 
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
+from schemas.rejects import Reject
 
 ITEMS = 150
 """Of each form."""
+TOGETHER = 10
+"""Items that stand beside what is malformed, which has all of them read one by one anyway."""
 MALFORMED = (
     b"5",
     b"{}",
@@ -98,36 +101,49 @@ def test_an_item_reads_the_same_whatever_stands_beside_it(name: str, shared_data
     whole = [one.payload for one in sound]
     examples = [item.replace(*change, 1) for change in EXAMPLES[name]]
     assert item not in examples
-    for one in [*examples, *restructured(item, rng, ITEMS)]:
-        if not one.startswith(b"{"):
-            continue
-        payload = one if form.is_bare else form.join([one])
-        alone = codec.decode([payload], CONFIG)
-        for others in (
-            [whole[0], whole[1], payload, *whole[2:]],
-            [*MALFORMED, payload, b"[5", whole[0][:-1], *MALFORMED],
-            [whole[0], b"{", payload, *MALFORMED, *whole[1:]],
+    items = [one for one in [*examples, *restructured(item, rng, ITEMS)] if one.startswith(b"{")]
+    payloads = [one if form.is_bare else form.join([one]) for one in items]
+    alone = [codec.decode([payload], CONFIG) for payload in payloads]
+    for payload, known in zip(payloads, alone, strict=True):
+        # By itself: one that is malformed has all beside it read one by one.
+        found = codec.decode([whole[0], whole[1], payload, *whole[2:]], CONFIG)
+        _check(found, sound, {2: known})
+    for first in range(0, len(items), TOGETHER):
+        some = slice(first, first + TOGETHER)
+        for before, after in (
+            (MALFORMED, (b"[5", whole[0][:-1], *MALFORMED)),
+            ((whole[0], b"{"), (*MALFORMED, *whole[1:])),
         ):
-            _check(codec.decode(others, CONFIG), others.index(payload), sound, alone)
-        inside = codec.decode([form.join([*MALFORMED, one, *MALFORMED])], CONFIG)
-        _check(_of_item(inside, len(MALFORMED)), 0, (), _of_item(alone, None))
+            together = [*before]
+            places = {}
+            for payload, known in zip(payloads[some], alone[some], strict=True):
+                places[len(together)] = known
+                together += [payload, MALFORMED[len(places) % len(MALFORMED)]]
+            _check(codec.decode([*together, *after], CONFIG), sound, places)
+        inside = [part for one in items[some] for part in (*MALFORMED, one)]
+        found = codec.decode([form.join([*inside, *MALFORMED])], CONFIG)
+        assert_same(found.events, [known.events for known in alone[some]])
+        for number, known in enumerate(alone[some]):
+            at = number * (len(MALFORMED) + 1) + len(MALFORMED)
+            assert _of_item(found.rejects, at) == _of_item(known.rejects, None)
 
 
-def _check(found: Decoded, payload: int, sound: list[Sound] | tuple[()], alone: Decoded) -> None:
-    """What is found of a payload is what it gives alone, as far as it is not of the sound ones."""
+def _check(found: Decoded, sound: list[Sound], alone: dict[int, Decoded]) -> None:
+    """What is found of each payload is what it gives alone, as far as it is not of the sound ones."""
     requests = [request for one in sound for request in one.events["request_id"].unique().to_pylist()]
     is_sound = pc.is_in(found.events["request_id"], pa.array(requests, pa.string()))
-    assert_same(found.events.filter(pc.invert(is_sound)), [alone.events])
-    rejects = [replace(reject, payload=0) for reject in found.rejects if reject.payload == payload]
-    assert rejects == alone.rejects
+    assert_same(found.events.filter(pc.invert(is_sound)), [known.events for known in alone.values()])
+    for payload, known in alone.items():
+        rejects = [replace(reject, payload=0) for reject in found.rejects if reject.payload == payload]
+        assert rejects == known.rejects
 
 
-def _of_item(decoded: Decoded, item: int | None) -> Decoded:
-    """With the dead letters of one item, or all, but for their bytes: those of a list are written anew."""
-    rejects = [
+def _of_item(rejects: Sequence[Reject], item: int | None) -> list[Reject]:
+    """The dead letters of one item, or all, but for their bytes: those of a list are written anew."""
+    found = [
         replace(reject, item=0, raw=None, sha256="", size=0)
-        for reject in decoded.rejects
+        for reject in rejects
         if item is None or reject.item == item
     ]
     # Of several spans of one document in an order of their own.
-    return replace(decoded, rejects=sorted(rejects, key=lambda reject: (reject.reason, reject.detail)))
+    return sorted(found, key=lambda reject: (reject.reason, reject.detail))

@@ -112,7 +112,7 @@ def test_executors_that_die_tasks_that_raise_and_tasks_done_twice(
 
 def test_known_files_and_requests_that_come_again(files: list[Path], tmp_path: Path) -> None:
     again = tmp_path / "again.ndjson"
-    again.write_text("\n".join(list(native_lines(900, seconds=3000))[10:2000:3]))
+    again.write_text("\n".join(list(native_lines(360, seconds=3000))[10:2000:3]))
     first, more = files[:2], [*files[1:], again]
     lakes = tmp_path / "1", tmp_path / "2"
     for lake, options in zip(lakes, ((), SPARK), strict=True):

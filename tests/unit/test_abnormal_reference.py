@@ -203,3 +203,21 @@ def test_what_happens_again_and_again_is_ordinary() -> None:
     slow = [pages((1_000 if n % 3 else 20_000) + 10 * n) for n in range(9)]
     found = run(pages(1_000), pages(20_000), history=slow)
     assert not found.confounded.text("outlying-windows"), "three of nine are no exception"
+
+
+def long_pages(seed: int, read_us: float) -> list[Call]:
+    """A minute of pages of 20 ms, of which a read takes half a percent."""
+    rng = np.random.default_rng(seed)
+    own, rest = read_us * rng.lognormal(0, 0.2, REQUESTS), 20_000 * rng.lognormal(0, 0.2, REQUESTS)
+    return [call("web/get", 0, r + o, call("db/read", 100, 100 + o)) for o, r in zip(own, rest, strict=True)]
+
+
+@pytest.mark.parametrize(("read_us", "findings"), [(148, 0), (175, 1)])
+def test_plain_is_what_is_half_as_long_again_by_more_than_its_error(read_us: float, findings: int) -> None:
+    """A read that takes 48 % longer is seen as more than half: what small part of a page it is decides."""
+    found = run(
+        long_pages(1, 100), long_pages(15, read_us), history=[long_pages(50 + at, 100) for at in range(6)]
+    )
+    (change,) = [o.estimate.change for m, o in found.tested.seen.observed if m.name == "own-time"]
+    assert change.max() > np.log(1.5)
+    assert len(found.causes) == findings

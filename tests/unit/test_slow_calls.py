@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -118,11 +119,13 @@ def share_told(
     shares: np.ndarray[tuple[int, int], np.dtype[np.float64]],
     rng: np.random.Generator,
     roles: Roles = ASSUMED,
+    each: Sequence[int] = (EACH,) * (2 * BLOCKS),
+    response_ns: float = 1e6,
 ) -> float:
     """How often a tail is told, of sites whose blocks [sites, 2 · BLOCKS] have such shares of slow calls."""
-    slow = rng.binomial(EACH, shares)
+    slow = rng.binomial(each, shares)
     site, slot = np.indices(shares.shape)
-    rows = [(400, EACH - slow), (600, slow)]
+    rows = [(400, each - slow), (600, slow)]
     order = np.argsort(np.concatenate([site.ravel() * 2, site.ravel() * 2 + 1]), kind="stable")
     values = Histograms(
         np.tile(site.ravel(), 2)[order],
@@ -131,10 +134,10 @@ def share_told(
         np.concatenate([n.ravel() for _, n in rows]).astype(np.float64)[order],
     )
     values = values.where(values.n > 0)
-    w = np.full(shares.T.shape, float(EACH))
+    w = np.broadcast_to(np.array(each, dtype=np.float64)[:, None], shares.T.shape)
     # The time of slow calls, so that a share of 7 % is worth a word.
     settings = RobustSettings(time_share=0.0)
-    found = slow_calls(View(profile_of(values, w, 1e6 * w * (1 + 10 * shares.T)), roles, settings))
+    found = slow_calls(View(profile_of(values, w, response_ns * w * (1 + 10 * shares.T)), roles, settings))
     e = found.estimate
     counts = found.matters & e.clears(settings.min_z, found.floor) & (e.change > 0) & e.outside()
     return float(np.mean(counts))
@@ -156,6 +159,24 @@ def test_a_burst_is_one_event_and_a_rise_in_all_blocks_is_told() -> None:
     assert share_told(rise, rng) >= 0.95
     late = np.repeat([[0.005] * (BLOCKS + 5) + [0.3] * 3], 600, axis=0)
     assert share_told(late, rng) >= 0.95
+
+
+def test_few_requests_beside_a_burst_do_not_show_a_rise() -> None:
+    """One block of the problem has nearly all of its requests: what is left says little of a rise."""
+    rng = np.random.default_rng(7)
+    burst = np.full((600, 2 * BLOCKS), 0.02)
+    burst[:, BLOCKS] = 0.2
+    each = [EACH] * BLOCKS + [1_000] + [5] * (BLOCKS - 1)
+    assert share_told(burst, rng, each=each) < 0.01
+
+
+def test_very_slow_calls_that_take_much_count_by_a_small_rise() -> None:
+    """Calls that take 76 times as long, 0.4 ms: from 0.5 % to 3 %, where few ordinary blocks have 2 %."""
+    rng = np.random.default_rng(8)
+    rise = np.repeat([[0.005] * BLOCKS + [0.03] * BLOCKS], 600, axis=0)
+    known = replace(ASSUMED, noise_assumed=False)
+    assert share_told(rise, rng, known, response_ns=1e4) > 0.6
+    assert share_told(rise, rng, known) == 0.0, "a hundredth of the response"
 
 
 @given(BINS, BINS)
