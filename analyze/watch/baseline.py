@@ -185,6 +185,19 @@ class Baseline:
         """Series that are known well enough."""
         return sum(len(group.rows) for group in self.groups)
 
+    def nearer_than(self, before: Baseline) -> float:
+        """Give how many times as far as now series deviated before: the median of those that both know."""
+        was, now = (
+            {
+                row: variance
+                for group in one.groups
+                for row, variance in zip(group.rows.tolist(), group.level.variance.tolist(), strict=True)
+            }
+            for one in (before, self)
+        )
+        ratios = [was[row] / now[row] for row in was.keys() & now.keys()]
+        return float(np.sqrt(np.median(ratios))) if ratios else 1.0
+
 
 def fit(
     ring: Ring, quiet: B1, sample: Sample, settings: WatchSettings, anew: Mapping[Name, int] | None = None

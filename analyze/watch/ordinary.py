@@ -49,6 +49,10 @@ class Ordinary:
         known = sorted((size for onset, size in self._sizes.items() if onset > since), reverse=True)
         return min(known[budgeted - 1], LARGE) if len(known) >= budgeted else 0.0
 
+    def rescale(self, ratio: float) -> None:
+        """Go on where a large step is so many times smaller: deviations were learned anew."""
+        self._sizes = {at: size * ratio for at, size in self._sizes.items()}
+
     def drop_since(self, onset: int) -> None:
         """Forget what began at a tick or later: it was of a change that a comparison confirmed."""
         self._sizes = {at: size for at, size in self._sizes.items() if at < onset}

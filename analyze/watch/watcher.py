@@ -261,6 +261,8 @@ class Watcher:
         base = fit(self.ring, quiet, sample, self.settings, self._anew)
         if self._base is not None and not base.groups:
             return  # nothing quiet is left: what was usual stays
+        if self._base is not None:
+            self._ordinary.rescale(base.nearer_than(self._base))
         before, self._base = self._threshold, base
         self._threshold = log_threshold(base, self.tick_ns, self.settings) if base.groups else 0.0
         if before:

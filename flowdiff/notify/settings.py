@@ -73,8 +73,3 @@ class NotifySettings(Config):
     repeat_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND, le=180 * NS_PER_SECOND)
     """Alertmanager hears of every open incident this often; it forgets what it has not heard of for four
     minutes."""
-
-    @property
-    def is_on(self) -> bool:
-        """Whether anyone is notified."""
-        return self.webhook.is_on or self.alertmanager.is_on or self.otlp.is_on

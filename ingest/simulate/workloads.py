@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,10 +41,6 @@ class IssuedRequests:
     client: I8
     gap_ns: F8
     """Open workloads: time since the arrival before (any client). Closed: think time before issuing."""
-
-    def take(self, rows: I8) -> IssuedRequests:
-        """The rows named, in that order."""
-        return IssuedRequests(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     def __len__(self) -> int:
         return len(self.uid)

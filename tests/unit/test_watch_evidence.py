@@ -212,6 +212,20 @@ def test_what_was_small_of_a_confirmed_change_is_no_ordinary_one() -> None:
     assert dict(watcher.state.ordinary) == {began - 100: 0.4}
 
 
+def test_sizes_are_counted_anew_where_the_course_of_a_day_becomes_known() -> None:
+    """It was a part of what series deviate: as a part of the rest an earlier change is as much larger."""
+    known = 700  # 2.4 days
+    state = State(
+        lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY, ordinary=((MONDAY // WINDOW_NS + 600, 0.1),)
+    )
+    watcher = Watcher(state, SETTINGS, lambda *_, **__: NEVER)
+    for number, window in enumerate(windows(levels(np.random.default_rng(5), 5, 800, sd=0.05, season=0.3))):
+        (watcher.learn if number < known else watcher.decide)(window)
+        if number == known + 10:
+            assert dict(watcher.state.ordinary)[MONDAY // WINDOW_NS + 600] == 0.1
+    assert dict(watcher.state.ordinary)[MONDAY // WINDOW_NS + 600] > 0.25
+
+
 def test_one_that_cannot_be_told_holds_up_no_other() -> None:
     logs = levels(np.random.default_rng(5), 20, 900, sd=0.05, season=0.0)
     logs[0, 620:] += 0.6

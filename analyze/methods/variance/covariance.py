@@ -56,12 +56,6 @@ class GroupParts:
     row: I8
     """[requests] where each request is in the population."""
 
-    @property
-    def response_us(self) -> F8:
-        """[requests]"""
-        total: F8 = self.us.sum(axis=0)
-        return total
-
 
 def group_parts(
     population: Population,

@@ -38,11 +38,6 @@ class Segments:
     """[edges] the edge lies inside a chain; the others are `src`, `dst` in the given order."""
 
     @property
-    def count(self) -> int:
-        """Number of segments."""
-        return len(self.first) - 1
-
-    @property
     def head(self) -> I8:
         """[segments] first node."""
         return self.nodes[self.first[:-1]]
