@@ -218,14 +218,15 @@ create() {
 
 is_ours() { [ -r "/proc/$1/cmdline" ] && tr '\0' ' ' < "/proc/$1/cmdline" | grep -qF "$2/server.properties"; }
 
-# format LIBS HOME JAVA...: make a node's folder. What does not depend on the node, the users among it, is kept in
+# format LIBS HOME JAVA...: make a node's folder. What a controller begins with, the users among it, is kept in
 # LIBS: Java takes a CPU second to make it.
 format() {
-    local libs=$1 home=$2 user scram=() metadata=__cluster_metadata-0
+    local libs=$1 home=$2 user scram=() metadata=__cluster_metadata-0 kept=
     shift 2
-    if [ -z "${KAFKA_PROPERTIES:-}" ] && [ -e "$libs/$metadata" ]; then
+    if grep -q '^process.roles=.*controller' "$home/server.properties"; then kept="$libs/$metadata"; fi
+    if [ -z "${KAFKA_PROPERTIES:-}" ] && { [ -z "$kept" ] || [ -e "$kept" ]; }; then
         mkdir -p "$home/data"
-        cp -r "$libs/$metadata" "$home/data"
+        [ -z "$kept" ] || cp -r "$kept" "$home/data"
         cat > "$home/data/meta.properties" <<PROPERTIES
 version=1
 cluster.id=$(cat "$home/cluster")
@@ -242,7 +243,7 @@ PROPERTIES
         || { cat "$home/format.log" >&2; die "formatting $home failed"; }
     if [ -z "${KAFKA_PROPERTIES:-}" ]; then
         cp -r "$home/data/$metadata" "$home"
-        mv --no-target-directory "$home/$metadata" "$libs/$metadata" 2> /dev/null || rm -r "$home/$metadata"
+        mv --no-target-directory "$home/$metadata" "$kept" 2> /dev/null || rm -r "$home/$metadata"
     fi
 }
 
