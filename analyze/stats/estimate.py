@@ -50,20 +50,20 @@ class BetweenBlocks:
     """How many blocks tell."""
     least_tau: float
     """What is assumed at least,"""
-    enough: float = np.inf
-    """until there are so many blocks: then it is a prior, see `shrunk_tau2`."""
+    told: B1
+    """but where blocks tell enough: there it is a prior, see `shrunk_tau2`."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
         """Give (variance of a change, degrees of freedom with its sampling): shrunk to that of all places.
 
         inner_freedom: degrees of freedom of the sampling variance.
         """
-        shrunk = shrunk_tau2(self.raw_tau2, self.blocks, floor=self.least_tau, enough=self.enough)
+        shrunk = shrunk_tau2(self.raw_tau2, self.blocks, floor=self.least_tau, told=self.told)
         # What was seen to scatter is not pulled down to what the others do.
         tau2 = np.fmax(shrunk, self.raw_tau2)
         between = tau2 * (1 + 1 / np.maximum(self.blocks, 1))
         freedom = np.where(
-            (tau2 <= self.least_tau**2 * (1 + 1e-9)) & (self.blocks < self.enough),
+            (tau2 <= self.least_tau**2 * (1 + 1e-9)) & ~self.told,
             np.inf,
             SHRINKAGE_WEIGHT + np.maximum(self.blocks - 1.0, 0.0),
         )
@@ -219,7 +219,8 @@ class Estimate:
         values["surely"] = tuple(bound[places] for bound in self.surely)
         if self.noise is not None:
             noise = self.noise
-            values["noise"] = replace(noise, raw_tau2=noise.raw_tau2[places], blocks=noise.blocks[places])
+            of_places = {name: getattr(noise, name)[places] for name in ("raw_tau2", "blocks", "told")}
+            values["noise"] = replace(noise, **of_places)
         return Estimate(**values)
 
 
@@ -285,14 +286,14 @@ def level_change(
     blocks_n: F8,
     *,
     least_tau: float,
-    enough: float = np.inf,
+    told: B1 | None = None,
 ) -> Estimate:
     """Estimate changes of levels, as logarithms.
 
     periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests;
     p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
-    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² until
-    there are `enough` blocks.
+    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² but
+    where blocks tell enough (told: [places]; None: nowhere).
     """
     usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     noise = window_noise(
@@ -302,7 +303,9 @@ def level_change(
     freedom = n + SPREAD_WEIGHT - 1 if periods.freedom is None else periods.freedom
     with np.errstate(divide="ignore", invalid="ignore"):
         inner_freedom = sampling**2 / (periods.variance**2 / freedom).sum(axis=1)
-    scatter = BetweenBlocks(noise.raw_tau2, noise.windows, least_tau, enough)
+    scatter = BetweenBlocks(
+        noise.raw_tau2, noise.windows, least_tau, np.zeros(len(p), np.bool_) if told is None else told
+    )
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
     before, after = periods.value[:, BEFORE], periods.value[:, AFTER]
     return Estimate(
@@ -353,6 +356,7 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
         first.noise,
         raw_tau2=np.concatenate([one.raw_tau2 for one in noises]),
         blocks=np.concatenate([one.blocks for one in noises]),
+        told=np.concatenate([one.told for one in noises]),
     )
     inner = np.full(len(found.p), np.inf) if found.inner_freedom is None else found.inner_freedom
     between, freedom = noise.variance(found.sampling, inner)

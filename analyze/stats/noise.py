@@ -84,22 +84,23 @@ def window_noise(
 
 
 def shrunk_tau2(
-    raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = None, enough: float = np.inf
+    raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = None, told: B1 | None = None
 ) -> F8:
     """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows.
 
-    enough: windows of a site from which the floor is no more than what it is shrunk to at least.
+    told: [sites] where the floor is no more than what it is shrunk to at least.
     """
     known = ~np.isnan(raw)
     prior = prior_tau2
     if prior is None:
         prior = np.full(len(raw), float(np.median(raw[known])) if known.any() else floor**2)
-    seen = windows >= enough
-    prior = np.where(seen, np.maximum(prior, floor**2), prior)
+    if told is None:
+        told = np.zeros(len(raw), np.bool_)
+    prior = np.where(told, np.maximum(prior, floor**2), prior)
     own = np.where(known, windows - 1.0, 0.0)
     shrunk = (SHRINKAGE_WEIGHT * prior + own * np.where(known, raw, 0.0)) / (SHRINKAGE_WEIGHT + own)
     tau2: F8 = np.maximum(shrunk, floor**2)
-    return np.where(seen, shrunk, tau2)
+    return np.where(told, shrunk, tau2)
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:

@@ -37,7 +37,7 @@ install() {
     [ ! -e "$stamp" ] || return 0
     need java mvn
     mkdir -p "$libs"
-    rm -f "$libs"/*.jar "$libs"/*.stamp
+    rm -rf "$libs"/*.jar "$libs"/*.stamp "$libs"/__cluster_metadata-0
     mvn --quiet --batch-mode --file "$HERE/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
         "-DoutputDirectory=$libs" >&2 || die "the broker's jars could not be fetched"
     archive "$libs"
@@ -174,6 +174,11 @@ PROPERTIES
 
 joined() { local IFS=,; echo "$*"; }
 
+# 16 bytes in base64; the first is small so that it does not begin with a dash, as an option does
+random_id() {
+    python3 -c 'import base64, os; print(base64.urlsafe_b64encode(b"k" + os.urandom(15)).decode().rstrip("="))'
+}
+
 # create DIR SECURE REPLICAS NODE:ROLES...
 create() {
     local dir=$1 secure=$2 replicas=$3 spec node roles ports of_node controller cluster i=0
@@ -183,8 +188,7 @@ create() {
     for spec in "$@"; do
         case $spec in *controller*) controller="${spec%%:*}@127.0.0.1:${ports[-1]}" ;; esac
     done
-    # 16 bytes in base64; the first is small so that it does not begin with a dash, as an option does
-    cluster=$(python3 -c 'import base64, os; print(base64.urlsafe_b64encode(b"k" + os.urandom(15)).decode().rstrip("="))')
+    cluster=$(random_id)
     [ -z "$secure" ] || certificates "$dir/tls"
     for spec in "$@"; do
         node=${spec%%:*} roles=${spec#*:}
@@ -214,23 +218,45 @@ create() {
 
 is_ours() { [ -r "/proc/$1/cmdline" ] && tr '\0' ' ' < "/proc/$1/cmdline" | grep -qF "$2/server.properties"; }
 
+# format LIBS HOME JAVA...: make a node's folder. What a controller begins with, the users among it, is kept in
+# LIBS: Java takes a CPU second to make it.
+format() {
+    local libs=$1 home=$2 user scram=() metadata=__cluster_metadata-0 kept=
+    shift 2
+    if grep -q '^process.roles=.*controller' "$home/server.properties"; then kept="$libs/$metadata"; fi
+    if [ -z "${KAFKA_PROPERTIES:-}" ] && { [ -z "$kept" ] || [ -e "$kept" ]; }; then
+        mkdir -p "$home/data"
+        [ -z "$kept" ] || cp -r "$kept" "$home/data"
+        cat > "$home/data/meta.properties" <<PROPERTIES
+version=1
+cluster.id=$(cat "$home/cluster")
+node.id=$(basename "$home")
+directory.id=$(random_id)
+PROPERTIES
+        return 0
+    fi
+    for user in SCRAM-SHA-512 SCRAM-SHA-256; do
+        scram+=(--add-scram "$user=[name=$USER_NAME,password=$USER_PASSWORD]")
+    done
+    "$@" -cp "$libs/*" kafka.tools.StorageTool format --cluster-id "$(cat "$home/cluster")" \
+        --config "$home/server.properties" "${scram[@]}" > "$home/format.log" 2>&1 \
+        || { cat "$home/format.log" >&2; die "formatting $home failed"; }
+    if [ -z "${KAFKA_PROPERTIES:-}" ]; then
+        cp -r "$home/data/$metadata" "$home"
+        mv --no-target-directory "$home/$metadata" "$kept" 2> /dev/null || rm -r "$home/$metadata"
+    fi
+}
+
 # launch LIBS DIR NODE: start the process and do not wait; nothing to do for one that runs
 launch() {
-    local libs=$1 home="$2/$3" java user scram=()
+    local libs=$1 home="$2/$3" java
     need java python3
     if [ -e "$home/pid" ] && is_ours "$(cat "$home/pid")" "$home"; then return 0; fi
     java=(java -Xms64m "-Xmx${KAFKA_HEAP:-256m}" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto
         "${SHARED:--XX:SharedArchiveFile=$libs/classes.jsa}"
         -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true
         -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info)
-    if [ ! -e "$home/data/meta.properties" ]; then
-        for user in SCRAM-SHA-512 SCRAM-SHA-256; do
-            scram+=(--add-scram "$user=[name=$USER_NAME,password=$USER_PASSWORD]")
-        done
-        "${java[@]}" -cp "$libs/*" kafka.tools.StorageTool format --cluster-id "$(cat "$home/cluster")" \
-            --config "$home/server.properties" "${scram[@]}" > "$home/format.log" 2>&1 \
-            || { cat "$home/format.log" >&2; die "formatting node $3 failed"; }
-    fi
+    if [ ! -e "$home/data/meta.properties" ]; then format "$libs" "$home" "${java[@]}"; fi
     : > "$home/log"
     # A session of its own: a Ctrl-C at the terminal is for the test runner, not for the broker.
     setsid "${java[@]}" -cp "$libs/*" kafka.Kafka "$home/server.properties" >> "$home/log" 2>&1 < /dev/null &

@@ -79,6 +79,10 @@ def test_a_program_sees_the_same(
     [
         ("pass", 0),
         ("import sys; sys.exit(3)", 3),
+        ("import sys; print('unsaid'); sys.exit(-2)", 254),
+        ("import sys; sys.exit('a word')", 1),
+        ("import threading; threading.Timer(0.1, print, ['still here']).start()", 0),
+        ("import sys; sys.stdout = open('/dev/full', 'w'); print('never written')", 120),
         ("raise ValueError('no')", 1),
         ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
         ("import os; os.abort()", -signal.SIGABRT),

@@ -41,6 +41,8 @@ SETTINGS = WatchSettings(slot_ns=15 * NS_PER_SECOND, versions="")
 FAULT = range(39, 43)
 GRAIN = "every" if os.environ.get("FLOWDIFF_TEST_VERSITYGW") else "kinds"
 """Deaths: around every single write in the long run, around every kind of write in every run."""
+ASKS_S = 0.5
+"""A test that waits for what is in a bucket asks so often: its server is a process beside the watch."""
 SLOT = ("--slot", "15s", "--versions", "")
 
 
@@ -227,7 +229,7 @@ def test_of_two_processes_at_a_bucket_one_stands_by_until_the_bucket_fails_the_o
     with cutting_proxy(bucket_server.host_port) as mine, cutting_proxy(bucket_server.host_port) as theirs:
         environ = {"FLOWDIFF_WATCH_LEASE": "10s", "AWS_ENDPOINT_URL": mine.endpoint}
         with watching(lake, one, **environ):
-            wait_until(lambda: last_commit(open_store(lake)) is not None, 120)
+            wait_until(lambda: last_commit(open_store(lake)) is not None, 120, ASKS_S)
             environ["AWS_ENDPOINT_URL"] = theirs.endpoint
             with watching(lake, other, **environ):
                 wait_until(lambda: "Another process watches" in other.read_text(), 120)
@@ -238,7 +240,7 @@ def test_of_two_processes_at_a_bucket_one_stands_by_until_the_bucket_fails_the_o
                 }
                 mine.dead = True  # to the first one the bucket fails
                 imported(lake, files[1])
-                wait_until(lambda: through(lake) == through(whole[0]), 300)
+                wait_until(lambda: through(lake) == through(whole[0]), 300, ASKS_S)
                 wait_until(lambda: "The lake cannot be reached" in one.read_text(), 300)
                 mine.revive()
                 wait_until(lambda: "Another process watches" in one.read_text(), 300)

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
@@ -121,6 +122,30 @@ def _read_record(store: Store, lane: int, seq: int) -> Chained:
     return _record(lane, seq, _Held(data))
 
 
+class _Checkpoint:
+    """A table of a checkpoint, of which the same is read once; as much of `ParquetFile` as is used."""
+
+    def __init__(self, data: bytes) -> None:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        self.metadata, self.num_row_groups = file.metadata, file.num_row_groups
+        self._read, self._read_some = lru_cache()(file.read), lru_cache()(file.read_row_groups)
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows."""
+        return self._read(None if columns is None else tuple(columns))
+
+    def read_row_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Those of some groups."""
+        return self._read_some(tuple(groups), tuple(columns))
+
+
+_opened = lru_cache(KEPT)(_Checkpoint)
+
+
+def _open(data: pa.Buffer) -> _Checkpoint:
+    return _opened(data.to_pybytes())
+
+
 @lru_cache(KEPT)
 def _listed(records: tuple[Same[CommitRecord], ...]) -> pa.Table:
     return files_table(record.thing for record in records)
@@ -155,6 +180,7 @@ def encoded_once() -> Iterator[None]:
             patches.enter_context(patch(f"{module}.count_flows", _count_flows))
         patches.enter_context(patch("stitch.lake.chain.read_record", _read_record))
         patches.enter_context(patch("stitch.lake.chain.files_table", _files_table))
+        patches.enter_context(patch("stitch.lake.chain._opened", _open))
         patches.enter_context(patch("stitch.drivers.live.decoders.codec_for", _Codec))
         patches.enter_context(patch.object(CommitRecord, "model_validate_json", _parsed))
         yield

@@ -99,8 +99,8 @@ def receiver() -> Iterator[Receiver]:
         made.close()
 
 
-def wait_until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+def wait_until(holds: Callable[[], object], patience_s: float = PATIENCE_S, every_s: float = 0.01) -> None:
     deadline = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(every_s)

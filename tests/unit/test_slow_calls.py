@@ -47,8 +47,8 @@ def names_of(n_sites: int) -> Names:
     return book.names()
 
 
-def rows_of(sites: list[tuple[list[int], list[int]]]) -> Histograms:
-    """One request a call of (ordinary, problem) bins of each site."""
+def rows_of(sites: Sequence[tuple[list[int], ...]]) -> Histograms:
+    """One request a call of each site's bins by slot, (ordinary, problem) for example."""
     rows = [
         (site, slot, place)
         for site, sides in enumerate(sites)
@@ -212,3 +212,19 @@ def test_requests_of_a_tail_are_those_of_its_share() -> None:
     (tail,) = [f for f in section.findings if f.kind is ChangeKind.TAIL]
     assert 0.1 < tail.after < 0.49
     assert (tail.affected0, tail.affected1) == (0, round(200 * tail.after))
+
+
+@pytest.mark.parametrize(("own", "history", "told"), [(12, 2, False), (2, 11, False), (2, 12, True)])
+def test_pieces_of_the_reference_are_no_blocks_of_a_history(own: int, history: int, told: bool) -> None:
+    """What is assumed of the noise gives way to the blocks of a history, not to a long reference's pieces."""
+    number = np.arange(own + history + 1)
+    problem = number == own + history
+    roles = Roles(~problem, number < own, problem, np.where(problem, -1, number), noise_assumed=False)
+    values = rows_of([tuple([500, 501, 502] for _ in number)])
+    w = np.full((len(number), 1), 3.0)
+    view = View(profile_of(values, w, 1e9 * w), roles, RobustSettings(enough_blocks=12))
+    estimates = view.level(view.own_times)
+    assert [one is not None and one.noise is not None and one.noise.told.tolist() for one in estimates] == [
+        [told],
+        [told],
+    ]

@@ -215,7 +215,7 @@ class RobustSettings(Config):
     min_tau: float = Field(default=0.06, ge=0, le=10)
     """Noise of a site's log median between windows is taken to be this at least,"""
     enough_blocks: int = Field(default=12, ge=3)
-    """until a history has so many blocks: from then on they say how little it is."""
+    """until a history has so many blocks with a level of the site: then they may say that it is less."""
     assumed_tau: float = Field(default=0.20, ge=0, le=10)
     """The same where neither history nor a long reference tells."""
     assumed_calls_tau: float = Field(default=0.10, ge=0, le=10)

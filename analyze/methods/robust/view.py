@@ -22,6 +22,7 @@ from analyze.stats.estimate import (
     AFTER,
     BEFORE,
     FIRST_BLOCK,
+    LEAST_IN_BLOCK,
     LEAST_IN_ENVELOPE,
     Estimate,
     level_change,
@@ -214,14 +215,14 @@ class View:
         blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
         by_period = self.own_by_period if values is self.own_times else self.by_period(values)
         own, others, alone = roles.own, roles.history, None
-        # Pieces of one stretch have its slow levels in common, and show less than there is.
-        enough = self.settings.enough_blocks if len(others) else np.inf
+        # Not the reference's own: pieces of one stretch have its slow levels in common, and show less.
+        told = (blocks_n[:, others] >= LEAST_IN_BLOCK).sum(axis=1) >= self.settings.enough_blocks
         if len(others):
             history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
             periods, n = medians(by_period.pooled(np.array([0, 1, -1])), self.n_sites, 2)
             untested = np.ones(self.n_sites)
             alone = level_change(
-                periods, n, untested, history, blocks_n[:, others], least_tau=least_tau, enough=enough
+                periods, n, untested, history, blocks_n[:, others], least_tau=least_tau, told=told
             )
             few = n[:, BEFORE] < LEAST_IN_ENVELOPE
             against = by_period.where(few[by_period.place]).pooled(np.array([1, -1, 0]))
@@ -234,7 +235,7 @@ class View:
         p = rows.rank_p(self.n_sites)
         if medians is Histograms.log_medians:
             p = self._by_size(rows, periods, n, p, least_tau)
-        found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau, enough=enough)
+        found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau, told=told)
         return found, alone
 
     @property
