@@ -6,7 +6,6 @@ snapshot, whatever is imported meanwhile.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from schemas.windows import Window
 from stitch.lake.copies import Copies
 from stitch.lake.disk import mapped
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
-from stitch.lake.layout import WINDOW_TABLES, WindowTable
+from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
@@ -163,7 +162,7 @@ class Lakes:
         """Windows and files of one period; see `resolve`."""
         lake = self._whole(period)
         windows = self._windows(period, may_be_empty=may_be_empty)
-        found = _listed(replace(fitted(period, windows), lake=lake.name), lake, windows)
+        (found,) = self.listed([(fitted(period, windows), windows)])
         letters = lake.manifest.files("dead_letters")
         return replace(
             found,
@@ -200,7 +199,7 @@ class Lakes:
         Raises PeriodError where one of the periods holds no window, or an unsealed one.
         """
         whole = [replace(fitted(p, self._windows(p)), lake=self._whole(p).name) for p in periods]
-        return tuple(_listed(period, self._open(period), self._windows(period)) for period in united(whole))
+        return tuple(self.listed([(period, self._windows(period)) for period in united(whole)]))
 
     def sealed(self, period: Period) -> list[Window]:
         """The sealed windows that a period touches, in time order; those not sealed yet are passed by.
@@ -214,12 +213,24 @@ class Lakes:
     def sealed_part(self, period: Period) -> LakePeriod:
         """What a period has of sealed windows. Raises PeriodError where there is none."""
         windows = self.sealed(period)
-        return self.listed(fitted(period, windows), windows)
+        (found,) = self.listed([(fitted(period, windows), windows)])
+        return found
 
-    def listed(self, period: Period, windows: Sequence[Window]) -> LakePeriod:
-        """A period with the files of some windows of its lake, dead letters not among them."""
-        lake = self._open(period)
-        return _listed(replace(period, lake=lake.name), lake, windows)
+    def listed(self, parts: Sequence[tuple[Period, Sequence[Window]]]) -> list[LakePeriod]:
+        """Periods, each with the files of some windows of its lake, dead letters not among them.
+
+        The manifest of a lake is asked once, however many parts lie in it. Raises LakeError where a file is
+        missing.
+        """
+        lakes = [self._open(period) for period, _ in parts]
+        asked: dict[str, set[Window]] = {lake.name: set() for lake in lakes}
+        for lake, (_, windows) in zip(lakes, parts, strict=True):
+            asked[lake.name].update(windows)
+        files = {name: _files(lake, asked[name]) for name, lake in {one.name: one for one in lakes}.items()}
+        return [
+            _listed(replace(period, lake=lake.name), lake, windows, files[lake.name])
+            for lake, (period, windows) in zip(lakes, parts, strict=True)
+        ]
 
     def root(self, period: Period) -> Path:
         """Real path of the folder that has the files of the period's lake."""
@@ -322,27 +333,39 @@ def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
     return _Opened(name, place, manifest, manifest.starts_ns(), found)
 
 
-def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
-    """The period with the files of `windows`. Raises LakeError where one is missing."""
-    root, asked = lake.place.root, set(windows)
-    files: dict[WindowTable, list[tuple[Path, LakeFile | ProvisionalFile]]] = {
-        table: [(root / file.name, file) for file in lake.manifest.files(table, windows)]
-        for table in WINDOW_TABLES
+_Listed = tuple[Path, "LakeFile | ProvisionalFile"]
+
+
+def _files(lake: _Opened, windows: Iterable[Window]) -> dict[Window, list[_Listed]]:
+    """The files of some windows, each with its path. Raises LakeError where one is missing."""
+    root = lake.place.root
+    found: dict[Window, list[_Listed]] = {
+        window: [(root / file.name, file) for file in files]
+        for window, files in lake.manifest.by_window(windows).items()
     }
     for held in lake.provisional:
-        if held.window in asked:
-            files[held.table].append((held.path, held))
-    rows: Counter[Window | None] = Counter()
-    for _, file in files["flows"]:
-        rows[file.window] += file.rows
-    flows, structures, params = (tuple(path for path, _ in files[table]) for table in WINDOW_TABLES)
+        if held.window in found:
+            found[held.window].append((held.path, held))
+    return found
+
+
+def _listed(
+    period: Period, lake: _Opened, windows: Sequence[Window], files: Mapping[Window, Sequence[_Listed]]
+) -> LakePeriod:
+    """The period with the files of `windows`."""
+    own = [listed for window in windows for listed in files[window]]
+    flows, structures, params = (
+        tuple(path for path, file in own if file.table == table) for table in WINDOW_TABLES
+    )
     return replace(
         _without_files(period, lake, windows),
         flows=flows,
         structures=structures,
         params=params,
-        sums={path: file.sha256 for listed in files.values() for path, file in listed},
-        n_flows=tuple(rows[window] for window in windows),
+        sums={path: file.sha256 for path, file in own},
+        n_flows=tuple(
+            sum(file.rows for _, file in files[window] if file.table == "flows") for window in windows
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -96,15 +96,14 @@ def cut_history(
             "Nothing of the history is left: all of it is among what is compared.",
             remedy="Give --history other times.",
         )
-    if len(whole := _by_calendar(stretches, lakes, calendar_ns)) >= LEAST_BLOCKS:
-        return History(tuple(whole), tuple(left_out))
-    wanted_ns = min((total_ns(part.period for part in parts_of(sample)) for sample in samples), default=0)
-    pieces = [
-        piece for stretch in stretches for piece in _cut(stretch, _block_ns(stretches, wanted_ns, most))
-    ]
-    pieces.sort(key=lambda piece: piece.period.start_ns)
-    listed = [lakes.listed(piece.period, piece.windows) for piece in pieces]
-    return History(tuple(_joined(listed, most)), tuple(left_out))
+    blocks = _by_calendar(stretches, calendar_ns)
+    if len(blocks) < LEAST_BLOCKS:
+        wanted_ns = min((total_ns(part.period for part in parts_of(sample)) for sample in samples), default=0)
+        length_ns = _block_ns(stretches, wanted_ns, most)
+        pieces = [piece for stretch in stretches for piece in _cut(stretch, length_ns)]
+        blocks = _joined(sorted(pieces, key=lambda piece: piece.period.start_ns), most)
+    listed = iter(lakes.listed([(piece.period, piece.windows) for block in blocks for piece in block]))
+    return History(tuple(tuple(islice(listed, len(block))) for block in blocks), tuple(left_out))
 
 
 def _without(period: Period, taken: Iterable[LakePeriod]) -> list[Period]:
@@ -138,15 +137,17 @@ def _stretch(period: Period, windows: Sequence[Window]) -> _Stretch:
     return _Stretch(replace(period, start_ns=start, end_ns=end), tuple(windows))
 
 
-def _by_calendar(stretches: Sequence[_Stretch], lakes: Lakes, length_ns: int) -> list[tuple[LakePeriod, ...]]:
+def _by_calendar(stretches: Sequence[_Stretch], length_ns: int) -> list[list[_Stretch]]:
     """The parts of the calendar of which half is left, in order of time; of no length none."""
-    found: dict[int, list[LakePeriod]] = {}
+    found: dict[int, list[_Stretch]] = {}
     for stretch in stretches if length_ns else ():
         for number, windows in groupby(stretch.windows, lambda window: window.start_ns // length_ns):
-            part = _stretch(stretch.period, [*windows])
-            found.setdefault(number, []).append(lakes.listed(part.period, part.windows))
-    whole = [tuple(found[number]) for number in sorted(found)]
-    return [parts for parts in whole if 2 * total_ns(part.period for part in parts) >= length_ns]
+            found.setdefault(number, []).append(_stretch(stretch.period, [*windows]))
+    return [
+        parts
+        for _, parts in sorted(found.items())
+        if 2 * total_ns(part.period for part in parts) >= length_ns
+    ]
 
 
 def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
@@ -190,11 +191,11 @@ def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
     return [_stretch(period, windows[first:past]) for first, past in bounds]
 
 
-def _joined(pieces: Sequence[LakePeriod], most: int) -> list[tuple[LakePeriod, ...]]:
+def _joined(pieces: Sequence[_Stretch], most: int) -> list[list[_Stretch]]:
     """At most `most` blocks: neighbours share one where ranges alone are too many."""
     n = min(most, len(pieces))
     bounds = [len(pieces) * place // n for place in range(n + 1)]
-    return [tuple(pieces[first:past]) for first, past in pairwise(bounds)]
+    return [[*pieces[first:past]] for first, past in pairwise(bounds)]
 
 
 def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:

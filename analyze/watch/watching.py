@@ -180,7 +180,8 @@ class LakeWatch:
 
     def _here(self, window: Window) -> LakePeriod:
         assert self._lakes is not None
-        return self._lakes.listed(Period(None, window.start_ns, window.end_ns), [window])
+        (found,) = self._lakes.listed([(Period(None, window.start_ns, window.end_ns), [window])])
+        return found
 
     # Decisions
 
@@ -225,7 +226,7 @@ class LakeWatch:
         windows = [Window(start, self._length) for start, _ in self._ranges(start_ns, start_ns + DAY)]
         if not windows:
             return
-        day = self._lakes.listed(Period(None, start_ns, start_ns + DAY), windows)
+        (day,) = self._lakes.listed([(Period(None, start_ns, start_ns + DAY), windows)])
         watcher.ring.add_hours(day_hours(day, whole_windows(day), self.refine, watcher.tick_ns))
         for window in windows:
             # With some before them, which say how many requests are usual.

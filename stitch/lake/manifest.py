@@ -37,6 +37,7 @@ from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA
 from stitch.lake.layout import (
     ASIDE,
     LAKE_FILE,
+    WINDOW_TABLES,
     LakeInfo,
     SideTable,
     WindowTable,
@@ -159,20 +160,25 @@ class Manifest:
         """Whether nothing more is expected of a window."""
         return self.sealed_to_ns is None or window.end_ns <= self.sealed_to_ns
 
-    def files(
-        self, table: WindowTable | SideTable, windows: Iterable[Window] | None = None
-    ) -> list[LakeFile]:
-        """Files of a table, of all windows or of some, sorted by window and name.
+    def files(self, table: WindowTable | SideTable) -> list[LakeFile]:
+        """Files of a table, sorted by window and name.
 
         Each is looked at: raises LakeError where one is missing, or has not the size or the footer that was
-        committed. O(files of the table), about 50 µs a file that is given. With `copies` none is looked at
+        committed. O(files of the lake), about 50 µs a file that is given. With `copies` none is looked at
         before it is read.
         """
-        listed = self.listing
-        if windows is not None:
-            starts = pa.array([window.start_ns for window in windows], pa.int64())
-            listed = listed.filter(pc.is_in(listed["window_ns"], value_set=starts))
-        return self._checked(listed.filter(pa.array(_of_table(listed, table))))
+        return self._checked(self.listing.filter(pa.array(_of_table(self.listing, table))))
+
+    def by_window(self, windows: Iterable[Window]) -> dict[Window, list[LakeFile]]:
+        """Files of each of some windows, of all WINDOW_TABLES, sorted by name. As `files` otherwise."""
+        found: dict[Window, list[LakeFile]] = {window: [] for window in windows}
+        starts = pa.array([window.start_ns for window in found], pa.int64())
+        listed = self.listing.filter(pc.is_in(self.listing["window_ns"], value_set=starts))
+        tables = listed["table"].cast(pa.string())
+        for file in self._checked(listed.filter(pc.is_in(tables, value_set=pa.array(WINDOW_TABLES)))):
+            if file.window is not None:
+                found[file.window].append(file)
+        return found
 
     def flow_counts(self, windows: Iterable[Window]) -> pa.Table:
         """FILE_COUNTS_SCHEMA of the files of flows of some windows; none is looked at. O(files)."""

@@ -77,7 +77,7 @@ def cut_a_window() -> None:
         write_lake(lake, flows.drop_columns(["sample"]), structures, window_ns=length)
         del flows, structures
         if not (child := os.fork()):
-            here = Lakes(str(lake)).listed(Period(None, 0, length), [Window(0, length)])
+            (here,) = Lakes(str(lake)).listed([(Period(None, 0, length), [Window(0, length)])])
             took = []
             for _ in range(2):
                 began = time.process_time()

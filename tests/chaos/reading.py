@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -77,8 +78,9 @@ class GrowingLake:
 
     def _add(self, manifest: Manifest, come: set[str], starts: set[int]) -> None:
         length = manifest.info.window_length_ns
-        # `files` looks at size and footer of each: only of the windows that have something new.
-        for file in manifest.files("flows", [Window(start, length) for start in starts]):
+        # Size and footer of each are looked at: only of the windows that have something new.
+        found = manifest.by_window(Window(start, length) for start in starts)
+        for file in chain.from_iterable(found.values()):
             if file.name in come:
                 self._requests[file.name] = self._decoded(manifest, file)
                 self._times.update(self._requests[file.name])

@@ -172,9 +172,9 @@ def _without(observing: Observing, name: str) -> Observing:
     )
 
 
-def anew(observing: Observing, name: str) -> Observing:
-    """Observe again without a confounder."""
-    settings = observing.plain.settings.model_copy(update={"without": (name,)})
+def anew(observing: Observing, *names: str) -> Observing:
+    """Observe again without some rules."""
+    settings = observing.plain.settings.model_copy(update={"without": names})
     return Observing.adjusted(replace(observing.plain, settings=settings), observing.threshold_ns)
 
 

@@ -161,13 +161,13 @@ def test_rows_are_in_the_order_of_the_contract_and_keep_their_lane() -> None:
     store = made(MemoryDisk())
     compacted(store)
     manifest = open_manifest(store)
-    third = [Window(2 * WINDOW_NS, WINDOW_NS)]
-    (file,) = manifest.files("flows", third)
-    flows = decode("flows", manifest.read(file))
+    third = Window(2 * WINDOW_NS, WINDOW_NS)
+    files = sorted(manifest.by_window([third])[third], key=lambda file: file.table)
+    assert [file.table for file in files] == ["flows", "params", "structures"]
+    flows = decode("flows", manifest.read(files[0]))
     assert flows["request_id"].to_pylist() == ["live-1-1", "live-2-1", "live-1-0", "live-2-0"]
     assert flows["lane"].to_pylist() == [1, 2, 1, 2]
-    (file,) = manifest.files("params", third)
-    params = decode("params", manifest.read(file))
+    params = decode("params", manifest.read(files[1]))
     assert params["request_id"].to_pylist()[::4] == flows["request_id"].to_pylist()
     assert params["position"].to_pylist() == [0, 0, 1, 1] * 4
     assert params["key"].to_pylist() == ["x", "y"] * 8

@@ -61,7 +61,7 @@ def rollouts_of(lake: Path) -> list[tuple[int, str, str]]:
     state, found = Versions(), list[tuple[int, str, str]]()
     everything = Lakes(str(lake)).find(parse_period("all", now_ns=0))
     for minute, window in enumerate(everything.windows):
-        here = Lakes(str(lake)).listed(Period(None, window.start_ns, window.end_ns), [window])
+        (here,) = Lakes(str(lake)).listed([(Period(None, window.start_ns, window.end_ns), [window])])
         before = {(one.component, one.version, one.start_ns) for one in state.rollouts}
         state = noticed(state, here, KEY, gone_windows=3)
         found += [

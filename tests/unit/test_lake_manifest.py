@@ -53,7 +53,11 @@ def test_the_manifest_lists_windows_and_files(store: LocalStore, tmp_path: Path)
         path.stat().st_size for table in ("flows", "structures") for path in tmp_path.glob(f"{table}/*/*")
     )
     assert manifest.pending == 0
-    assert [entry.rows for entry in manifest.files("flows", [Window(0, WINDOW_NS)])] == [2, 1]
+    first, absent = Window(0, WINDOW_NS), Window(7 * WINDOW_NS, WINDOW_NS)
+    found = manifest.by_window([first, absent])
+    assert [entry.rows for entry in found[first] if entry.table == "flows"] == [2, 1]
+    assert {entry.table for entry in found[first]} == {"flows", "structures"}
+    assert found[absent] == []
     assert [entry.rows for entry in manifest.files("flows")] == [2, 1, 1, 1]
     assert [entry.rows for entry in manifest.files("dead_letters")] == [1]
     on_disk = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("flows/*/*"))

@@ -37,7 +37,6 @@ from stitch.lake.upkeep.compaction import (
     WINDOWS_A_COMMIT,
     Edit,
     behind_pending,
-    by_window,
     rewrite,
     settle_published,
 )
@@ -156,7 +155,7 @@ def _commit(
     late_through: tuple[tuple[int, int], ...],
 ) -> None:
     """Make one commit: some windows, and what becomes of all late events."""
-    files = by_window(manifest, [Window(start, manifest.info.window_length_ns) for start in share.windows])
+    files = manifest.by_window(Window(start, manifest.info.window_length_ns) for start in share.windows)
     changed, emptied, flows = [], [], 0
     with lane.stage() as staging:
         for window, own in files.items():

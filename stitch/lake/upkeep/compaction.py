@@ -57,16 +57,6 @@ class Rewritten:
     params_more: int
 
 
-def by_window(manifest: Manifest, windows: Sequence[Window]) -> dict[Window, list[LakeFile]]:
-    """Files of each window, of all tables. Raises as `Manifest.files`."""
-    found: dict[Window, list[LakeFile]] = {window: [] for window in windows}
-    for table in WINDOW_TABLES:
-        for file in manifest.files(table, windows):
-            if file.window is not None:
-                found[file.window].append(file)
-    return found
-
-
 def behind_pending(manifest: Manifest) -> set[int | None]:
     """Starts of windows with files of a commit behind one that cannot be seen yet: no generation may say
     that it replaces them.
@@ -191,7 +181,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if dry_run:
-        files = by_window(manifest, _candidates(manifest, least_files))
+        files = manifest.by_window(_candidates(manifest, least_files))
         sizes = [file.size for own in files.values() for file in own]
         return Compacted(len(files), len(sizes), 0, sum(sizes), 0, 0)
     lane = UpkeepLane(run, manifest.info)
@@ -201,7 +191,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
     before: list[int] = []
     after: list[int] = []
     for start in range(0, len(windows), WINDOWS_A_COMMIT):
-        group = by_window(manifest, windows[start : start + WINDOWS_A_COMMIT])
+        group = manifest.by_window(windows[start : start + WINDOWS_A_COMMIT])
         with lane.stage() as staging:
             parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
             generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest))
