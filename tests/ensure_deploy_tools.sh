@@ -42,10 +42,10 @@ if [ ! -x "$cache/alertmanager-$alertmanager" ]; then
 fi
 
 kustomize=v5.7.1
-if ! command -v kubectl > /dev/null && [ ! -x "$cache/kustomize" ]; then
+if ! command -v kubectl > /dev/null && [ ! -x "$cache/kustomize-$kustomize" ]; then
     echo "Building kustomize (half a CPU minute) ..."
     GOBIN="$cache/kustomize.new" nice go install -trimpath -ldflags='-s -w' sigs.k8s.io/kustomize/kustomize/v5@$kustomize
-    mv "$cache/kustomize.new/kustomize" "$cache/kustomize"
+    mv "$cache/kustomize.new/kustomize" "$cache/kustomize-$kustomize"
     rmdir "$cache/kustomize.new"
 fi
 

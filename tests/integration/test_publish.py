@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from unittest.mock import patch
 
@@ -216,18 +217,21 @@ class Steps:
         self._home = home
         self._kept = kept
         self._known: set[frozenset[tuple[str, bytes]]] = set()
+        self._lock = Lock()
         self.done = 0
         self.left: list[Path] = []
         """Copies of the folder, of what is alike one."""
 
     def step(self) -> None:
-        self.done += 1
-        files = [path for path in self._home.rglob("*") if path.is_file()]
-        state = frozenset((str(path.relative_to(self._home)), path.read_bytes()) for path in files)
-        if state not in self._known:
-            self._known.add(state)
-            self.left.append(self._kept / str(self.done))
-            shutil.copytree(self._home, self.left[-1])
+        """Keep what lies there now. Threads that read and write files take turns."""
+        with self._lock:
+            self.done += 1
+            files = [path for path in self._home.rglob("*") if path.is_file()]
+            state = frozenset((str(path.relative_to(self._home)), path.read_bytes()) for path in files)
+            if state not in self._known:
+                self._known.add(state)
+                self.left.append(self._kept / str(self.done))
+                shutil.copytree(self._home, self.left[-1])
 
     @contextmanager
     def kept(self) -> Iterator[None]:

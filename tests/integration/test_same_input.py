@@ -60,7 +60,7 @@ class Plain(NamedTuple):
 def check_same(found: dict[str, bytes], plain: Plain) -> None:
     """Equal to the byte."""
     assert [name for name, data in found.items() if plain.files.get(name) != data] == []
-    assert found.keys() == plain.files.keys()
+    assert found.keys() == plain.files.keys() != set()
 
 
 def placed_spans(lines: Sequence[bytes]) -> list[Placed]:

@@ -61,14 +61,13 @@ def deaths_in_bucket(
 ) -> list[Death[ObjectStore, Told]]:
     """The same of an object store: what is there before each request, and after the last.
 
-    A request that was carried out and not answered leaves what is there before the next one.
+    A request that was carried out and not answered leaves what is there before the next one; what was told by
+    then may hold its acknowledgement.
     """
     found: list[Death[ObjectStore, Told]] = []
 
     def note() -> None:
-        found.append(
-            Death(ObjectStore(objects=dict(store.objects), written_ns=dict(store.written_ns)), deepcopy(told))
-        )
+        found.append(Death(store.twin(), deepcopy(told)))
 
     store.before_request = note
     run(store)
