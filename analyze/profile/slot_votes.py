@@ -42,13 +42,14 @@ class Scratch:
         """Make it, and remove those whose owners are gone. Raises OSError."""
         made = Path(mkdtemp(prefix="flowdiff-"))
         held = os.open(made, os.O_RDONLY)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        # Whoever removes looks for this name, so it has it when it is locked.
-        named = made.rename(made.with_name(f"{_SCRATCH}{uuid4().hex}"))
-        weakref.finalize(self, _remove, named, held)
-        for other in named.parent.glob(f"{_SCRATCH}*"):
+        with suppress(OSError):  # where nothing can be locked it keeps a name that nobody looks for
+            fcntl.flock(held, fcntl.LOCK_EX)
+            # Whoever removes looks for this name, so it has it when it is locked.
+            made = made.rename(made.with_name(f"{_SCRATCH}{uuid4().hex}"))
+        weakref.finalize(self, _remove, made, held)
+        for other in made.parent.glob(f"{_SCRATCH}*"):
             _remove_abandoned(other)
-        return str(named)
+        return str(made)
 
 
 def _remove(folder: Path, held: int) -> None:
@@ -58,13 +59,12 @@ def _remove(folder: Path, held: int) -> None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    with suppress(FileNotFoundError, PermissionError):  # gone meanwhile, or of another user
-        held = os.open(folder, os.O_RDONLY)
+    """Remove it if that can be done: what others left there stops no comparison."""
+    with suppress(OSError):  # gone meanwhile, of another user, no folder, or its owner is alive
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
-        except BlockingIOError:
-            return  # its owner is alive
+            shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(held)
 
@@ -103,7 +103,7 @@ class OneSlotVotes:
     def of(votes: Votes, shard: Column, folder: Callable[[], str]) -> OneSlotVotes:
         """Put votes aside where they are many, in a file in the folder of a `Scratch`; shard: [sites]."""
         held = len(votes.bin) <= MOST_HELD
-        votes = votes if held else summed_votes([votes], shard)
+        votes = votes if held else summed_votes([votes], shard).compact()
         columns = (votes.bin, *votes.sums)
         kept = columns if held else _written(columns, folder())
         return OneSlotVotes(0, votes.keys[:3], votes.n_rows, _first(votes.n_rows), kept)

@@ -114,7 +114,7 @@ def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
     width = high - low + 1
     begin = np.cumsum(width) - width
     weighted = max(len(part.sums) for part in parts)
-    total = np.zeros((weighted, int(width.sum())), np.uint32 if _fit_together(parts) else np.float64)
+    total = np.zeros((weighted, int(width.sum())), np.uint32 if _fit_together(parts, run) else np.float64)
     for part, end, mine in zip(parts, ends, run, strict=True):
         for at in range(0, len(mine), _AT_ONCE):
             n_rows = part.n_rows[at : at + _AT_ONCE]
@@ -133,11 +133,16 @@ def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
     )
 
 
-def _fit_together(parts: Sequence[Votes]) -> bool:
-    """Tell whether all numbers are whole, and their sums of four bytes."""
-    columns = [column for part in parts for column in part.sums]
-    most = sum(int(column.max(initial=0)) for column in columns if column.dtype.kind == "u")
-    return all(column.dtype.kind == "u" for column in columns) and most < 2**32
+def _fit_together(parts: Sequence[Votes], run: Sequence[I8]) -> bool:
+    """Tell whether all numbers are whole, and their sums of four bytes; run: [parts] the number of each run's
+    key, which a part may have several times."""
+    if any(column.dtype.kind != "u" for part in parts for column in part.sums):
+        return False
+    most = 0
+    for part, mine in zip(parts, run, strict=True):
+        often = int(np.bincount(mine).max(initial=0))
+        most += often * max(int(column.max(initial=0)) for column in part.sums)
+    return most < 2**32
 
 
 def _narrowed(column: Column) -> Column:

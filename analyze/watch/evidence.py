@@ -309,10 +309,16 @@ class RunningEvidence:
         found: I8 = np.flatnonzero(self.reached(least) & (self.since >= since))
         return found
 
-    def rescale(self, ratio: float) -> None:
-        """Go on under another threshold: what a tick may bring at most is a part of it, so a sum is as near
-        to the new one as it was to the old one."""
+    def oldest(self, latest: int) -> int:
+        """Give the tick in which the oldest of the sums under way began, or `latest` if that is earlier."""
+        found: int = self.starts[self.sums > 0].min(initial=latest).item()
+        return found
+
+    def rescale(self, ratio: float, nearer: float) -> None:
+        """Go on under another threshold, where a large step is so many times smaller: what a tick may bring
+        at most is a part of a threshold, so a sum is as near to the new one as it was to the old one."""
         self.sums *= ratio
+        self.sizes *= nearer
 
     def reset(self, at: int, which: I8 | slice = slice(None)) -> None:
         """Begin anew behind a tick."""

@@ -57,12 +57,14 @@ class Ordinary:
         """Forget what began at a tick or later: it was of a change that a comparison confirmed."""
         self._sizes = {at: size for at, size in self._sizes.items() if at < onset}
 
-    def forget(self, now: int) -> None:
+    def forget(self, now: int, open_since: int) -> None:
         """Let go of changes that decide nothing any more at a tick: they are too long ago, or as many as are
-        budgeted began later and are no smaller."""
+        budgeted began later and are no smaller. Those from `open_since` on do not count for that: a
+        comparison that confirms what goes on may take them away."""
         kept, sizes = dict[int, float](), list[float]()
         for onset, size in sorted(self._sizes.items(), reverse=True):
             if onset > now - self._period and len(sizes) - bisect_left(sizes, size) < self._candidates:
                 kept[onset] = size
-                insort(sizes, size)
+                if onset < open_since:
+                    insort(sizes, size)
         self._sizes = kept

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from analyze.report.gate import Outcome
-from analyze.watch.baseline import RECENT, Baseline, Sample, count_slow, fit
+from analyze.watch.baseline import MOST_POOLED, RECENT, Baseline, Sample, count_slow, fit
 from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, joined
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
@@ -261,12 +261,12 @@ class Watcher:
         base = fit(self.ring, quiet, sample, self.settings, self._anew)
         if self._base is not None and not base.groups:
             return  # nothing quiet is left: what was usual stays
-        if self._base is not None:
-            self._ordinary.rescale(base.nearer_than(self._base))
+        nearer = 1.0 if self._base is None else base.nearer_than(self._base)
+        self._ordinary.rescale(nearer)
         before, self._base = self._threshold, base
         self._threshold = log_threshold(base, self.tick_ns, self.settings) if base.groups else 0.0
         if before:
-            self.evidence.rescale(self._threshold / before)
+            self.evidence.rescale(self._threshold / before, nearer)
         update = {"fitted": sample.past, "fitted_span": sample.span, "fitted_tracked": tuple(tracked)}
         self.state = self.state.model_copy(update=update)
         self.evidence.grow(len(self.ring.names))
@@ -452,8 +452,11 @@ class Watcher:
 
     def _move_on(self, window: WindowTicks) -> None:
         end = window.start_ns + window.n_ticks * window.tick_ns
-        oldest = end // self.tick_ns - 2 * self._span
-        self._ordinary.forget(end // self.tick_ns)
+        now = end // self.tick_ns
+        oldest = now - 2 * self._span
+        # The next change may begin with a pool that is not over yet.
+        open_since = self.evidence.oldest(latest=now - MOST_POOLED)
+        self._ordinary.forget(now, open_since - self.settings.guard_ticks)
         self.state = self.state.model_copy(
             update={
                 "through_ns": end,

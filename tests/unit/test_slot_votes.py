@@ -1,6 +1,8 @@
 """Votes of a slot that lie in files, and whose places get new numbers."""
 
 import errno
+import fcntl
+import os
 import resource
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ import pytest
 
 from analyze.profile import slot_votes
 from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
-from analyze.profile.votes import Votes
+from analyze.profile.votes import Votes, summed_votes
 
 BINS = ((10, 11), (11,), (10, 12))
 """Of three places."""
@@ -45,6 +47,69 @@ def test_places_that_get_one_number_keep_all_votes(n_parts: int) -> None:
         *((0, 10, n_parts), (0, 11, 2 * n_parts)),
         *((1, 10, 4 * n_parts), (1, 11, 3 * n_parts), (1, 12, 5 * n_parts)),
     ]
+
+
+@pytest.mark.parametrize("n_parts", [1, 2])
+def test_runs_that_get_one_key_add_up_beyond_four_bytes(n_parts: int) -> None:
+    """A part holds a key twice once its sites got one number."""
+    site = np.zeros(2, dtype=np.int64)
+    large = np.full(2, 2_200_000_000, dtype=np.uint32)
+    one = np.ones(2, dtype=np.uint16)
+    part = Votes((site,) * 4, one, one, (one, one, large))
+    summed = summed_votes([part] * n_parts)
+    assert [column.tolist() for column in summed.sums] == [
+        [2 * n_parts],
+        [2 * n_parts],
+        [4_400_000_000 * n_parts],
+    ]
+
+
+def test_votes_in_a_file_are_as_small_as_those_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of a single window come in order of their sites, not of the shards."""
+    monkeypatch.setattr(slot_votes, "MOST_HELD", 0)
+    small = votes().compact()
+    filed = OneSlotVotes.of(small, np.array([1, 0, 1]), lambda: str(tmp_path)).read()
+    assert [key.dtype for key in filed.keys] == [key.dtype for key in small.keys]
+    assert [column.dtype for column in (filed.n_rows, filed.bin, *filed.sums)] == [
+        column.dtype for column in (small.n_rows, small.bin, *small.sums)
+    ]
+    assert filed.keys[1].tolist() == [1, 0, 2]
+    assert filed.sums[0].tolist() == [3, 1, 2, 4, 5]
+
+
+def test_no_comparison_stops_at_what_others_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only the folder of one that was killed goes: what is no folder was none of ours."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "flowdiff-votes-file").write_text("x")
+    (tmp_path / "flowdiff-votes-link").symlink_to("theirs")
+    (tmp_path / "flowdiff-votes-loop").symlink_to("flowdiff-votes-loop")
+    os.mkfifo(tmp_path / "flowdiff-votes-pipe")
+    (tmp_path / "flowdiff-votes-killed" / "deep").mkdir(parents=True)
+    scratch = Scratch()
+    mine = Path(scratch.folder).name
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "theirs",
+        *(f"flowdiff-votes-{kind}" for kind in ("file", "link", "loop", "pipe")),
+        mine,
+    }
+
+
+def test_without_locks_a_folder_has_a_name_that_nobody_removes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    left = tmp_path / "flowdiff-votes-left"
+    left.mkdir()
+    scratch = Scratch()
+    assert not Path(scratch.folder).name.startswith("flowdiff-votes-")
+    assert left.exists()
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_as_many_full_ticks_alarm_as_are_said_though_the_threshold_moves(cap_tic
     thresholds, sums = np.linspace(7.0, 9.0, int(np.ceil(cap_ticks))), RunningEvidence()
     settings, nothing = WatchSettings(cap_ticks=cap_ticks), np.zeros((2, 1))
     for number, (before, threshold) in enumerate(itertools.pairwise([7.0, *thresholds.tolist()])):
-        sums.rescale(threshold / before)
+        sums.rescale(threshold / before, 1.0)
         gain = np.full((2, 1), cap_of(threshold, 1, settings))
         sums.step(1, [TickEvidence(np.array([0]), number, gain, nothing, np.zeros(1))])
         assert sums.reached(threshold)[0] == (number + 1 == len(thresholds))
@@ -196,20 +196,20 @@ def test_a_small_step_is_withheld_counted_and_begun_anew(
 
 
 def test_what_was_small_of_a_confirmed_change_is_no_ordinary_one() -> None:
-    """Kept from before it was compared, as those of times before it are."""
-    began = MONDAY // WINDOW_NS + 400
+    """Kept from before it was compared, as those of times before it are: as many as are budgeted of each."""
+    began, budgeted = MONDAY // WINDOW_NS + 400, 4
+    earlier = {began - 100 + n: 0.4 for n in range(budgeted)}
+    of_it = {began - 1 - n: 0.5 for n in range(budgeted)}
     state = State(
-        lake_id="x",
-        tick_ns=WINDOW_NS,
-        through_ns=MONDAY,
-        ordinary=((began - 100, 0.4), (began, 0.5)),
+        lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY, ordinary=tuple((earlier | of_it).items())
     )
-    watcher = Watcher(state, SETTINGS, lambda *_, **__: CONFIRMED)
+    settings = SETTINGS.model_copy(update={"candidates": budgeted})
+    watcher = Watcher(state, settings, lambda *_, **__: CONFIRMED)
     logs = levels(np.random.default_rng(5), 5, 410, sd=0.05, season=0.0)
     logs[0, 400:] += 1.2
     for number, window in enumerate(windows(logs)):
         (watcher.learn if number < 390 else watcher.decide)(window)
-    assert dict(watcher.state.ordinary) == {began - 100: 0.4}
+    assert dict(watcher.state.ordinary) == earlier
 
 
 def test_sizes_are_counted_anew_where_the_course_of_a_day_becomes_known() -> None:
@@ -224,6 +224,40 @@ def test_sizes_are_counted_anew_where_the_course_of_a_day_becomes_known() -> Non
         if number == known + 10:
             assert dict(watcher.state.ordinary)[MONDAY // WINDOW_NS + 600] == 0.1
     assert dict(watcher.state.ordinary)[MONDAY // WINDOW_NS + 600] > 0.25
+
+
+def test_a_sum_under_way_goes_on_in_the_units_of_what_is_learned_anew() -> None:
+    """Series that deviated three times as far before: what was remembered and what goes on are three times as
+    large parts of a large step."""
+    now = MONDAY // WINDOW_NS + 720
+    state = State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY, ordinary=((now - 100, 0.1),))
+    watcher = Watcher(state, SETTINGS, lambda *_, **__: NEVER)
+    for number, window in enumerate(windows(levels(np.random.default_rng(5), 5, 720, sd=0.05, season=0.0))):
+        (watcher.learn if number < 700 else watcher.decide)(window)
+    was = watcher._base
+    assert was is not None
+    groups = [replace(one, level=replace(one.level, variance=9 * one.level.variance)) for one in was.groups]
+    before = replace(was, groups=tuple(groups))
+    assert was.nearer_than(before) == pytest.approx(3)
+    assert before.nearer_than(was) == pytest.approx(1 / 3)
+    assert was.nearer_than(replace(was, groups=())) == 1
+    watcher._base = before
+    watcher.evidence.sums[:, 0], watcher.evidence.sizes[:, 0] = 1.0, (0.2, 0.3)
+    assert watcher.state.fitted is not None
+    watcher._fit(watcher.sampled(now, 0), ())
+    assert watcher.evidence.sizes[:, 0] == pytest.approx([0.6, 0.9])
+    assert dict(watcher._ordinary.sizes)[now - 100] == pytest.approx(0.3)
+
+
+def test_the_oldest_sum_under_way_says_since_when_something_may_go_on() -> None:
+    sums = RunningEvidence()
+    gain = np.array([[2.0, 0.0], [0.0, 0.0]])
+    sums.step(2, [TickEvidence(np.array([0, 1]), 50, gain, gain, gain[0])])
+    sums.step(2, [TickEvidence(np.array([1]), 60, gain[:, :1], gain[:, :1], gain[0, :1])])
+    assert sums.oldest(latest=100) == 50
+    assert sums.oldest(latest=40) == 40
+    sums.reset(70, np.array([0]))
+    assert sums.oldest(latest=100) == 60
 
 
 def test_one_that_cannot_be_told_holds_up_no_other() -> None:

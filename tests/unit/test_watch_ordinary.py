@@ -21,7 +21,7 @@ def compared(rng: np.random.Generator, began_ns: int, weeks: int = 1) -> list[in
         size = float(rng.uniform(0, LARGE))
         found[onset // WEEK] += size >= ordinary.worth(BEGAN + onset + 1)
         ordinary.add(BEGAN + onset, size)
-        ordinary.forget(BEGAN + onset + 1)
+        ordinary.forget(BEGAN + onset + 1, BEGAN + onset + 1)
     return found
 
 
@@ -61,5 +61,22 @@ def test_what_is_let_go_of_would_never_have_decided() -> None:
         size = float(rng.uniform(0, LARGE) * (1 + np.sin(onset / 700)) / 2)
         bar.add(BEGAN + onset, size)
         all_of_them.add(BEGAN + onset, size)
-        bar.forget(BEGAN + onset)
+        bar.forget(BEGAN + onset, BEGAN + onset)
     assert BUDGET < len(bar.sizes) < len(all_of_them.sizes) / 10
+
+
+def test_what_goes_with_a_confirmed_change_displaced_nothing_before_it() -> None:
+    """Twenty as large ones since a fault began: the bar is again what it was before the fault."""
+    began = BEGAN + WEEK
+    sizes = {began - 1 - n: 0.5 for n in range(BUDGET)} | {began + n: 0.6 for n in range(BUDGET)}
+    ordinary = Ordinary(sizes.items(), SETTINGS, WINDOW_NS, MONDAY)
+    ordinary.forget(began + BUDGET, began)
+    assert ordinary.worth(began + BUDGET) == 0.6
+    ordinary.drop_since(began)
+    assert ordinary.worth(began + BUDGET) == 0.5
+
+
+def test_sizes_are_larger_parts_of_a_smaller_step() -> None:
+    ordinary = Ordinary([(BEGAN + 1, 0.25), (BEGAN + 2, 0.5)], SETTINGS, WINDOW_NS, MONDAY)
+    ordinary.rescale(1.5)
+    assert dict(ordinary.sizes) == {BEGAN + 1: 0.375, BEGAN + 2: 0.75}
