@@ -74,7 +74,7 @@ class PlacedNodes:
         return ranges(self.first_node[flows], np.diff(self.first_node)[flows])
 
     def taken(self, flows: I8) -> PlacedNodes:
-        """Some flows, in their order."""
+        """Take some flows, in their order."""
         nodes, n_edges = self.nodes_of(flows), np.diff(self.first_edge)[flows]
         edges = ranges(self.first_edge[flows], n_edges)
         return PlacedNodes(

@@ -8,6 +8,8 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.measures.registry import MEASURES
+from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import title
@@ -62,6 +64,11 @@ def failures(found: RobustRun) -> list[tuple[str, float]]:
 def test_one_failing_call_of_twelve_in_a_third_of_the_requests_is_found() -> None:
     assert failures(run(22)) == [("db", pytest.approx(22 / 67))]
     assert failures(run(22, without=("failing-requests",))) == [], "the rule pays its rent"
+
+
+def test_without_every_measure_nothing_is_found() -> None:
+    measures = (*(measure.name for measure in MEASURES), PATTERN_DISPERSION.name)
+    assert run(22, without=measures).tested.changes == ()
 
 
 def test_one_failing_request_is_chance() -> None:

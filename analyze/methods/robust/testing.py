@@ -92,10 +92,11 @@ def judged_sites(seen: SitesSeen) -> Tested:
     )
     kept = first + _silent_before(second, first, seen)
     rows = [row for judged in rounds for row in judged]
+    tested = [np.zeros(0, np.int64), *(row.seen.site[row.seen.tested] for row in rows)]
     return Tested(
         seen,
         tuple(kept),
-        frozenset(np.unique(np.concatenate([row.seen.site[row.seen.tested] for row in rows])).tolist()),
+        frozenset(np.unique(np.concatenate(tested)).tolist()),
         tuple(_held_back(rows, kept, seen.names)),
     )
 
