@@ -30,8 +30,6 @@ from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 REFIT_SHARE: Final = 0.05
 """What is usual is learned anew after so much more of it."""
-EDGE_SHARE: Final = 1 / 3
-"""A tick beside a gap with fewer of the usual requests is the edge of a recording."""
 STRETCH_NS: Final = 60 * 10**9
 """A longer gap parts stretches: sums begin anew behind it."""
 USUAL_TICKS: Final = 60
@@ -235,7 +233,7 @@ class Watcher:
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
         there = np.concatenate([[before], requests > 0, [True]])
         edge = ~(there[:-2] & there[2:])
-        return np.where(edge & (requests < usual * EDGE_SHARE), 0.0, requests)
+        return np.where(edge & (requests < usual * self.settings.edge_share), 0.0, requests)
 
     def _fit_if_due(self, past: int) -> None:
         state = self.state
