@@ -421,8 +421,8 @@ def test_nothing_alarms_more_often_than_the_budget_says_and_without_whitening_it
 
 
 def test_a_step_is_found_and_its_onset_is_that_of_ruptures() -> None:
-    """That puts the break in the 50 ticks before each step and the 10 behind it where the levels are, which is
-    not always where the step is."""
+    """Of the 50 ticks before each step and the 10 behind it: where their levels part, which is not always
+    where the step is."""
     rng = np.random.default_rng(3)
     logs = levels(rng, 40, 2016 + 576, rho=0.3, season=0.0)
     steps = {k: 2016 + 100 + 40 * k for k in range(10)}
