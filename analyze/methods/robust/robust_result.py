@@ -30,7 +30,7 @@ from analyze.population import Population
 from analyze.profile.samples import ComparedSamples, samples_of
 from analyze.report.gate import weigh
 from analyze.report.limits import ReportLimits
-from schemas.report.findings import Finding, FindingsSection
+from schemas.report.findings import Finding, FindingsSection, Interval
 from schemas.report.parts import Section
 from schemas.report.report import Verdict
 from schemas.windows import NS_PER_US
@@ -72,7 +72,11 @@ def robust_result(
         verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
         sections=(
             verdict,
-            FindingsSection(findings=tuple(findings[: limits.findings]), findings_total=len(findings)),
+            FindingsSection(
+                findings=tuple(findings[: limits.findings]),
+                findings_total=len(findings),
+                insignificant_mean=_insignificant(*mean) if findings else None,
+            ),
             section,
             *paths,
         ),
@@ -88,6 +92,11 @@ def robust_result(
             silent=bool(looked.basis.silent),
         ),
     )
+
+
+def _insignificant(low: float | None, high: float | None, changed: bool) -> Interval | None:
+    """Give the interval of a change of the mean that is not significant."""
+    return None if changed or low is None or high is None else Interval(low=low, high=high)
 
 
 def _with_effect(
