@@ -15,9 +15,9 @@ from typing import Final
 ARENA_MAX: Final = -8
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of mallopt(3)."""
-_KEPT: Final = 1 << 28
+_KEPT: Final = 1 << 30
 """Bytes at the end of the heap that stay with the process when they are freed."""
-_LARGE: Final = 1 << 26
+_LARGE: Final = 1 << 29
 """Arrays of so many bytes go back one by one: there are few, and they leave holes."""
 
 
