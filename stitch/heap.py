@@ -30,7 +30,7 @@ def set_heap(parameter: int, value: int, variable: str, tunable: str) -> bool:
 
 
 def keep_freed() -> bool:
-    """Keep up to 256 MB of what is freed for the next arrays; tell whether it will be."""
+    """Keep up to a gigabyte of what is freed for the next arrays; tell whether it will be."""
     return set_heap(_MMAP_THRESHOLD, _LARGE, "MALLOC_MMAP_THRESHOLD_", "malloc.mmap_threshold") and set_heap(
         _TRIM_THRESHOLD, _KEPT, "MALLOC_TRIM_THRESHOLD_", "malloc.trim_threshold"
     )

@@ -144,8 +144,8 @@ def _filled(keys: tuple[Column, ...], begin: I8, bin_0: I8, total: Column) -> Vo
         bins = filled - np.repeat(bin_0[at : at + _AT_ONCE] - some[0], n_rows)
         sums = (row[filled].astype(to, copy=False) for row in cells)
         parts.append((n_rows, bins.astype(np.uint16), *sums))
-    n_rows, bins, *sums = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return Votes(keys, n_rows, bins, tuple(sums))
+    columns = [np.concatenate(several) for several in zip(*parts, strict=True)]
+    return Votes(keys, columns[0], columns[1], tuple(columns[2:]))
 
 
 def _fit_together(parts: Sequence[Votes], run: Sequence[I8]) -> bool:
