@@ -274,6 +274,9 @@ class FindingsSection(Section):
     section: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]
     findings_total: int
+    insignificant_mean: Interval | None = None
+    """Interval of the change of the mean response time, µs, where it is not significant: what part of that
+    change a finding is cannot be told. None: it is significant, nothing, or not known."""
     only: Literal["", "worse"] = ""
     """What is shown of them. Not part of the report's content: all of them are here."""
 

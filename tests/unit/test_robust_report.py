@@ -224,6 +224,27 @@ def test_a_finding_says_what_its_share_is_of(outcome: Outcome, page: str):
     assert finding_words.part_sentence(other_way).replace("\u00a0", " ") == "−5 ms on the mean"
 
 
+def test_a_share_that_cannot_be_told_is_said_so_where_the_time_stands(outcome: Outcome):
+    """The verdict says it of all findings; who reads a finding alone must not take its time for a part."""
+    found = slow_recommendations().model_copy(update={"share_of_change": None, "share_estimate": None})
+    why = (
+        "the mean did not change significantly (−15.9 to +22.8 ms): how large a part of it this is cannot be "
+        "told"
+    )
+    section = findings_section().model_copy(update={"findings": (found,), "findings_total": 1})
+    for mean, times in ((Interval(low=-15_900.0, high=22_800.0), 1), (None, 0)):
+        told_so = section.model_copy(update={"insignificant_mean": mean})
+        report = with_section(outcome.report, told_so)
+        page = " ".join(
+            " ".join(Reader(render_html(report, outcome.views)).text).replace("\u00a0", " ").split()
+        )
+        assert page.count(why) == times
+        assert " ".join(told(outcome, report).replace("\u00a0", " ").split()).count(why) == times
+        assert from_json(to_json(report), SECTIONS) == report
+    unmoved = found.model_copy(update={"contribution_us": 0.0})
+    assert finding_words.part_unknown(unmoved, Interval(low=-1.0, high=1.0)) == ""
+
+
 def test_what_was_not_tested_is_said_to_be_so(outcome: Outcome):
     section = account_section()
     untested = {"low": None, "high": None, "changed": False}

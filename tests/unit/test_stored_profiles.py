@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.made_profiles import Service
+from oracles.stored_profile import decode
 
-from analyze.profile.encoding import META_ROWS, META_SLOTS, META_VERSION, decode, encode, version
+from analyze.profile.encoding import META_ROWS, META_SLOTS, META_VERSION, encode, version
 from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
 from analyze.profile.profile import SCHEMAS, Profile, Slot
 
@@ -48,7 +50,7 @@ def test_a_profile_of_nothing_is_one() -> None:
     ),
     st.lists(TEXT, max_size=3),
 )
-@settings(max_examples=15)
+@examples(15)
 def test_any_name_comes_back(
     operations: list[tuple[str, str, str]], patterns: list[list[tuple[int, int, bool]]], words: list[str]
 ) -> None:
@@ -66,7 +68,7 @@ def test_any_name_comes_back(
 
 
 @given(st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_a_damaged_file_is_never_misread(profile: Profile, data: st.DataObject) -> None:
     """Hashes tell damage before; without them, what is damaged is refused, or is a profile that is sound."""
     whole = bytearray(encode(profile))

@@ -14,7 +14,17 @@ from analyze.report.drawing.train_schedule import schedule_blocks
 from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
 from analyze.report.when import when_words
-from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
+from analyze.report.wording import (
+    clip,
+    count,
+    counted,
+    duration,
+    factor,
+    moves,
+    p_value,
+    percent,
+    significant,
+)
 from schemas.report.columns import columns_of
 from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
 from schemas.report.findings import (
@@ -26,6 +36,7 @@ from schemas.report.findings import (
     Finding,
     FindingsSection,
     FurtherView,
+    Interval,
     Site,
 )
 
@@ -91,7 +102,7 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
     index = b.Items(
         [(b.Styled(f.title, href=f"#f{f.rank}"), " ", b.dim(part_sentence(f))) for f in found], ordered=True
     )
-    cards = [_card(finding) for finding in found]
+    cards = [_card(finding, part_unknown(finding, section.insignificant_mean)) for finding in found]
     rest = better_sentence(better)
     more = total - min(len(found), PRINTED)
     return (
@@ -121,15 +132,16 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
     )
 
 
-def _card(finding: Finding) -> b.Part:
-    glance: list[b.Block] = [_numbers(finding)]
+def _card(finding: Finding, unknown: str) -> b.Part:
+    """Show a finding; unknown: why its part of the change of the mean cannot be told, or empty."""
+    glance: list[b.Block] = [_numbers(finding, unknown)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
     return b.Part(
         (f"{finding.rank}. ", finding.title),
         (
             b.Only("page", (b.Text(_where(finding)), b.Beside(glance))),
-            b.Only("terminal", tuple(_printed(finding))),
+            b.Only("terminal", tuple(_printed(finding, unknown))),
             b.Facts(list(_facts(finding))),
             b.Only("page", (b.Facts(list(_more_facts(finding))),)),
             *(b.Only("terminal", (b.Text(further(finding.views), "pre"),)) for _ in finding.views[:1]),
@@ -156,7 +168,7 @@ def _where(finding: Finding) -> b.Words:
     )
 
 
-def _numbers(finding: Finding) -> b.Facts:
+def _numbers(finding: Finding, unknown: str) -> b.Facts:
     f = finding
     values = (
         f"{measures.value(f.unit, f.before)} → ",
@@ -171,6 +183,8 @@ def _numbers(finding: Finding) -> b.Facts:
             bounds = Axis(0.0, 1.0)
             both = bounds.stretch("quiet", f.share_of_change.low, f.share_of_change.high)
             share.append(b.Bar((bounds.stretch("mark", 0.0, f.share_of_change.low), both), sentence))
+    elif unknown:
+        share.append(b.Styled(unknown, "span"))
     affected = (f"{count(f.affected0)} → ", b.strong(count(f.affected1)))
     what = f"{KIND[f.kind][2]}: expected from its siblings → seen" if f.factors else KIND[f.kind][2]
     return b.Facts(
@@ -187,9 +201,11 @@ def _numbers(finding: Finding) -> b.Facts:
     )
 
 
-def _printed(finding: Finding) -> Iterator[b.Block]:
+def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
     """Show the numbers on a terminal."""
     yield b.Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
+    if unknown:
+        yield b.Text(unknown, "dim")
     after = counted(finding.affected1, "request")
     shown = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
     yield b.Text(f"{shown}; how sure: {sureness(finding)}", "dim")
@@ -350,6 +366,14 @@ def share_sentence(finding: Finding) -> str:
     span, estimate = measures.share_span(finding.share_of_change), percent(finding.share_estimate)
     known = "" if finding.share_estimate is None or estimate == span else f"{estimate} ("
     return f"{known}{span}{')' if known else ''} of {whole}"
+
+
+def part_unknown(finding: Finding, mean: Interval | None) -> str:
+    """Say why a finding has no share of a change of the mean that is not significant; mean: its interval."""
+    if mean is None or not moves(finding.contribution_us):
+        return ""
+    span = measures.span("us", mean)
+    return f"the mean did not change significantly ({span}): how large a part of it this is cannot be told"
 
 
 def part_sentence(finding: Finding) -> str:
