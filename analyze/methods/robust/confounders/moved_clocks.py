@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.methods.robust.changes import TIME_KINDS, Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.population import Population
 from analyze.profile.build import RequestGroup
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import TIME_KINDS, ChangeKind
 
 _US = 1e-3
 _OVERLAP = frozenset({ChangeKind.SERIAL, ChangeKind.PARALLEL})
