@@ -100,12 +100,11 @@ def _verdicts(results: Sequence[Result]) -> Iterator[VerdictSection]:
 def _analysed(
     chosen: Chosen[Any], compared: ComparedSamples, history: ComparedSamples | None, bounds: ReportLimits
 ) -> Result:
-    if chosen.method.statistics is not None:
-        return chosen.method.statistics(compared, history, chosen.settings, bounds)
-    if any(one is not None and one.kept_slots is not None for one in (compared, history)):
+    if chosen.method.needs_requests and any(
+        one is not None and one.kept_slots is not None for one in (compared, history)
+    ):
         raise ConfigError(f"The method '{chosen.method.name}' needs requests, and these are statistics.")
-    past = None if history is None else history.population
-    return chosen.method.analyse(compared.population, past, chosen.settings, bounds)
+    return chosen.method.analyse(compared, history, chosen.settings, bounds)
 
 
 def _completed(section: Section, method: str, calibration: str) -> Section:

@@ -32,6 +32,8 @@ Codes = npt.NDArray[np.signedinteger[Any]]
 _SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
+OK: Final = "ok"
+"""Status of a root that did not fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,13 @@ class Population:
     def has_requests(self, sample: int) -> bool:
         """Whether a sample has a request that tests may use."""
         return any(c.rows(sample).stop > c.rows(sample).start for c in self.categories)
+
+    def failed(self, category: Category, rows: slice | I8) -> B1:
+        """[rows] whether the root of a category's request did not end `ok`; without statuses none did."""
+        status = category.status[rows]
+        if not self.statuses:
+            return np.zeros(len(status), dtype=np.bool_)
+        return np.asarray(status != (self.statuses.index(OK) if OK in self.statuses else -1))
 
     def root_types(self) -> tuple[tuple[str, ...], I8]:
         """(root types, ascending; [categories] which of them each is of)."""

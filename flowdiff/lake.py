@@ -286,7 +286,7 @@ def analysed(
                 found.history,
                 refine,
                 use=use,
-                can_use=all(one.method.statistics is not None for one in chosen),
+                can_use=not any(one.method.needs_requests for one in chosen),
                 workers=workers,
             )
         compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))

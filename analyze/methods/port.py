@@ -24,7 +24,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from analyze.population import Population
 from analyze.profile.samples import ComparedSamples
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
@@ -62,28 +61,16 @@ class Analyse(Protocol[C_contra]):
 
     def __call__(
         self,
-        population: Population,
-        history: Population | None,
+        compared: ComparedSamples,
+        history: ComparedSamples | None,
         settings: C_contra,
         limits: ReportLimits,
         /,
     ) -> Result:
-        """Analyse the population's samples; `history` has samples of ordinary times, refined alike."""
-        ...
+        """Analyse the samples compared; `history` has samples of ordinary times, refined alike.
 
-
-class AnalyseStatistics(Protocol[C_contra]):
-    """The same work where the requests of the history, or of all samples, are not at hand."""
-
-    def __call__(
-        self,
-        compared: Population | ComparedSamples,
-        history: Population | ComparedSamples | None,
-        settings: C_contra,
-        limits: ReportLimits,
-        /,
-    ) -> Result:
-        """Analyse the samples compared. Of those that are statistics there are no examples."""
+        Of samples that are statistics there are no examples.
+        """
         ...
 
 
@@ -125,8 +112,8 @@ class Method(Generic[C]):
     """Every type of section that it may give, and how each is shown."""
     kinds: tuple[str, ...] = ()
     """Kinds of what it weighs: words that a gate may ask for."""
-    statistics: AnalyseStatistics[C] | None = None
-    """The work from statistics; None: it needs requests."""
+    needs_requests: bool = True
+    """Whether statistics that were kept of requests will not do."""
 
 
 AnyMethod = Method[Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +30,6 @@ from analyze.stats.histograms import bin_of
 from analyze.stats.sums import totals
 from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
-
-OK: Final = "ok"
 
 
 class RequestGroup(NamedTuple):
@@ -184,11 +182,7 @@ class _Maker:
 
     def _responses(self, category: Category, runs: SlotRuns, root: int) -> None:
         response = runs.ordered(category.response_ns).astype(np.float64)
-        statuses = self.population.statuses
-        failed = np.zeros(len(response))
-        if statuses:
-            ok = statuses.index(OK) if OK in statuses else -1  # none is where all fail
-            failed = (runs.ordered(category.status) != ok).astype(np.float64)
+        failed = runs.ordered(self.population.failed(category, slice(None))).astype(np.float64)
         found, inverse = np.unique(runs.slot << 16 | bin_of(response), return_inverse=True)
         w = runs.weight
         columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * failed, failed)

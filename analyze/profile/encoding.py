@@ -282,19 +282,12 @@ def profile_of_stored(stored: Stored) -> Profile:
     return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 
-def decode(data: pa.Buffer | bytes) -> Profile | None:
-    """The profile of `encode`; None where the bytes are no such file, or one of another version.
-
-    Every number is checked against the names that it refers to: a profile that is returned can be used.
-    """
-    stored = stored_tables(data)
-    return None if stored is None else profile_of_stored(stored)
-
-
 def stored_tables(data: pa.Buffer | bytes, *, with_account: bool = True) -> Stored | None:
-    """What a file holds, in columns; None as in `decode`. O(rows), no object a name.
+    """What a file of `encode` holds, in columns; None for other bytes, and for another version. O(rows), no
+    object a name.
 
-    Without the account there are no paths, which nothing else is by.
+    Every number is checked against the names that it refers to. Without the account there are no paths, which
+    nothing else is by.
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=_TEXTS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,9 +22,10 @@ from analyze.profile.names import Names, Recoding
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
 from analyze.profile.shards import MOST_VOTES, site_parts
-from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
+from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
 from analyze.profile.votes import Column, Votes, summed_votes
 from schemas.arrays import I8
+from stitch.scratch import Scratch
 
 MOST_APART: Final = 6
 """Windows that are held one by one until they are added up."""
@@ -108,7 +110,7 @@ class Adding:
         )
         return stored, parts
 
-    def added(self, folder: Callable[[], str]) -> Added | None:
+    def added(self, folder: Callable[[], Path]) -> Added | None:
         """The same, its votes put aside in the folder of a `Scratch` where they are many."""
         stored, parts = self._summed()
         if stored is None:

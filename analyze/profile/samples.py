@@ -30,8 +30,6 @@ from schemas.windows import NS_PER_US
 
 PAIR_SIZE: Final = 2
 """Samples of a comparison of two periods."""
-OK: Final = "ok"
-"""Status of a root that did not fail."""
 
 
 class ComparedSamples(Protocol):
@@ -275,13 +273,10 @@ def _summary(named: Sample, **numbers: object) -> SampleSummary:
 
 def _failed(population: Population, sample: int) -> tuple[int, float]:
     """Requests of a sample whose root did not end `ok`: how many, and their weight."""
-    if not population.statuses:
-        return 0, 0.0
-    ok = population.statuses.index(OK) if OK in population.statuses else -1
     count, weight = 0, 0.0
     for category in population.categories:
         rows = category.rows(sample)
-        failed = category.status[rows] != ok
+        failed = population.failed(category, rows)
         count += int(failed.sum())
         weight += float(category.weight[rows][failed].sum())
     return count, weight

@@ -7,18 +7,12 @@ needs one piece of every file, and whoever tests it reads that himself. Nobody h
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import weakref
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from tempfile import mkdtemp, mkstemp
+from tempfile import mkstemp
 from typing import Final, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -26,47 +20,10 @@ import pyarrow as pa
 from analyze.profile.profile import SCHEMAS
 from analyze.profile.votes import Column, Votes, rows_of, summed_votes
 from schemas.arrays import B1, I8
+from stitch.scratch import Scratch
 
 MOST_HELD: Final = 100_000
 """Rows of a slot that stay in memory: half a megabyte."""
-_SCRATCH: Final = "flowdiff-votes-"
-
-
-class Scratch:
-    """A folder under TMPDIR for the files of a comparison, made when the first is written. It goes with its
-    owner, when the process ends, or, where that was killed, when the next one is made: who is alive holds the
-    lock of his."""
-
-    @cached_property
-    def folder(self) -> str:
-        """Make it, and remove those whose owners are gone. Raises OSError."""
-        made = Path(mkdtemp(prefix="flowdiff-"))
-        held = os.open(made, os.O_RDONLY)
-        with suppress(OSError):  # where nothing can be locked it keeps a name that nobody looks for
-            fcntl.flock(held, fcntl.LOCK_EX)
-            # Whoever removes looks for this name, so it has it when it is locked.
-            made = made.rename(made.with_name(f"{_SCRATCH}{uuid4().hex}"))
-        weakref.finalize(self, _remove, made, held)
-        for other in made.parent.glob(f"{_SCRATCH}*"):
-            _remove_abandoned(other)
-        return str(made)
-
-
-def _remove(folder: Path, held: int) -> None:
-    with suppress(FileNotFoundError):  # whoever tidies up there may have been sooner
-        shutil.rmtree(folder)
-    os.close(held)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove it if that can be done: what others left there stops no comparison."""
-    with suppress(OSError):  # gone meanwhile, of another user, no folder, or its owner is alive
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(held)
 
 
 class _FileColumn(NamedTuple):
@@ -100,7 +57,7 @@ class OneSlotVotes:
     """Bins, and the numbers of `Votes.sums`."""
 
     @staticmethod
-    def of(votes: Votes, shard: Column, folder: Callable[[], str]) -> OneSlotVotes:
+    def of(votes: Votes, shard: Column, folder: Callable[[], Path]) -> OneSlotVotes:
         """Put votes aside where they are many, in a file in the folder of a `Scratch`; shard: [sites]."""
         held = len(votes.bin) <= MOST_HELD
         votes = votes if held else summed_votes([votes], shard).compact()
@@ -145,7 +102,7 @@ def _rows(column: Column | _FileColumn, numbers: I8) -> Column:
     return column.rows(numbers) if isinstance(column, _FileColumn) else column[numbers]
 
 
-def _written(columns: Iterable[Column], folder: str) -> tuple[_FileColumn, ...]:
+def _written(columns: Iterable[Column], folder: Path) -> tuple[_FileColumn, ...]:
     descriptor, path = mkstemp(dir=folder)
     found, offset = [], 0
     try:
@@ -156,7 +113,7 @@ def _written(columns: Iterable[Column], folder: str) -> tuple[_FileColumn, ...]:
                 found.append(_FileColumn(path, column.dtype.str, offset, len(column)))
                 offset += column.nbytes
     except OSError as error:
-        raise OSError(error.errno, error.strerror, folder) from error
+        raise OSError(error.errno, error.strerror, str(folder)) from error
     return tuple(found)
 
 

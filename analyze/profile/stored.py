@@ -33,7 +33,6 @@ from analyze.profile.encoding import (
 from analyze.profile.gathering import Added, Adding, Gathered, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
-from analyze.profile.slot_votes import Scratch
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -53,6 +52,7 @@ from stitch.lake.stats_files import (
 )
 from stitch.lake.store import Store, ahead
 from stitch.processes import in_turn, worker_processes
+from stitch.scratch import Scratch
 
 QUARTER_NS: Final = NS_PER_DAY // 4
 """Sums of windows are kept by this: a block of a history is seldom shorter than a quarter of a day where it
@@ -101,7 +101,7 @@ class _KeptBlock(NamedTuple):
     keys: tuple[tuple[str, StatsKey], ...]
     """(lake, key) of each window; none where one is no whole window."""
     keep_account: bool
-    folder: str
+    folder: Path
     """Of the `Scratch` for its votes."""
 
 

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from analyze.population import RecordedFailures
+from analyze.population import OK, RecordedFailures
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from schemas.arrays import I4, I8
 from schemas.events import EventKind
@@ -25,7 +25,6 @@ from stitch.graph.template import Template
 
 T = TypeVar("T")
 
-OK: Final = "ok"
 FAILED: Final = "error"
 """Status of failing work whose class the statuses of whole requests do not name."""
 _NAMED: Final = 3

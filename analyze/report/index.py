@@ -6,7 +6,7 @@ once: rows of reports that are gone are dropped, missing ones are made anew, by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -97,10 +97,7 @@ def _row_of(report: Report, kept_ns: int) -> KeptReport:
     return KeptReport(
         id=report.id,
         kept_ns=kept_ns,
-        periods=" → ".join(
-            f"{sample.text} where {sample.where}" if sample.where else sample.text
-            for sample in report.samples
-        ),
+        periods=periods_text((sample.text, sample.where) for sample in report.samples),
         method=report.methods[0].name,
         outcome=report.verdict.outcome,
         verdict=report.verdict.text,
@@ -108,6 +105,11 @@ def _row_of(report: Report, kept_ns: int) -> KeptReport:
         finding=found.findings[0].title if found is not None and found.findings else "",
         findings=0 if found is None else found.findings_total,
     )
+
+
+def periods_text(samples: Iterable[tuple[str, str]]) -> str:
+    """Name what was compared, from the text and the filter of each sample."""
+    return " → ".join(f"{text} where {where}" if where else text for text, where in samples)
 
 
 def kept_at(row: KeptReport) -> str:

@@ -41,24 +41,14 @@ class StepLine:
     """One row of the drawing; a fold has the rows `inside` it (none where the model has only their sums)."""
 
     fate: Fate
-    before: NodeName | None
-    after: NodeName | None
+    row: StepRow
     text: str
     """Of a fold."""
-    before_us: float
-    after_us: float
     bars: tuple[b.Stretch, b.Stretch]
     """Before, after."""
-    material: bool
+    material: bool = False
     """Carries much of the change."""
-    tested: bool
-    steps: int
     inside: tuple[StepLine, ...] = ()
-
-    @property
-    def part_us(self) -> float:
-        """Its part of the change of the mean."""
-        return self.after_us - self.before_us
 
     @property
     def was_there(self) -> bool:
@@ -75,7 +65,7 @@ class StepLine:
         """`slower`, `faster` or `quiet`."""
         if not self.material:
             return "quiet"
-        return "slower" if self.part_us > 0 else "faster"
+        return "slower" if self.row.part_us > 0 else "faster"
 
 
 def step_lines(account: StepAccount) -> tuple[StepLine, ...]:
@@ -91,23 +81,12 @@ def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
     for row in rows:
         widths = (row.before_us * percent_per_us, row.after_us * percent_per_us)
         fate = _fate(row)
-        lines.append(
-            StepLine(
-                fate=fate,
-                before=row.before,
-                after=row.after,
-                text=_text([row], [fate]) if fate is Fate.FOLD else "",
-                before_us=row.before_us,
-                after_us=row.after_us,
-                bars=(
-                    b.Stretch("before", ends[0], widths[0], "upper"),
-                    b.Stretch("after", ends[1], widths[1], "lower"),
-                ),
-                material=row.part_us != 0 and abs(row.part_us) >= least,
-                tested=row.tested,
-                steps=row.steps,
-            )
+        bars = (
+            b.Stretch("before", ends[0], widths[0], "upper"),
+            b.Stretch("after", ends[1], widths[1], "lower"),
         )
+        text = _text([row], [fate]) if fate is Fate.FOLD else ""
+        lines.append(StepLine(fate, row, text, bars, row.part_us != 0 and abs(row.part_us) >= least))
         ends = (ends[0] + widths[0], ends[1] + widths[1])
     return lines
 
@@ -145,26 +124,16 @@ def _folded(lines: Sequence[StepLine], shown: set[int]) -> tuple[StepLine, ...]:
 
 
 def _fold(stretch: Sequence[StepLine]) -> StepLine:
-    bars = [
+    before, after = (
         replace(stretch[0].bars[side], width=sum(line.bars[side].width for line in stretch))
         for side in (0, 1)
-    ]
-    return StepLine(
-        fate=Fate.FOLD,
-        before=None,
-        after=None,
-        text=_text(stretch, [line.fate for line in stretch]),
-        before_us=sum(line.before_us for line in stretch),
-        after_us=sum(line.after_us for line in stretch),
-        bars=(bars[0], bars[1]),
-        material=False,
-        tested=False,
-        steps=sum(line.steps for line in stretch),
-        inside=tuple(stretch),
     )
+    rows = [line.row for line in stretch]
+    text = _text(rows, [line.fate for line in stretch])
+    return StepLine(Fate.FOLD, StepRow.together(rows), text, (before, after), inside=tuple(stretch))
 
 
-def _text(stretch: Sequence[StepLine | StepRow], fates: Sequence[Fate]) -> str:
+def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
     """What a fold says it holds."""
     steps = wording.count(sum(part.steps for part in stretch))
     if Fate.FOLD in fates:
@@ -226,12 +195,12 @@ def _caption(account: StepAccount, names: bool) -> b.Words:
 
 def _columns(is_new: bool) -> tuple[b.Column, ...]:
     def part(line: StepLine) -> b.Words:
-        return "" if is_new or line.part_us == 0 else wording.change(line.part_us)
+        return "" if is_new or line.row.part_us == 0 else wording.change(line.row.part_us)
 
     return (
         b.Column("", "Step", "text", _step),
-        b.Column("", "Before", "figure", lambda line: _waited(line.before_us, line.was_there and not is_new)),
-        b.Column("", "After", "figure", lambda line: _waited(line.after_us, line.is_there)),
+        b.Column("", "Before", "figure", lambda x: _waited(x.row.before_us, x.was_there and not is_new)),
+        b.Column("", "After", "figure", lambda line: _waited(line.row.after_us, line.is_there)),
         b.Column("", "", "bar", lambda line: b.Bar(line.bars, _title(line, is_new))),
         b.Column("", "Contribution", "figure", part),
     )
@@ -241,12 +210,13 @@ def _step(line: StepLine) -> b.Words:
     """Its name; what became of it where it is not the same on both sides."""
     if line.text:
         return b.dim(line.text)
-    if line.fate is Fate.KEPT and line.after is not None:
-        return _named(line.after)
-    if line.before is None or line.after is None:
-        sign, name = ("+ ", line.after) if line.before is None else ("− ", line.before)
+    before, after = line.row.before, line.row.after
+    if line.fate is Fate.KEPT and after is not None:
+        return _named(after)
+    if before is None or after is None:
+        sign, name = ("+ ", after) if before is None else ("− ", before)
         return (b.strong(sign), "" if name is None else _named(name))
-    return (b.strong("± "), _named(line.after), b.dim(" instead of "), _named(line.before))
+    return (b.strong("± "), _named(after), b.dim(" instead of "), _named(before))
 
 
 def _named(name: NodeName) -> b.Words:
@@ -259,8 +229,8 @@ def _waited(us: float, there: bool) -> str:
 
 
 def _title(line: StepLine, new: bool) -> str:
-    before = "" if new else f"{wording.duration(line.before_us)} before, "
-    return f"{before}{wording.duration(line.after_us)} after"
+    before = "" if new else f"{wording.duration(line.row.before_us)} before, "
+    return f"{before}{wording.duration(line.row.after_us)} after"
 
 
 def _tone(is_new: bool, line: StepLine) -> str:

@@ -8,21 +8,20 @@ bucket its files are put one by one, `report.json` last, and readers pass by a r
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analyze.report.gate import Outcome
 from schemas.errors import LakeError, lake_error
-from schemas.report.report import Report, from_json, to_json
+from schemas.report.report import to_json
 from stitch.lake.copies import REPORT_END
+from stitch.lake.disk import LocalDisk
 from stitch.lake.layout import REPORTS, STAGE
 from stitch.lake.place import LakePlace
 from stitch.lake.store import Store
@@ -32,7 +31,6 @@ JSON_FILE: Final = REPORT_END
 HTML_FILE: Final = "report.html"
 _STAGED: Final = ".staged-"
 """Readers of `reports/` pass by what begins with a dot."""
-_OWNER_ONLY: Final = 0o700
 
 
 def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
@@ -42,16 +40,17 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
     else it is replaced: for an instant between two renames it is not there at all. Only the owner may read
     it. Raises LakeError where it cannot be written.
     """
-    reports = lake / "reports"
+    reports = lake / REPORTS
     final = reports / outcome.report.id
     files = _files(outcome, page)
     if _is_whole(final, files):
         return final
+    disk = LocalDisk(lake)
     try:
         made = not reports.exists()
-        reports.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+        disk.make_folder(REPORTS)
         if made:
-            _sync_folder(lake)
+            disk.sync_folder("")
         staged = Path(tempfile.mkdtemp(prefix=_STAGED, dir=reports))
     except OSError as error:
         raise LakeError(
@@ -59,10 +58,16 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
             remedy="Use --json and --html to write it elsewhere.",
         ) from error
     try:
-        folder = staged / final.name  # one level deeper than readers look
-        folder.mkdir(mode=_OWNER_ONLY)
-        _write_files(folder, files)
-        _take_place(folder, final, staged / "replaced")
+        folder = f"{REPORTS}/{staged.name}/{final.name}"  # one level deeper than readers look
+        disk.make_folder(folder)
+        for name, data in files.items():
+            disk.create(f"{folder}/{name}", data)
+            disk.sync_file(f"{folder}/{name}")
+        disk.sync_folder(folder)
+        if final.exists():
+            final.rename(staged / "replaced")
+        disk.rename(folder, f"{REPORTS}/{final.name}")
+        disk.sync_folder(REPORTS)
     except OSError as error:
         if _is_whole(final, files):  # another process finished the same report first
             return final
@@ -73,31 +78,6 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return final
-
-
-_SECTIONS: Final = '\n "sections": ['
-"""How the last field of a report's JSON begins (`to_json`): what stands before it is the head."""
-_MOST_OF_A_HEAD: Final = 1 << 18
-"""Characters; a whole report may have many times as many, and a lake has one a day."""
-
-
-def kept_heads(place: LakePlace) -> list[Report]:
-    """The finished reports of a lake in a folder, without their sections, by id; of a bucket none.
-
-    A report that cannot be read, or is of another version, is passed by.
-    """
-    if place.copies is not None:
-        return []
-    found = []
-    for file in sorted((place.root / REPORTS).glob(f"[!.]*/{JSON_FILE}")):
-        try:
-            with file.open(encoding="utf-8") as text:
-                head, marker, _ = text.read(_MOST_OF_A_HEAD).partition(_SECTIONS)
-            if marker:
-                found.append(from_json(f"{head}{_SECTIONS}]}}", ()))
-        except (OSError, ValueError):
-            continue
-    return found
 
 
 def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
@@ -146,39 +126,6 @@ def _files(outcome: Outcome, page: str) -> dict[str, bytes]:
     files[HTML_FILE] = page.encode()
     text = to_json(outcome.report).encode()
     return {**files, SUMS: write_sums({**files, JSON_FILE: text}), JSON_FILE: text}
-
-
-def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, data in files.items():
-        with _synced(folder / name) as out:
-            out.write(data)
-    _sync_folder(folder)
-
-
-@contextmanager
-def _synced(path: Path) -> Iterator[BinaryIO]:
-    """A new file, durable at the end (its name is not)."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        yield out
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _take_place(folder: Path, final: Path, replaced: Path) -> None:
-    """Rename into place; what stands there goes to `replaced`."""
-    if final.exists():
-        final.rename(replaced)
-    folder.rename(final)
-    _sync_folder(final.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_whole(folder: Path, files: Mapping[str, bytes]) -> bool:

@@ -36,8 +36,6 @@ from schemas.arrays import B1, F8, I8
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
 """Of a median, to that of a mean of as many."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
-LEAST_DAYS, LEAST_WEEKS = 2.5, 15.0
-"""Days from which the course of a day, and of a week, can be learned."""
 LEAST_BLOCKS: Final = 3
 """Day medians that a spread is learned from; while there are fewer, those of hours."""
 KNOWN: Final = 10
@@ -48,7 +46,6 @@ BLOCK: Final = 256
 """Series that are learned at once: of these all past values are in memory."""
 RUN: Final = 2 * MOST_POOLED
 """Ticks that are learned from together: two values of the rarest series."""
-SLOW_QUANTILE: Final = 0.9
 MEMORY: Final = 16
 """Values that foretell the next one."""
 RECENT: Final = MEMORY * MOST_POOLED
@@ -209,7 +206,7 @@ def fit(
     history = np.flatnonzero(quiet & sample.takes(ring.at) & (ring.at < sample.past))
     usual = usable(ring.names)
     kinds = [name.kind for name in ring.names]
-    cuts = _slow_cuts(ring, history, np.array([kind == SLOW for kind in kinds]))
+    cuts = _slow_cuts(ring, history, np.array([kind == SLOW for kind in kinds]), settings.slow_level)
     count_slow(ring, cuts)
     at = ring.at[history]
     n_days, hours, hourly = _hourly(ring, sample.past, settings)
@@ -228,7 +225,7 @@ def fit(
         for row, code in enumerate(rows.tolist()):
             if anew and ring.names[code] in anew:
                 x[row, pool * k < anew[ring.names[code]]] = np.nan
-        season = _season(hours, hourly[:, rows], mine, n_days, settings.least_events)
+        season = _season(hours, hourly[:, rows], mine, n_days, settings)
         x = x - season_at(season, pool * k * ring.tick_ns + k * ring.tick_ns // 2)
         n = np.isfinite(x).sum(axis=1)
         moves = _moves(x) | np.isin(mine, ["pattern", "fail", "failures", "slow", "calls"])
@@ -348,8 +345,8 @@ def _moves(x: F8) -> B1:
     return found
 
 
-def _slow_cuts(ring: Ring, history: I8, is_slow: B1) -> F8:
-    """[series] where nine of ten calls of ordinary times end, half an octave on."""
+def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
+    """[series] where this part of the calls of ordinary times ends, half an octave on."""
     cuts = np.full(len(ring.names), np.nan)
     if not ring.slow or not len(history):
         return cuts
@@ -363,7 +360,7 @@ def _slow_cuts(ring: Ring, history: I8, is_slow: B1) -> F8:
     table = np.bincount(slow["series"] * width + slow["bin"], slow["num"], len(ring.names) * width)
     grown = np.cumsum(table.reshape(-1, width), axis=1)
     total = grown[:, -1]
-    cut = (grown < SLOW_QUANTILE * total[:, None]).sum(axis=1) + 1.0
+    cut = (grown < level * total[:, None]).sum(axis=1) + 1.0
     return np.where(is_slow & (total > 0), cut, np.nan)
 
 
@@ -391,17 +388,17 @@ def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, 
     return (float(hours[-1] + 1 - hours[0]) / HOURS_A_DAY if len(hours) else 0.0), hours, sums
 
 
-def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, least: int) -> F8:
+def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: WatchSettings) -> F8:
     """[series, hours of a week, or of a day] usual distance from the usual; [series, 0] while nothing is
     known."""
-    if n_days < LEAST_DAYS:
+    if n_days < settings.season_periods:
         return np.zeros((len(kinds), 0))
-    x = values(sums, kinds, least)
+    x = values(sums, kinds, settings.least_events)
     x = x - row_medians(x)[:, None]
     season = _course(x, hours % HOURS_A_DAY, HOURS_A_DAY)
-    if n_days >= LEAST_WEEKS:
+    days = HOURS_A_WEEK // HOURS_A_DAY
+    if n_days >= settings.season_periods * days:
         left = x - season[:, hours % HOURS_A_DAY]
-        days = HOURS_A_WEEK // HOURS_A_DAY
         season = np.tile(season, days) + _course(left, hours % HOURS_A_WEEK, HOURS_A_WEEK)
     slow = np.array([kind == SLOW for kind in kinds])
     return np.where(slow[:, None], 0.0, season)

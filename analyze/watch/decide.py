@@ -4,7 +4,7 @@ process)."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from analyze.calibrate import calibration_sentence
@@ -37,6 +37,8 @@ class Decision:
     report: Outcome | None = None
     mean_us: float = 0.0
     """Mean response time of the reference."""
+    q: float = 1.0
+    """Level that the findings were asked for."""
 
 
 class Decide(Protocol):
@@ -103,7 +105,7 @@ class Comparer:
             )
         except PeriodError:
             return Decision(UNSURE, "cannot-tell")
-        return decision_of(outcome)
+        return replace(decision_of(outcome), q=self.chosen.settings.q)
 
 
 def decision_of(outcome: Outcome) -> Decision:

@@ -1,7 +1,8 @@
 """Deployments: a new version is compared with the others in the same windows, looked at again and again.
 
-After 1, 2, 4, 8 and 16 windows, each look at half the level of the one before, so that looking often costs
-nothing. Where the versions do not overlap, what came after is compared with what was before.
+After 1, 2, 4, 8 and 16 windows, at half the level of a comparison, a quarter and so on: all looks together
+ask as much as one comparison. Where the versions do not overlap, what came after is compared with what was
+before.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from analyze.watch.incidents import RECENT_NS
 from schemas.config import Config
 from schemas.report.findings import ChangeKind
 
-FIRST_LEVEL: Final = 0.0015
-"""q of the first look: half of what a comparison asks for."""
 MOST_VERSIONS: Final = 10_000
 """Values of one parameter in a window; one that has more names no version."""
 
@@ -140,7 +139,7 @@ def looked_at(
         found = _of_versions(rollout, key, during, before, decide)
     else:
         found = decide(joined(before), joined(during), ())
-    alpha = FIRST_LEVEL / (1 << rollout.looks)
+    alpha = found.q / (2 << rollout.looks)
     kept = tuple(f for f in found.findings if f.q <= alpha and f.kind != ChangeKind.WORKLOAD)
     worse = any(not finding.is_better for finding in kept)
     return replace(found, findings=kept, code=CHANGED if worse else 0)

@@ -39,11 +39,6 @@ FAMILY: Final = {
     ChangeKind.WORKLOAD: "workload",
 }
 """Of a kind; every other one is a change of paths."""
-CALM_Z, CALM_SHARE = 2.5, 0.7
-"""A tick is calm where so many of an incident's series are no further off than so many usual deviations."""
-MUCH_FAILS, MUCH_SLOWER = 0.1, 0.5
-"""Share of requests that fail more, and part of the mean response time, from which an incident is
-critical."""
 RECENT_NS: Final = 28 * NS_PER_DAY
 """Time of which every incident says how many there were, and as far back as the daily comparison looks."""
 _EVIDENCE_KEPT: Final = 5
@@ -165,7 +160,7 @@ class Book:
                 "also": tuple(finding.title for finding in worse[1 : _EVIDENCE_KEPT + 1]),
                 "version": version,
             }
-            incident = Incident.model_validate({**known, **_facts(decision, first, report)})
+            incident = Incident.model_validate({**known, **_facts(decision, first, report, self._settings)})
             took = at + 1 - onset if lane == "fast" else 1
             self.tracked.append(
                 Tracked(incident=incident, series=tuple(sorted(mine)), onset=onset, took=took, places=places)
@@ -193,7 +188,8 @@ class Book:
         named = tuple(dict.fromkeys((*old.places, *places)))
         spread = len(named) > len(old.places)
         # As it was reported, at its largest.
-        changed = _facts(decision, first, report or old.incident.report) if again or grew else {}
+        report = report or old.incident.report
+        changed = _facts(decision, first, report, self._settings) if again or grew else {}
         named_version = version if not old.incident.version else ""
         if named_version:
             changed["version"] = named_version
@@ -210,13 +206,13 @@ class Book:
 
     def recover(self, evidence: RunningEvidence, codes: dict[Name, int], at: int) -> list[Tracked]:
         """Count calm ticks of the incidents that go on; those that are over by this one."""
-        over = []
+        over, settings = list[Tracked](), self._settings
         for place, one in enumerate(self.tracked):
             if not one.goes_on:
                 continue
             # What a slower lane finds began long before it was reported.
             since_ns = max(one.onset * self._tick_ns, one.incident.opened_ns)
-            if self._end_ns(at) - since_ns >= self._settings.accept_ns:
+            if self._end_ns(at) - since_ns >= settings.accept_ns:
                 over.append(self._end(place, at + 1, at, "accepted"))
                 continue
             rows = [codes[name] for name in one.series if name in codes]
@@ -224,12 +220,13 @@ class Book:
             z = z[np.isfinite(z)]
             if not len(z):
                 continue
-            calm = one.calm + 1 if float(np.mean(np.abs(z) < CALM_Z)) >= CALM_SHARE else 0
+            is_calm = float(np.mean(np.abs(z) < settings.calm_deviations)) >= settings.calm_share
+            calm = one.calm + 1 if is_calm else 0
             since = None if not calm else at if one.calm_from is None else one.calm_from
             self._change(place, calm=calm, calm_from=since)
             if since is None or at + 1 - since < one.took:
                 continue
-            if calm >= self._settings.recovery_ticks:
+            if calm >= settings.recovery_ticks:
                 over.append(self._end(place, since, at, "resolved"))
         return over
 
@@ -295,7 +292,7 @@ class Book:
         )
 
 
-def _facts(decision: Decision, first: Finding, report: str) -> dict[str, object]:
+def _facts(decision: Decision, first: Finding, report: str, settings: WatchSettings) -> dict[str, object]:
     """What a finding says of its incident."""
     by_sample = {
         sample: tuple(example.request_id for example in first.examples if example.sample == sample)
@@ -319,7 +316,7 @@ def _facts(decision: Decision, first: Finding, report: str) -> dict[str, object]
         "operation": first.site.operation,
         "root": root,
         "host": hosts[0] if len(hosts) == 1 else "",
-        "severity": _severity(decision, first),
+        "severity": _severity(decision, first, settings),
         "headline": first.title,
         "before": first.before,
         "after": first.after,
@@ -333,10 +330,11 @@ def _facts(decision: Decision, first: Finding, report: str) -> dict[str, object]
     }
 
 
-def _severity(decision: Decision, finding: Finding) -> Severity:
-    fails = FAMILY.get(finding.kind) == "errors" and finding.share1 - finding.share0 >= MUCH_FAILS
-    slow = decision.mean_us > 0 and finding.contribution_us >= MUCH_SLOWER * decision.mean_us
-    return "critical" if fails or slow else "warning"
+def _severity(decision: Decision, finding: Finding, settings: WatchSettings) -> Severity:
+    more_failing = finding.share1 - finding.share0 if FAMILY.get(finding.kind) == "errors" else 0.0
+    slow_us = settings.critical_slower * decision.mean_us
+    is_slow = slow_us > 0 and finding.contribution_us >= slow_us
+    return "critical" if is_slow or more_failing >= settings.critical_failing else "warning"
 
 
 def _texts(names: Iterable[Name]) -> tuple[str, ...]:

@@ -45,6 +45,13 @@ class WatchSettings(Config):
     """Ticks between what says what is usual and the one that is looked at."""
     season_days: int = Field(default=28, ge=0)
     """Days from which the usual course of a day, then of a week, is learned; 0: no season."""
+    season_periods: float = Field(default=2.5, ge=2)
+    """Days of which the course of a day is learned at least, and weeks of that of a week: of half of its
+    hours three values are known then, of which one odd one does not carry the median."""
+    edge_share: float = Field(default=1 / 3, ge=0, lt=1)
+    """A tick beside a gap with fewer of the usual requests is the edge of a recording."""
+    slow_level: float = Field(default=0.9, gt=0.5, lt=1)
+    """A call is slow over this quantile of ordinary ones, half an octave on."""
     whiten: bool = True
     """Take out of a value what the one before it foretold; without it autocorrelation is false alarms."""
     rho: float = Field(default=0.3, ge=0, lt=1)
@@ -81,12 +88,20 @@ class WatchSettings(Config):
     part."""
     recovery_ticks: int = Field(default=3, ge=1)
     """Calm values of its series that end an incident, if they last as long as it took to be found."""
+    calm_deviations: float = Field(default=2.5, gt=0)
+    """A value is calm that is no further off than so many usual deviations,"""
+    calm_share: float = Field(default=0.7, gt=0, le=1)
+    """and a tick where so many of an incident's series are."""
     reopen_ns: int = Field(default=60 * NS_PER_MINUTE, ge=0)
     """What comes back so soon is the same incident."""
     accept_ns: int = Field(default=7 * NS_PER_DAY, ge=NS_PER_MINUTE)
     """An incident that goes on so long is the new normal."""
     worse_by: float = Field(default=0.5, gt=0)
     """An incident that grew by this part of its size became worse."""
+    critical_failing: float = Field(default=0.1, gt=0, le=1)
+    """Share of the requests that fail more from which an incident is critical,"""
+    critical_slower: float = Field(default=0.5, gt=0)
+    """and part of the mean response time that is added."""
     suspend_load: float = Field(default=2.0, gt=1)
     """More arrivals than this times the most that was seen is load beyond what is known: nothing is
     raised."""

@@ -30,12 +30,11 @@ from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 REFIT_SHARE: Final = 0.05
 """What is usual is learned anew after so much more of it."""
-EDGE_SHARE: Final = 1 / 3
-"""A tick beside a gap with fewer of the usual requests is the edge of a recording."""
 STRETCH_NS: Final = 60 * 10**9
 """A longer gap parts stretches: sums begin anew behind it."""
 USUAL_TICKS: Final = 60
 """Ticks that say how many requests are usual, for that."""
+LEARNING: Final = "learning"
 _HOUR: Final = 60 * NS_PER_MINUTE
 
 
@@ -48,6 +47,8 @@ class State(Config):
     """Windows that end here or before are decided."""
     began_ns: int = 0
     """Where the watch began to decide."""
+    suspended: str = LEARNING
+    """Why nothing could be found in the last window; empty: it was looked at."""
     sums: tuple[Kept, ...] = ()
     tracked: tuple[Tracked, ...] = ()
     fitted: int | None = None
@@ -190,7 +191,7 @@ class Watcher:
             quiet_ticks=0 if base is None else base.n_ticks,
             seconds=time.perf_counter() - began,
         )
-        self._move_on(window)
+        self._move_on(window, suspended)
         self.collect(decided)
         return decided
 
@@ -235,7 +236,7 @@ class Watcher:
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
         there = np.concatenate([[before], requests > 0, [True]])
         edge = ~(there[:-2] & there[2:])
-        return np.where(edge & (requests < usual * EDGE_SHARE), 0.0, requests)
+        return np.where(edge & (requests < usual * self.settings.edge_share), 0.0, requests)
 
     def _fit_if_due(self, past: int) -> None:
         state = self.state
@@ -443,14 +444,14 @@ class Watcher:
 
     def _suspended(self, window: WindowTicks) -> str:
         if self._base is None or not self._base.groups:
-            return "learning"
+            return LEARNING
         today = window.start_ns // NS_PER_DAY
         most = max([self._base.most_arrivals, *(n for day, n in self.state.peaks if day < today)])
         if most and float(window.requests.max(initial=0)) > self.settings.suspend_load * most:
             return "load"
         return ""
 
-    def _move_on(self, window: WindowTicks) -> None:
+    def _move_on(self, window: WindowTicks, suspended: str) -> None:
         end = window.start_ns + window.n_ticks * window.tick_ns
         now = end // self.tick_ns
         oldest = now - 2 * self._span
@@ -460,6 +461,7 @@ class Watcher:
         self.state = self.state.model_copy(
             update={
                 "through_ns": end,
+                "suspended": suspended,
                 "sums": tuple(self.evidence.kept(self.ring.names)),
                 "peaks": self._peaks(window),
                 "ordinary": self._ordinary.sizes,

@@ -16,8 +16,8 @@ from schemas.visible import visible
 
 if TYPE_CHECKING:
     from analyze.report.gate import Outcome
+    from analyze.report.index import KeptReport
     from analyze.scope import LakePeriod
-    from schemas.report.report import Report
 
 MOST_ROOTS: Final = 5
 """A finding in more root types is not narrowed by them."""
@@ -91,7 +91,7 @@ def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared
 
 
 def with_views(
-    outcome: Outcome, compared: Compared | None, methods: Iterable[str], kept: Sequence[Report] = ()
+    outcome: Outcome, compared: Compared | None, methods: Iterable[str], kept: Sequence[KeptReport] = ()
 ) -> Outcome:
     """The outcome with the commands for its findings; its report's id stays.
 
@@ -132,7 +132,7 @@ def _views(
     compared: Compared,
     ways: Sequence[_Way],
     texts: Sequence[str],
-    kept: Sequence[Report],
+    kept: Sequence[KeptReport],
 ) -> tuple[FurtherView, ...]:
     narrow = requests_of(finding)
     where = {name: _both(text, narrow) for name, text in compared.where.items()}
@@ -217,12 +217,12 @@ def _both(one: str, other: str) -> str:
     return " and ".join(part for part in (one, other) if part)
 
 
-def _page(method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[Report]) -> str | None:
+def _page(
+    method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[KeptReport]
+) -> str | None:
     """Page of a kept report of this method on just these samples; texts: their periods."""
-    wanted = list(zip(texts, (where["reference"], where["problem"]), strict=True))
-    for report in kept:
-        if [run.name for run in report.methods] == [method] and wanted == [
-            (sample.text, sample.where) for sample in report.samples
-        ]:
-            return f"../{report.id}/report.html"
-    return None
+    from analyze.report.index import periods_text
+
+    wanted = periods_text(zip(texts, (where["reference"], where["problem"]), strict=True))
+    same = (row.id for row in kept if (row.method, row.periods) == (method, wanted))
+    return next((f"../{id_}/report.html" for id_ in same), None)

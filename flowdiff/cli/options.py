@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -141,6 +139,9 @@ def say_notes(notes: Iterable[str]) -> None:
 
 def provisional_folder() -> Path:
     """A new folder for what is read of windows that go on; it is removed when the process ends."""
-    folder = mkdtemp(prefix="flowdiff-unsealed-")
-    atexit.register(rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    from stitch.scratch import Scratch
+
+    scratch = Scratch()
+    folder = scratch.folder
+    atexit.register(lambda: scratch)  # which removes it; it goes with its owner otherwise
+    return folder

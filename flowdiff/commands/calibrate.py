@@ -96,7 +96,7 @@ def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
     from analyze.report.gate import Outcome
 
     def run(samples: NamedSamples, history: NamedSamples) -> Outcome:
-        read = read_samples(samples, history, refine, can_use=chosen.method.statistics is not None)
+        read = read_samples(samples, history, refine, can_use=not chosen.method.needs_requests)
         return compare(read.compared, [chosen], history=read.history, refined=refine)
 
     return run

@@ -6,6 +6,7 @@ What does the work is imported where it is called: help and completion need the 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast, get_args
 
 import typer
@@ -103,7 +104,7 @@ def command(
     something changed that nothing explains.
     """
     from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
-    from analyze.report.store import kept_heads
+    from analyze.report.index import kept_reports
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
     from flowdiff.samples import asked_samples, find_samples
@@ -135,7 +136,10 @@ def command(
     # Kept where the problem lies; --lake may be another one, of periods that name none.
     place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.
-    kept = kept_heads(open_place(place)) if to.save and to.html_file is None else ()
+    kept = []
+    if to.save and to.html_file is None:
+        with suppress(OSError):  # no link is missed more than the comparison
+            kept = kept_reports(open_place(place))
     there = [name for name in method_names() if installed(name)]
     outcome = with_views(outcome, compared_of(found.compared), there, kept)
     outcome = shown_only(outcome, only or "")

@@ -76,7 +76,7 @@ def command(
     number of processes of which one works. The first time it learns from all there is.
 
     Exit code 0: no incident is open. 1: one is (--replay: one was). 2: error. 3: it cannot be told, as
-    nothing is known well enough yet.
+    nothing is known well enough yet, no window was decided yet, or there is more load than was ever known.
     """
     from analyze.watch.decide import Comparer
     from analyze.watch.watching import LakeWatch
@@ -110,22 +110,26 @@ def _notifier(told: NotifySettings, lake: str) -> Notifier:
 
 
 def _replayed(watch: LakeWatch, text: str, *, as_json: bool) -> int:
+    from analyze.report.wording import counted
     from schemas.periods import parse_period
 
     period = parse_period(text, now_ns=time.time_ns())
-    opened, told = 0, _Told()
+    opened, runs = 0, []
     for decided in watch.replay(period):
         _print(decided.events, as_json=as_json)
         opened += sum(event.kind == "opened" for event in decided.events)
-        told.add(decided)
+        if decided.run is not None:
+            runs.append(decided.run)
+    looked_at = counted(sum(run.candidates for run in runs), "candidate")
     typer.echo(
-        f"With these settings: {opened} incident{'s' if opened != 1 else ''} in {told.text}.", err=as_json
+        f"With these settings: {counted(opened, 'incident')} in {counted(len(runs), 'window')} ({looked_at} "
+        "looked at).",
+        err=as_json,
     )
-    return OPEN if opened else NOTHING if told.able else CANNOT_TELL
+    return OPEN if opened else NOTHING if any(not run.suspended for run in runs) else CANNOT_TELL
 
 
 def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
-    told = _Told()
     with ExitStack() as held:
         if not watch.dry_run:
             held.enter_context(_Turn(watch).held(waits=True))
@@ -133,12 +137,11 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
         watch.resume()
         for decided in _polled(watch):
             _print(decided.events, as_json=as_json)
-            told.add(decided)
     state = watch.state
-    going = [] if state is None else [one.incident for one in state.tracked if one.goes_on]
-    if going:
-        return OPEN
-    return NOTHING if state is not None and (told.able or not told.windows) else CANNOT_TELL
+    if state is None:
+        return CANNOT_TELL
+    is_open = any(one.goes_on for one in state.tracked)
+    return OPEN if is_open else CANNOT_TELL if state.suspended else NOTHING
 
 
 def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
@@ -232,7 +235,7 @@ class _Shown:
 
         self.service, self.status = ServiceCounters(), WatchStatus(clock)
         self.incidents: tuple[Incident, ...] = ()
-        self.suspended = self._of_window = ""
+        self.suspended = ""
 
     def turn(self, watch: LakeWatch, trouble: str | None) -> None:
         """The loop turned."""
@@ -244,14 +247,13 @@ class _Shown:
 
     def stand_by(self) -> None:
         """Leave incidents and delay to the process that is at work."""
-        self.incidents, self.suspended, self._of_window = (), "", ""
+        self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
     def decided(self, watch: LakeWatch, decided: Decided) -> None:
         """A window was decided."""
         if decided.run is not None:
             self.service.add_window(watch.lake, decided.run.window_ns, decided.run.through_ns)
-            self._of_window = decided.run.suspended
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
@@ -260,7 +262,8 @@ class _Shown:
 
         self.turn(watch, None)
         since_ns = watch.silent_since(self.status.clock.steady_ns())
-        was, self.suspended = self.suspended, self._of_window if since_ns is None else SILENT
+        of_window = "" if watch.state is None else watch.state.suspended
+        was, self.suspended = self.suspended, of_window if since_ns is None else SILENT
         if since_ns is not None and was != SILENT:
             say(f"No window was sealed since {format_instant(since_ns)}: nothing arrives, or nobody seals.")
         elif since_ns is None and was == SILENT:
@@ -319,24 +322,6 @@ def _polled(watch: LakeWatch) -> Iterator[Decided]:
     if is_new and watch.state is not None:
         through = format_instant(watch.state.through_ns)
         say(f"The lake's windows until {through} say what is usual; later ones are decided as they seal.")
-
-
-class _Told:
-    """What was decided, in numbers."""
-
-    def __init__(self) -> None:
-        self.windows = self.candidates = 0
-        self.able = False
-
-    def add(self, decided: Decided) -> None:
-        if decided.run is not None:
-            self.windows += 1
-            self.candidates += decided.run.candidates
-            self.able |= not decided.run.suspended
-
-    @property
-    def text(self) -> str:
-        return f"{self.windows} windows ({self.candidates} candidates looked at)"
 
 
 def _print(events: Iterable[IncidentEvent], *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ are cut say `shown of total` in a `*_total` field.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -133,6 +134,17 @@ class StepRow(Frozen):
     def part_us(self) -> float:
         """Its part of the change of the mean."""
         return self.after_us - self.before_us
+
+    @staticmethod
+    def together(rows: Sequence[StepRow]) -> StepRow:
+        """Add several up to one, a run."""
+        return StepRow(
+            before=None,
+            after=None,
+            before_us=sum(row.before_us for row in rows),
+            after_us=sum(row.after_us for row in rows),
+            steps=sum(row.steps for row in rows),
+        )
 
 
 class StepAccount(Frozen):

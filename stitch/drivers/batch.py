@@ -11,7 +11,6 @@ part of them, and become one file a table.
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from stitch.lake.layout import STAGE, ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import is_bucket, open_place
 from stitch.lake.store import LocalStore, Store
+from stitch.scratch import Scratch
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 _HELD_SHARE: Final = 16
@@ -82,8 +82,8 @@ def import_into(
         if not is_bucket(str(lake)):
             return _into_folder(Path(lake), run)
         place = open_place(str(lake))  # what spills goes to this machine's folder for temporary files
-        with tempfile.TemporaryDirectory(prefix="flowdiff-import-") as scratch:
-            return run(place.store, Path(scratch), copies=place.copies)
+        with Scratch() as scratch:
+            return run(place.store, scratch.folder, copies=place.copies)
     except OSError as error:
         raise lake_error(
             f"Writing the lake '{lake}' failed: {error.strerror or error}.",

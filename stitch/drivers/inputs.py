@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO, Any, BinaryIO, Final
 
 from ingest.decoding import DecodedBatch, decode_polls
@@ -34,6 +33,7 @@ from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
+from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
@@ -127,7 +127,7 @@ class Source:
             yield self.path
             self._refuse_if_changed(self.path)
             return
-        with NamedTemporaryFile(prefix="flowdiff-input-") as file:
+        with Scratch() as scratch, (scratch.folder / "input").open("wb") as file:
             try:
                 sha256, _ = self.path.copy(file)
             except FileNotFoundError as error:

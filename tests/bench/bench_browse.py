@@ -20,6 +20,7 @@ from oracles.stored_lake import write_lake
 
 from analyze.methods.browse.method import analyse
 from analyze.methods.browse.settings import BrowseSettings
+from analyze.profile.samples import samples_of
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
@@ -35,7 +36,7 @@ def test_method() -> None:
     flows, structures = stored_spans(1, REQUESTS, CATEGORIES, NODES // 2)
     population = refine(flows, structures, RefineSettings()).of_samples(0, 1)
     cpu, wall = time.process_time(), time.perf_counter()
-    result = analyse(population, None, BrowseSettings(), ReportLimits())
+    result = analyse(samples_of(population), None, BrowseSettings(), ReportLimits())
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rows = {name: table.num_rows for name, table in result.tables.items()}

@@ -19,6 +19,7 @@ from analyze.methods.clusters.kmeans import partition
 from analyze.methods.clusters.method import analyse
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Category, Population, Sample
+from analyze.profile.samples import samples_of
 from analyze.report.limits import ReportLimits
 
 REQUESTS, NODES, CATEGORIES = 210_000, 30, 300
@@ -55,7 +56,7 @@ def test_two_hundred_thousand_requests(features: str) -> None:
     population = _population()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, wall = time.process_time(), time.perf_counter()
-    found = analyse(population, None, ClustersSettings(features=features), ReportLimits())
+    found = analyse(samples_of(population), None, ClustersSettings(features=features), ReportLimits())
     used, wall = time.process_time() - start, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     n = sum(one.n_requests for one in population.categories)

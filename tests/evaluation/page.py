@@ -57,7 +57,7 @@ that hold too few concerned requests, among all members, %. *err*: as above."""
 LEFT_OUT_FILE = "evaluation-rules.json"
 LEFT_OUT = """`make evaluate RULES=1 REAL=DIR SYSTEMS=1` (five CPU minutes) judges {comparisons}
 comparisons: the golden ones, the faults of the recordings and of the made-up systems, and ten quiet pairs
-of each, with history and alone, again without each row of MEASURES, CONFOUNDERS, RELATIONS and RANKING;
+of each, with history and alone, again without each row of MEASURES, CONFOUNDERS and RELATIONS;
 `WITHOUT=name` lists them for one. *acted in*: comparisons in which the rule had a part. *lost*: the
 labelled service is no longer first, a fault is not found or takes more findings, a quiet pair has more of
 them. *other first*: another finding leads. *gained*: it is better without the rule. A rule that changes

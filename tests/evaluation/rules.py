@@ -1,6 +1,6 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS, RELATIONS or RANKING, or PATTERN_DISPERSION. Compared are the
+A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, or PATTERN_DISPERSION. Compared are the
 goldens' lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history
 and alone, with some quiet pairs; with `--simulated SEED` the simulator's cases of 12,000 requests, alone.
 Each is profiled and observed once; what is made again without a rule is what comes after it, and only where
@@ -37,7 +37,7 @@ from golden.lakes import lake_of  # noqa: E402
 
 from analyze.methods.robust import robust_result as filled  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
-from analyze.methods.robust.causes.resolve import RANKING, RankFactor, causes_of  # noqa: E402
+from analyze.methods.robust.causes.resolve import causes_of  # noqa: E402
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
@@ -53,7 +53,6 @@ QUIET: Final = 10
 """Quiet pairs of a recording or system, either way."""
 SETTINGS: Final = RobustSettings(explained=0)
 JUDGED: Final = frozenset({PATTERN_DISPERSION.name, *(measure.name for measure in MEASURES)})
-RANKED: Final = {factor.name: factor for factor in RANKING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def rules() -> list[Rule]:
         for row in RELATIONS
     ]
     found.append(Rule(PATTERN_DISPERSION.name, "noise", PATTERN_DISPERSION.doc, PATTERN_DISPERSION.case))
-    return found + [Rule(row.name, "ranking", row.doc, row.case) for row in RANKING]
+    return found
 
 
 Effect = Literal["lost", "gained", "other"]
@@ -140,8 +139,7 @@ def without_each(
     A measure, and the request mix, may have one by the correction of many tests alone: so what was observed
     is judged again, and they had a part if other changes are significant. A confounder had one if it adjusted
     the profile, or if changes are explained by it (of the load also those that findings took); a relation, if
-    a symptom follows by it; a factor of the ranking, if it holds of a cause. Of these last two causes are
-    resolved again, and nothing before.
+    a symptom follows by it: then causes are resolved again, and nothing before.
     """
     had = _what_counts(whole.tested)
     explained = {name for name, one in whole.confounded.explained.items() if one.changes}
@@ -158,7 +156,7 @@ def without_each(
             yield name, anew(observing, name).run()
         elif name in explained:
             yield name, left.run(whole.tested)
-        elif name in related or (name in RANKED and _holds(RANKED[name], whole)):
+        elif name in related:
             yield name, replace(whole, causes=causes_of(whole.context, whole.tested.sites, (name,)))
 
 
@@ -175,11 +173,7 @@ def _without(observing: Observing, name: str) -> Observing:
 def anew(observing: Observing, *names: str) -> Observing:
     """Observe again without some rules."""
     settings = observing.plain.settings.model_copy(update={"without": names})
-    return Observing.adjusted(replace(observing.plain, settings=settings), observing.threshold_ns)
-
-
-def _holds(factor: RankFactor, run: RobustRun) -> bool:
-    return any(factor.holds(cause, run.profile.names) for cause in run.causes)
+    return Observing.of_samples(replace(observing.plain, settings=settings), observing.threshold_ns)
 
 
 def _what_counts(tested: Tested) -> list[Change]:

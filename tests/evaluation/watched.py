@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from evaluation.recordings.kept_lakes import lake_of
 from evaluation.recordings.labelled import read_recordings
+from evaluation.seen_daily import seen_daily
 from oracles.quiet_import import Quiet
 from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
 from oracles.watched_shop import write_minutes
@@ -38,6 +39,7 @@ from scipy import stats
 from analyze.refine.settings import RefineSettings
 from analyze.watch.baseline import usable, values
 from analyze.watch.decide import CHANGED, UNCHANGED, Comparer, Decision, Range
+from analyze.watch.incidents import place_of
 from analyze.watch.series import tick_length
 from analyze.watch.settings import WatchSettings
 from analyze.watch.slow_lane import compared_day
@@ -180,7 +182,7 @@ def weeks(seed: int, learned: int, days: int, is_quiet: bool, lakes: Path) -> di
     return {
         "seed": seed,
         "days": days,
-        **judged_changes(changes, events),
+        **judged_changes(changes, events, seen_daily(changes, seed, learned, days, REQUESTS)),
         "outcomes of missed": outcomes(changes, events, points),
         "candidates": sum(run.candidates for run in runs),
         "comparisons": sum(run.comparisons for run in runs),
@@ -196,7 +198,8 @@ def days(
     changes, began = [] if is_quiet else changes_of(learned, n), time.process_time()
     lake = lakes / f"{'quiet' if is_quiet else 'changed'}-days-{seed}-{learned}-{n}"
     length = HOUR * WINDOW_NS
-    make_days(lake, seed, learned + n, changes, length, 20)
+    requests = 20
+    make_days(lake, seed, learned + n, changes, length, requests)
     long = [change for change in changes if change.past - change.first >= WINDOWS_A_DAY]
 
     def windows_of(start: int, end: int) -> list[Range]:
@@ -217,12 +220,22 @@ def days(
         rows.append(
             {
                 "day": day,
-                "slower": [change.service for change in long if change.first == day * WINDOWS_A_DAY],
+                "slower": [change.service for change in long if change.day == day],
                 "outcome": found.outcome,
                 "found": [finding.title for finding in found.findings],
+                "places": [place_of(finding) for finding in found.findings if not finding.is_better],
             }
         )
-    return {"seed": seed, "rows": rows, "cpu_s": time.process_time() - began}
+    alone = [change for change in changes if change in long]
+    seen = seen_daily(alone, seed, learned, n, requests)
+    found_at = {(row["day"], place) for row in rows for place in row["places"]}
+    return {
+        "seed": seed,
+        "rows": rows,
+        "could be seen": [f"{change.service} on day {change.day}" for change in seen],
+        "of these found": sum((change.day, change.service) in found_at for change in seen),
+        "cpu_s": time.process_time() - began,
+    }
 
 
 def make_days(
@@ -255,9 +268,11 @@ def outcomes(
     return told
 
 
-def judged_changes(changes: Sequence[Change], events: Sequence[IncidentEvent]) -> dict[str, Any]:
+def judged_changes(
+    changes: Sequence[Change], events: Sequence[IncidentEvent], seen: Collection[Change]
+) -> dict[str, Any]:
     """Incidents beside the changes: an incident is of the change of its component that went on when it was
-    opened, or on its day."""
+    opened, or on its day. seen: those that a daily comparison could see."""
     opened = [event for event in events if event.kind == "opened"]
     of: dict[int, list[IncidentEvent]] = {}
     false = []
@@ -282,6 +297,8 @@ def judged_changes(changes: Sequence[Change], events: Sequence[IncidentEvent]) -
         "short": len(short),
         "short found": len(fast),
         "of a day found": sum(n in of for n in range(len(changes)) if n not in short),
+        "a day could see": len(seen),
+        "of these found": sum(change in seen for n, change in enumerate(changes) if n in of),
         "missed": [f"{c.service} x{c.slower} +{c.failing}" for n, c in enumerate(changes) if n not in of],
         "delay in windows": median(delays) if delays else None,
         "onset within a window": sum(onset <= 1 for onset in onsets),

@@ -38,6 +38,7 @@ from schemas.windows import NS_PER_MINUTE
 from stitch.lake.stats_files import StatsKey, read_stats
 from stitch.lake.store import LocalStore, Store
 from stitch.processes import worker_processes
+from stitch.scratch import Scratch
 
 FLEET = Fleet(220, requests=30_000)
 SLOWER = FLEET.loaded_sites(2)
@@ -91,9 +92,9 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(room, "worker_processes", watched)
     monkeypatch.setattr(gathering, "MOST_VOTES", 0)
     monkeypatch.setattr(slot_votes, "MOST_HELD", 1000)
-    written: list[str] = []
+    written: list[Path] = []
 
-    def noted(columns: Iterable[Column], folder: str) -> tuple[object, ...]:
+    def noted(columns: Iterable[Column], folder: Path) -> tuple[object, ...]:
         written.append(folder)
         return write(columns, folder)
 
@@ -105,7 +106,7 @@ def test_shards_report_what_one_table_does(tmp_path: Path, monkeypatch: pytest.M
     assert started == []
     assert len(written) == 2 * N_COMPARED + N_HISTORY
     gc.collect()
-    assert not [name for name in {*written} if Path(name).exists()]
+    assert not [name for name in {*written} if name.exists()]
     monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
     monkeypatch.setattr(sites_seen, "n_shards", lambda *_: len(seen))
     monkeypatch.setattr(sites_seen, "SHARDS_A_WORKER", 1)
@@ -149,8 +150,8 @@ def test_the_next_comparison_removes_what_a_killed_one_left(
     (left,) = scratch.iterdir()
     assert [*left.iterdir()]
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    alive = slot_votes.Scratch()
-    at_work = Path(alive.folder)
+    alive = Scratch()
+    at_work = alive.folder
     assert [*scratch.iterdir()] == [at_work]
     monkeypatch.setattr(gathering, "MOST_VOTES", 0)
     monkeypatch.setattr(slot_votes, "MOST_HELD", 1000)

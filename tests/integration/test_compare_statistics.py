@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from oracles.quiet_import import Quiet
+from oracles.stored_profile import decode
 
 import analyze.profile.history
-from analyze.profile.encoding import decode
 from flowdiff.__main__ import main
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into

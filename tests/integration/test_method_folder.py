@@ -15,6 +15,7 @@ from oracles.populations import constant_chain, population
 
 import analyze.methods
 from analyze.methods.registry import method_names, method_of
+from analyze.profile.samples import samples_of
 from flowdiff.__main__ import main
 from schemas.report.report import from_json, to_json
 
@@ -55,10 +56,10 @@ class SlowestSection(Section):
     slowest: tuple[SlowRequest, ...]
 
 
-def analyse(population, history, settings, limits):
+def analyse(compared, history, settings, limits):
     rows = [
         SlowRequest(request_id=name, root=category.graph.root, response_us=ns / 1e3)
-        for category in population.categories
+        for category in compared.population.categories
         for name, ns in zip(category.request_id.to_pylist(), category.response_ns.tolist())
     ]
     rows.sort(key=lambda row: (-row.response_us, row.request_id))
@@ -300,7 +301,8 @@ def test_an_unknown_method_is_named(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.usefixtures("slowest_roots")
 def test_a_section_is_read_where_its_method_is_and_kept_where_it_is_not():
     method = method_of("slowest-roots")
-    result = method.analyse(population(constant_chain(("a", "b"), 3, 3, 5, 9)), None, method.settings(), None)
+    asked = samples_of(population(constant_chain(("a", "b"), 3, 3, 5, 9)))
+    result = method.analyse(asked, None, method.settings(), None)
     report = paper_outcome(population(constant_chain(("a", "b"), 3, 3, 5, 9))).report
     report = report.model_copy(update={"sections": result.sections})
     text = to_json(report)

@@ -43,15 +43,16 @@ class CountSection(Section):
     requests: dict[str, int]
 
 
-def counted(population):
+def counted(compared):
+    population = compared.population
     return {{
         sample.name: sum(c.rows(number).stop - c.rows(number).start for c in population.categories)
         for number, sample in enumerate(population.samples)
     }}
 
 
-def analyse(population, history, settings, limits):
-    found = counted(population) | ({{}} if history is None else counted(history))
+def analyse(compared, history, settings, limits):
+    found = counted(compared) | ({{}} if history is None else counted(history))
     return Result(
         settings=settings,
         verdict=Verdict(outcome="counted", text="Counted."),

@@ -23,6 +23,8 @@ SPREAD = 0.4
 """Of logarithms of own times in a window; the means of windows move by DRIFT (autocorrelation RHO), over the
 day by SEASON, from day to day by DAY."""
 DRIFT, RHO, SEASON, DAY = 0.05, 0.6, 0.1, 0.03
+FAILING = 0.002
+"""Share of calls that fail anyway."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Change:
     past: int
     slower: float = 1.0
     failing: float = 0.0
+
+    @property
+    def day(self) -> int:
+        """On which it begins."""
+        return self.first // WINDOWS_A_DAY
 
     @property
     def start_ns(self) -> int:
@@ -51,21 +58,37 @@ def write_days(
     with path.open("w") as out:
         for day in range(first, past):
             rng = np.random.default_rng([seed, day])
-            levels = {
-                service: rng.normal(0, DAY) + _drift(rng) + SEASON * np.sin(_hours() + k)
-                for k, service in enumerate(OWN_MS)
-            }
-            for number in range(WINDOWS_A_DAY):
-                window = day * WINDOWS_A_DAY + number
-                here = [change for change in changes if change.first <= window < change.past]
-                level = {service: np.log(OWN_MS[service]) + levels[service][number] for service in OWN_MS}
-                failing = dict.fromkeys(OWN_MS, 0.002)
-                for change in here:
-                    level[change.service] += np.log(change.slower)
-                    failing[change.service] += change.failing
-                n = rng.poisson(requests * (1 + 0.5 * np.sin(_hours()[number])))
-                for line in _window(rng, window, n, level, failing):
+            levels, fails = day_of(rng, day, changes)
+            for number, expected in enumerate(requests_of(requests)):
+                level = {service: levels[service][number] for service in OWN_MS}
+                failing = {service: fails[service][number] for service in OWN_MS}
+                n = rng.poisson(expected)
+                for line in _window(rng, day * WINDOWS_A_DAY + number, n, level, failing):
                     out.write(line)
+
+
+def day_of(
+    rng: np.random.Generator, day: int, changes: Sequence[Change]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Draw a day: [its windows] logarithms of own times in ms, and shares of calls that fail, of each
+    service."""
+    levels = {
+        service: np.log(OWN_MS[service]) + rng.normal(0, DAY) + _drift(rng) + SEASON * np.sin(_hours() + k)
+        for k, service in enumerate(OWN_MS)
+    }
+    fails = {service: np.full(WINDOWS_A_DAY, FAILING) for service in OWN_MS}
+    windows = day * WINDOWS_A_DAY + np.arange(WINDOWS_A_DAY)
+    for change in changes:
+        here = (change.first <= windows) & (windows < change.past)
+        levels[change.service] += np.log(change.slower) * here
+        fails[change.service] += change.failing * here
+    return levels, fails
+
+
+def requests_of(requests: float) -> np.ndarray:
+    """[windows of a day] how many requests are expected, so many on average."""
+    expected: np.ndarray = requests * (1 + 0.5 * np.sin(_hours()))
+    return expected
 
 
 def _hours() -> np.ndarray:

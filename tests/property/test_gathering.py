@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.made_profiles import Service
+from oracles.stored_profile import decode
 
-from analyze.profile.encoding import decode, encode, stored_of, stored_tables
+from analyze.profile.encoding import encode, stored_of, stored_tables
 from analyze.profile.gathering import Adding, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot, joined, summed

@@ -30,10 +30,11 @@ from analyze.profile import slot_votes
 from analyze.profile.encoding import stored_of
 from analyze.profile.profile import SCHEMAS, Profile, Slot
 from analyze.profile.shards import site_shards
-from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
+from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
 from analyze.profile.votes import Votes
 from analyze.stats.estimate import Estimate
 from analyze.stats.histograms import Histograms
+from stitch.scratch import Scratch
 
 SETTINGS = RobustSettings()
 

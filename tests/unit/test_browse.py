@@ -18,6 +18,7 @@ from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Chosen, Result
 from analyze.population import Category, Population, Sample
+from analyze.profile.samples import samples_of
 from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
 from analyze.stats.density import log_density, modes
@@ -58,7 +59,7 @@ def one_period(*categories: Category) -> Population:
 
 
 def browsed(found: Population, **settings: object) -> Result:
-    return analyse(found, None, BrowseSettings.model_validate(settings), ReportLimits())
+    return analyse(samples_of(found), None, BrowseSettings.model_validate(settings), ReportLimits())
 
 
 def section(result: Result, model: type[S]) -> S:

@@ -13,7 +13,7 @@ from analyze.methods.robust.causes.context import Context, Hosts
 from analyze.methods.robust.causes.order import Order
 from analyze.methods.robust.causes.patterns import calls_rerouted, cut_after
 from analyze.methods.robust.causes.relations import RELATIONS
-from analyze.methods.robust.causes.resolve import RANKING, causes_of, is_better
+from analyze.methods.robust.causes.resolve import causes_of, is_better
 from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, covering, leading
 from analyze.methods.robust.changes import TIME_KINDS, Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
@@ -133,11 +133,11 @@ def test_a_relation_joins_what_it_is_for_and_nothing_else_does(name: str) -> Non
 
 def test_every_row_has_a_case() -> None:
     assert [row.name for row in RELATIONS] == list(FIRST)
-    assert all(row.case for row in (*RELATIONS, *RANKING))
+    assert all(row.case for row in RELATIONS)
 
 
 def test_a_name_that_is_left_out_is_one_rule() -> None:
-    rows = [row.name for row in (*MEASURES, *CONFOUNDERS, *RELATIONS, *RANKING)]
+    rows = [row.name for row in (*MEASURES, *CONFOUNDERS, *RELATIONS)]
     assert len(set(rows)) == len(rows)
 
 

@@ -22,6 +22,7 @@ from analyze.methods.clusters.shown_overlay import shade
 from analyze.methods.clusters.tree_overlay import NodeKind
 from analyze.methods.port import Result
 from analyze.population import Population, Sample
+from analyze.profile.samples import samples_of
 from analyze.report.limits import ReportLimits
 from schemas.report.clusters import ClustersSection, OverlayNode, TreeOverlayRow
 
@@ -29,7 +30,7 @@ QUICK = ClustersSettings(refits=1, starts=3)
 
 
 def result(found: Population, settings: ClustersSettings = QUICK) -> Result:
-    return analyse(found, None, settings, ReportLimits())
+    return analyse(samples_of(found), None, settings, ReportLimits())
 
 
 def section(found: Population, settings: ClustersSettings = QUICK) -> ClustersSection:

@@ -18,6 +18,7 @@ from analyze.methods.distalyze.features import FeatureType
 from analyze.methods.distalyze.method import analyse
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Population, Sample
+from analyze.profile.samples import samples_of
 from analyze.report.limits import ReportLimits
 from schemas.errors import ConfigError
 from schemas.events import EventKind
@@ -232,7 +233,7 @@ def test_what_cannot_be_held_against_each_other() -> None:
     ):
         with pytest.raises(ConfigError):
             distalyze_run(whole, refused)
-    few = analyse(hbase(0, 60), None, SETTINGS, ReportLimits())
+    few = analyse(samples_of(hbase(0, 60)), None, SETTINGS, ReportLimits())
     assert few.verdict.outcome == "too-few"
     assert [weighed.sure for weighed in few.weighed] == [False]
 
@@ -247,7 +248,7 @@ def test_trivial_variables() -> None:
 
 
 def test_the_section_says_what_was_found() -> None:
-    result = analyse(hbase(2, 3_000), None, SETTINGS, ReportLimits())
+    result = analyse(samples_of(hbase(2, 3_000)), None, SETTINGS, ReportLimits())
     (section,) = result.sections
     assert isinstance(section, DistalyzeSection)
     assert result.verdict.outcome == "divergence"
@@ -267,8 +268,8 @@ def test_the_section_says_what_was_found() -> None:
 
 
 def test_the_same_again() -> None:
-    one = analyse(hbase(4, 1_500), None, SETTINGS, ReportLimits())
-    other = analyse(hbase(4, 1_500), None, SETTINGS, ReportLimits())
+    one = analyse(samples_of(hbase(4, 1_500)), None, SETTINGS, ReportLimits())
+    other = analyse(samples_of(hbase(4, 1_500)), None, SETTINGS, ReportLimits())
     assert one.sections == other.sections
     assert all(one.tables[name].equals(other.tables[name]) for name in one.tables)
 

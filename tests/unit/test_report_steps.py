@@ -211,7 +211,7 @@ LONG = [
 
 def test_what_changed_has_a_row_with_its_part_and_the_rest_is_folded() -> None:
     lines = step_lines(account(LONG))
-    told = [line.text or (line.after or line.before).what for line in lines]
+    told = [line.text or (line.row.after or line.row.before).what for line in lines]
     assert told == [
         "a0",
         "46 unchanged steps",
@@ -229,7 +229,7 @@ def test_what_changed_has_a_row_with_its_part_and_the_rest_is_folded() -> None:
     ]
     assert [line.fate for line in lines if line.text == ""][-2] is Fate.GAINED
     fold = lines[1]
-    assert (fold.before_us, fold.after_us) == (4_600, pytest.approx(4_646))
+    assert (fold.row.before_us, fold.row.after_us) == (4_600, pytest.approx(4_646))
 
 
 def everything(lines: tuple[StepLine, ...]) -> list[StepLine]:
@@ -249,10 +249,10 @@ def test_all_bars_lie_on_one_axis_one_after_the_other(rows: list[StepRow]) -> No
             for line in lines:
                 bar = line.bars[side]
                 assert bar.left == pytest.approx(at)
-                assert bar.width == pytest.approx((line.before_us, line.after_us)[side] * scale)
+                assert bar.width == pytest.approx((line.row.before_us, line.row.after_us)[side] * scale)
                 at = bar.left + bar.width
             assert at == pytest.approx(means[side] * scale)
-        assert sum(line.part_us for line in lines) == pytest.approx(means[1] - means[0])
+        assert sum(line.row.part_us for line in lines) == pytest.approx(means[1] - means[0])
     assert len(everything(shown)) == len(rows)
 
 

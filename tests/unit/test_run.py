@@ -20,6 +20,7 @@ from analyze.methods.paper.method import METHOD as PAPER
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import AnyMethod, Chosen, Method, Result, SampleCount
 from analyze.population import Population, Sample
+from analyze.profile.samples import ComparedSamples
 from analyze.refine.settings import RefineSettings
 from analyze.report.blocks import Part, Text
 from analyze.report.limits import ReportLimits
@@ -50,10 +51,12 @@ def counting(name: str, samples: SampleCount, table: str = "counts") -> AnyMetho
     """A method that counts requests, and those of the history."""
 
     def analyse(
-        given: Population, history: Population | None, settings: CountSettings, _limits: ReportLimits
+        given: ComparedSamples, history: ComparedSamples | None, settings: CountSettings, _: ReportLimits
     ) -> Result:
-        n = sum(category.n_requests for category in given.categories)
-        before = 0 if history is None else sum(category.n_requests for category in history.categories)
+        n, before = (
+            0 if side is None else sum(category.n_requests for category in side.population.categories)
+            for side in (given, history)
+        )
         return Result(
             settings=settings,
             verdict=Verdict(outcome="counted", text=f"{n} requests, {before} before."),

@@ -1,8 +1,6 @@
 """Votes of a slot that lie in files, and whose places get new numbers."""
 
 import errno
-import fcntl
-import os
 import resource
 import tempfile
 from collections.abc import Iterator
@@ -12,8 +10,9 @@ import numpy as np
 import pytest
 
 from analyze.profile import slot_votes
-from analyze.profile.slot_votes import OneSlotVotes, Scratch, SlotVotes
+from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
 from analyze.profile.votes import Votes, summed_votes
+from stitch.scratch import Scratch
 
 BINS = ((10, 11), (11,), (10, 12))
 """Of three places."""
@@ -26,7 +25,7 @@ def votes() -> Votes:
     return Votes((places * 0, places, places * 0, places * 0), n_rows, bins, (np.arange(len(bins)) + 1,))
 
 
-def no_folder() -> str:
+def no_folder() -> Path:
     raise AssertionError("so few votes need no file")
 
 
@@ -70,46 +69,13 @@ def test_votes_in_a_file_are_as_small_as_those_in_memory(
     """Those of a single window come in order of their sites, not of the shards."""
     monkeypatch.setattr(slot_votes, "MOST_HELD", 0)
     small = votes().compact()
-    filed = OneSlotVotes.of(small, np.array([1, 0, 1]), lambda: str(tmp_path)).read()
+    filed = OneSlotVotes.of(small, np.array([1, 0, 1]), lambda: tmp_path).read()
     assert [key.dtype for key in filed.keys] == [key.dtype for key in small.keys]
     assert [column.dtype for column in (filed.n_rows, filed.bin, *filed.sums)] == [
         column.dtype for column in (small.n_rows, small.bin, *small.sums)
     ]
     assert filed.keys[1].tolist() == [1, 0, 2]
     assert filed.sums[0].tolist() == [3, 1, 2, 4, 5]
-
-
-def test_no_comparison_stops_at_what_others_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Only the folder of one that was killed goes: what is no folder was none of ours."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "flowdiff-votes-file").write_text("x")
-    (tmp_path / "flowdiff-votes-link").symlink_to("theirs")
-    (tmp_path / "flowdiff-votes-loop").symlink_to("flowdiff-votes-loop")
-    os.mkfifo(tmp_path / "flowdiff-votes-pipe")
-    (tmp_path / "flowdiff-votes-killed" / "deep").mkdir(parents=True)
-    scratch = Scratch()
-    mine = Path(scratch.folder).name
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "theirs",
-        *(f"flowdiff-votes-{kind}" for kind in ("file", "link", "loop", "pipe")),
-        mine,
-    }
-
-
-def test_without_locks_a_folder_has_a_name_that_nobody_removes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def refuses(*_: object) -> None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(fcntl, "flock", refuses)
-    left = tmp_path / "flowdiff-votes-left"
-    left.mkdir()
-    scratch = Scratch()
-    assert not Path(scratch.folder).name.startswith("flowdiff-votes-")
-    assert left.exists()
 
 
 @pytest.fixture
@@ -132,5 +98,5 @@ def test_a_full_disk_is_an_error_that_names_the_folder(little_space: Path, n: in
     with pytest.raises(OSError, match="too large") as caught:
         OneSlotVotes.of(many, key, lambda: scratch.folder)
     assert caught.value.errno == errno.EFBIG
-    assert caught.value.filename == scratch.folder
-    assert Path(scratch.folder).parent == little_space
+    assert caught.value.filename == str(scratch.folder)
+    assert scratch.folder.parent == little_space

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.made_profiles import Service
+from oracles.stored_profile import decode
 
-from analyze.profile.encoding import META_ROWS, META_SLOTS, META_VERSION, decode, encode, version
+from analyze.profile.encoding import META_ROWS, META_SLOTS, META_VERSION, encode, version
 from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
 from analyze.profile.profile import SCHEMAS, Profile, Slot
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.least_squares_break import least_squares_break
 from oracles.watched_series import EVENT_SD, EVENTS, MONDAY, WINDOW_NS, levels, windows
 from scipy import signal, stats
 
@@ -420,20 +421,21 @@ def test_nothing_alarms_more_often_than_the_budget_says_and_without_whitening_it
 
 
 def test_a_step_is_found_and_its_onset_is_that_of_ruptures() -> None:
-    """ruptures 1.1.10 (Dynp, l2, one break in the 50 ticks before each step and the 10 behind it) puts every
-    break at its step."""
+    """Of the 50 ticks before each step and the 10 behind it: where their levels part, which is not always
+    where the step is."""
     rng = np.random.default_rng(3)
-    logs = levels(rng, 40, 2016 + 576, rho=0.3)
+    logs = levels(rng, 40, 2016 + 576, rho=0.3, season=0.0)
     steps = {k: 2016 + 100 + 40 * k for k in range(10)}
     for k, at in steps.items():
-        logs[k, at : at + 20] += 0.5
+        logs[k, at : at + 20] += 0.2
+    breaks = {k: at - 50 + least_squares_break(logs[k, at - 50 : at + 10]) for k, at in steps.items()}
     first: dict[str, ChangePoint] = {}
     for one in watched(logs, SETTINGS, 2016, CONFIRMED):
         first.setdefault(one.series, one)
-    mine = [(at, first[f"time service-{k % 10}/op-{k} < -"]) for k, at in steps.items()]
+    mine = [(at, first[f"time service-{k % 10}/op-{k} < -"]) for k, at in breaks.items()]
     off = [abs((one.onset_ns - MONDAY) // WINDOW_NS - at) for at, one in mine]
     assert sum(each <= 1 for each in off) >= 9
-    assert np.median([(one.at_ns - MONDAY) // WINDOW_NS - at for at, one in mine]) <= 4
+    assert np.median([(one.at_ns - MONDAY) // WINDOW_NS - at for at, one in mine]) <= 5
 
 
 def test_levels_of_all_days_are_what_may_be_spent() -> None:
@@ -545,7 +547,7 @@ def test_values_of_four_ticks_are_the_same_however_windows_cut_them(holes: list[
     known, n, tick_ns = 80, 83, WINDOW_NS // 12
     rng = np.random.default_rng(9)
     logs = levels(rng, 3, n, ticks=12, sd=0.05, season=0.0)
-    logs[0, known * 12 :] += 0.3
+    logs[0, known * 12 :] += 0.2
     gone = np.zeros(n * 12, dtype=np.bool_)
     if holes == "chance":
         gone[known * 12 :] = rng.random((n - known) * 12) < 0.4

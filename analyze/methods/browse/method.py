@@ -19,7 +19,7 @@ from analyze.methods.browse.sections import (
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.population import Population
+from analyze.profile.samples import ComparedSamples
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from schemas.report.browse import (
@@ -33,10 +33,14 @@ _NAMED: Final = 3
 
 
 def analyse(
-    population: Population, _history: Population | None, settings: BrowseSettings, limits: ReportLimits
+    compared: ComparedSamples,
+    _history: ComparedSamples | None,
+    settings: BrowseSettings,
+    limits: ReportLimits,
 ) -> Result:
     """What a period looks like: response times, typical requests, time, places. Of two samples the second,
     with the first's curves beside it."""
+    population = compared.population
     run = browse_run(population, settings)
     shown = ranges_section(run, limits)
     timeline = timeline_section(population, run.sample, settings)

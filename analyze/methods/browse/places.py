@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from analyze.methods.browse.browse_run import BrowseRun
 from analyze.methods.browse.ranges import site_words
-from analyze.methods.browse.response_bins import failed_requests
 from analyze.methods.browse.timeline import entries_of, time_edges
 from analyze.population import Category, Population
 from analyze.profile.call_sites import GraphSites
@@ -184,7 +183,7 @@ def _error_rows(
                     row + before,
                     category.start_ns[rows][row],
                     weight[row],
-                    ~failed_requests(population, category, rows)[row],
+                    ~population.failed(category, rows)[row],
                     _host_codes(category, rows, -1)[failures.position, row],
                 )
             )

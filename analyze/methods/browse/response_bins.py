@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, Population
-from analyze.profile.samples import OK
 from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.stats.density import LEAST_US, Mode
 from analyze.stats.moments import LARGE, squared_variation
 from analyze.stats.sums import totals
-from schemas.arrays import B1, F8, I8
+from schemas.arrays import F8, I8
 from schemas.windows import NS_PER_US
 
 _TAIL: Final = 0.01
@@ -151,15 +150,6 @@ def _rounded(ns: float, digits: int, towards: int = 0) -> int:
     return (whole + unit // 2) // unit * unit
 
 
-def failed_requests(population: Population, category: Category, rows: slice) -> B1:
-    """[requests] whether the root of each did not end `ok`; without statuses none did."""
-    if not population.statuses:
-        return np.zeros(rows.stop - rows.start, dtype=np.bool_)
-    ok = population.statuses.index(OK) if OK in population.statuses else -1
-    failed: B1 = category.status[rows] != ok
-    return failed
-
-
 def response_bins(population: Population, times: AllPathTimes, sample: int, edges_ns: I8) -> ResponseBins:
     """Add up by bin. O(requests · edges)."""
     n_bins, n_sites = len(edges_ns) - 1, len(times.names.sites)
@@ -177,7 +167,7 @@ def response_bins(population: Population, times: AllPathTimes, sample: int, edge
         place = np.searchsorted(edges_ns[1:-1], response, side="right")
         categories.n[number] = np.bincount(place, minlength=n_bins)
         categories.weight[number] = totals(place, weight, n_bins)
-        failed = weight * failed_requests(population, category, rows)
+        failed = weight * population.failed(category, rows)
         categories.failed[number] = totals(place, failed, n_bins)
         us += totals(place, weight * response / NS_PER_US, n_bins)
         _add_sites(category, mine, rows, place, sites)

@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyze.methods.browse.response_bins import failed_requests
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
 from analyze.stats.ks import block_ks
@@ -66,7 +65,7 @@ def _entry(population: Population, sample: int, component: str, numbers: Sequenc
     chosen = [(c, c.rows(sample)) for c in (population.categories[number] for number in numbers)]
     start = np.concatenate([c.start_ns[rows] for c, rows in chosen])
     response = np.concatenate([c.response_ns[rows] for c, rows in chosen])
-    failed = np.concatenate([failed_requests(population, c, rows) for c, rows in chosen])
+    failed = np.concatenate([population.failed(c, rows) for c, rows in chosen])
     weight = np.concatenate([c.weight[rows] for c, rows in chosen])
     order = np.argsort(start, kind="stable")
     return Entry(component, EntryFlow.of(start[order], response[order]), failed[order], weight[order])

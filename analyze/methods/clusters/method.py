@@ -11,6 +11,7 @@ from analyze.methods.clusters.sections import CLUSTERS, look_first
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
+from analyze.profile.samples import ComparedSamples
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
@@ -26,9 +27,13 @@ _UNSTABLE: Final = 0.75
 
 
 def analyse(
-    population: Population, _history: Population | None, settings: ClustersSettings, limits: ReportLimits
+    compared: ComparedSamples,
+    _history: ComparedSamples | None,
+    settings: ClustersSettings,
+    limits: ReportLimits,
 ) -> Result:
     """Groups of requests; of two samples also how groups and samples differ. No history is looked at."""
+    population = compared.population
     del limits  # its bounds are of other sections
     if not any(category.n_requests for category in population.categories):
         return Result(

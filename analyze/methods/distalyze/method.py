@@ -9,7 +9,7 @@ from analyze.methods.distalyze.rows import distalyze_section, divergence_tables
 from analyze.methods.distalyze.sections import DISTALYZE, look_first
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.population import Population
+from analyze.profile.samples import ComparedSamples
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
@@ -20,11 +20,14 @@ _KIND: Final = "divergence"
 
 
 def analyse(
-    population: Population, _history: Population | None, settings: DistalyzeSettings, limits: ReportLimits
+    compared: ComparedSamples,
+    _history: ComparedSamples | None,
+    settings: DistalyzeSettings,
+    limits: ReportLimits,
 ) -> Result:
     """Slow against fast in one sample, or the second sample against the first. No history is looked at."""
     del limits  # its bounds are of other sections
-    run = distalyze_run(population, settings)
+    run = distalyze_run(compared.population, settings)
     section = distalyze_section(run, settings)
     few = not run.tested
     return Result(

@@ -22,9 +22,8 @@ from analyze.methods.distalyze.instance_logs import (
     own_times,
 )
 from analyze.methods.distalyze.settings import DistalyzeSettings
-from analyze.population import Category, Population
+from analyze.population import OK, Category, Population
 from analyze.profile.names import NameBook
-from analyze.profile.samples import OK
 from analyze.stats.moments import squared_variation
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
@@ -75,8 +74,6 @@ class WindowInstances:
 
     def touches(self) -> _Touch:
         """Every request in every instance that it touches, once."""
-        statuses = self.population.statuses
-        ok = statuses.index(OK) if OK in statuses else -1
         parts: list[_Touch] = []
         for category, root in zip(
             self.population.categories, self.population.root_types()[1].tolist(), strict=True
@@ -92,7 +89,7 @@ class WindowInstances:
                         category.response_ns[rows] / NS_PER_US,
                         category.weight[rows],
                         np.full(len(rows), root, np.int64),
-                        (category.status[rows] != ok) & (ok >= 0),
+                        self.population.failed(category, rows),
                     )
                 )
         return _Touch(*(np.concatenate(column) for column in zip(*parts, strict=True)))

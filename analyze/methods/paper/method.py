@@ -10,7 +10,7 @@ from analyze.methods.paper.sections import CATEGORIES, MUTATIONS, ROOTS, SUMS
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population, no_testable_request
-from analyze.profile.samples import RequestsAtHand
+from analyze.profile.samples import ComparedSamples, RequestsAtHand
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 
 def _analyse(
-    population: Population, _history: Population | None, settings: PaperSettings, limits: ReportLimits
+    compared: ComparedSamples, _history: ComparedSamples | None, settings: PaperSettings, limits: ReportLimits
 ) -> Result:
     """Mutations of the second sample against the first. History is not looked at: the papers had none.
 
     Raises PeriodError where a sample has no request that tests may use.
     """
+    population = compared.population
     for number, sample in enumerate(population.samples):
         if not population.has_requests(number):
             raise no_testable_request(sample.name)

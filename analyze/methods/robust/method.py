@@ -10,15 +10,14 @@ from analyze.methods.robust.sections.findings import FINDINGS
 from analyze.methods.robust.sections.paths import PATHS
 from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.methods.robust.settings import RobustSettings
-from analyze.population import Population
 from analyze.profile.samples import ComparedSamples
 from analyze.report.gate import FINDING_KINDS
 from analyze.report.limits import ReportLimits
 
 
 def analyse(
-    compared: Population | ComparedSamples,
-    history: Population | ComparedSamples | None,
+    compared: ComparedSamples,
+    history: ComparedSamples | None,
     settings: RobustSettings,
     limits: ReportLimits,
 ) -> Result:
@@ -37,6 +36,6 @@ METHOD: Final = Method(
     analyse=analyse,
     sections=(VERDICT, BREAKDOWN, FINDINGS, PATHS),
     kinds=FINDING_KINDS,
-    statistics=analyse,
+    needs_requests=False,
 )
 """Found by the registry."""

@@ -26,8 +26,7 @@ from analyze.methods.robust.titles import headline_of
 from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings
-from analyze.population import Population
-from analyze.profile.samples import ComparedSamples, samples_of
+from analyze.profile.samples import ComparedSamples
 from analyze.report.gate import weigh
 from analyze.report.limits import ReportLimits
 from schemas.report.findings import Finding, FindingsSection, Interval
@@ -37,8 +36,8 @@ from schemas.windows import NS_PER_US
 
 
 def robust_result(
-    compared: Population | ComparedSamples,
-    history: Population | ComparedSamples | None,
+    compared: ComparedSamples,
+    history: ComparedSamples | None,
     settings: RobustSettings,
     limits: ReportLimits,
 ) -> Result:
@@ -64,7 +63,7 @@ def robust_result(
     section = account_section(run, accounts, limits)
     paths: tuple[Section, ...] = ()
     if settings.paths and run.population.categories:
-        past = None if history is None else samples_of(history).population
+        past = None if history is None else history.population
         past = past if past and past.categories else None
         paths = (paths_section(run.population, past, PathSettings(), limits),)
     return Result(

@@ -19,6 +19,7 @@ from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_change import change_section
 from analyze.methods.variance.variance_run import variance_run
 from analyze.population import Population
+from analyze.profile.samples import ComparedSamples
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
@@ -103,14 +104,17 @@ def _notes(first: VarianceSection) -> tuple[str, ...]:
 
 
 def analyse(
-    population: Population, _history: Population | None, settings: VarianceSettings, limits: ReportLimits
+    compared: ComparedSamples,
+    _history: ComparedSamples | None,
+    settings: VarianceSettings,
+    limits: ReportLimits,
 ) -> Result:
     """Where response times vary, and why; of two samples also what became more variable.
 
     Raises ConfigError where the markers cannot be read, or a category that was asked for is not there.
     """
     markers = () if settings.markers is None else read_markers(settings.markers)
-    return variance_result(population, markers, settings, limits)
+    return variance_result(compared.population, markers, settings, limits)
 
 
 METHOD: Final = Method(

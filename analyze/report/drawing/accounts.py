@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -93,26 +94,7 @@ def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:
     by_part = sorted(range(len(rows)), key=lambda k: (-abs(rows[k].part_us), k))
     kept = set(by_part[: (limit - 1) // 2])
     short: list[StepRow] = []
-    run: list[StepRow] = []
-    for k, row in enumerate(rows):
-        if k in kept:
-            short += [*_run(run), row]
-            run = []
-        else:
-            run.append(row)
-    return short + _run(run)
-
-
-def _run(rows: Sequence[StepRow]) -> list[StepRow]:
-    """One row for several."""
-    if len(rows) < 2:
-        return list(rows)
-    return [
-        StepRow(
-            before=None,
-            after=None,
-            before_us=sum(row.before_us for row in rows),
-            after_us=sum(row.after_us for row in rows),
-            steps=len(rows),
-        )
-    ]
+    for is_kept, group in itertools.groupby(range(len(rows)), key=lambda k: k in kept):
+        stretch = [rows[k] for k in group]
+        short += stretch if is_kept or len(stretch) == 1 else [StepRow.together(stretch)]
+    return short

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from stitch.lake.disk import FOLDER_MODE
 from stitch.lake.place import open_store
+from stitch.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class BucketStage:
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """See Exchange."""
-        with tempfile.TemporaryDirectory(prefix="flowdiff-task-") as folder:
-            yield Path(folder)
+        with Scratch() as scratch:
+            yield scratch.folder
 
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
         """See Exchange."""

@@ -1,13 +1,12 @@
 """Resolve symptoms to causes: each follows by its strongest edge, never in a circle; the rest are causes.
 
-They are ranked by their score and by what speaks against looking at them first; a reason is a row.
+They are ranked by their score, what got better behind what did not.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import calls_added
@@ -21,7 +20,7 @@ from schemas.report.findings import ChangeKind
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
     """Find the causes, the most important first. tested: sites that some test reached; without: relations
-    and factors that are left out, by name."""
+    that are left out, by name."""
     chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
     for u, (v, _) in chosen.items():
@@ -33,7 +32,7 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
     ]
 
     def order(cause: Cause) -> tuple[float, int]:
-        return -rank_value(cause, context.settings, context.names, without), cause.operation
+        return -rank_value(cause, context.settings, context.names), cause.operation
 
     return tuple(sorted(causes, key=order))
 
@@ -117,21 +116,10 @@ def _hosts(
 _LONGER = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.SERIAL, ChangeKind.MORE_CALLS})
 
 
-@dataclass(frozen=True, slots=True)
-class RankFactor:
-    """A reason why a cause ranks lower than its score."""
-
-    name: str
-    holds: Callable[[Cause, Names], bool]
-    weight: Callable[[CausesSettings], float]
-    doc: str
-    case: str
-
-
-def rank_value(cause: Cause, settings: CausesSettings, names: Names, without: Collection[str] = ()) -> float:
-    """Multiply the score by the least weight of the factors that hold."""
-    factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause, names)]
-    return cause.score * min([factor.weight(settings) for factor in factors], default=1.0)
+def rank_value(cause: Cause, settings: CausesSettings, names: Names) -> float:
+    """Give the score, that of what got better by its weight: it needs no mending, and is what the others
+    outweigh (8.5)."""
+    return cause.score * (settings.better_weight if is_better(cause, _part_at_site(cause), names) else 1.0)
 
 
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
@@ -169,17 +157,6 @@ def _part_at_site(cause: Cause) -> float:
     """
     own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
     return sum(change.contribution_ns for change in own)
-
-
-RANKING: tuple[RankFactor, ...] = (
-    RankFactor(
-        "better",
-        lambda cause, names: is_better(cause, _part_at_site(cause), names),
-        lambda settings: settings.better_weight,
-        "What got better needs no mending, and is what the others outweigh.",
-        "8.5 of 10,000 requests",
-    ),
-)
 
 
 def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names: Names) -> bool:
