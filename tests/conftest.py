@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from oracles.examples import WHOLE
 
 from flowdiff.__main__ import GC_THRESHOLDS
 
@@ -52,6 +53,8 @@ if BESIDE != "//":
 # compile all modules anew takes each of them half a CPU second.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Where the environment forbids buffers, a program that wants them could not be forked from one that has none.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 # Threads of OpenMP that have nothing to do sleep: where more processes run than there are cores, they would
@@ -93,10 +96,13 @@ def pytest_collection_finish() -> None:
     atexit.register(gc.unfreeze)  # extension modules complain at the exit of what was not collected
 
 
-# Loaded before any test module, whose `@settings` take the rest from here. `repeatable` is what everyone
-# runs: the same examples everywhere and always. `make fuzz` asks for `fuzz`: fresh seeds, failures kept.
-settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
-settings.register_profile("fuzz", derandomize=False, deadline=None, print_blob=True)
+# Loaded before any test module, whose `@examples` take the rest from here. `repeatable` is what everyone
+# runs: the same examples everywhere and always, a third of what each test is worth. `make fuzz` asks for
+# `fuzz`: all of them, from fresh seeds, failures kept.
+settings.register_profile(
+    "repeatable", derandomize=True, database=None, deadline=None, max_examples=WHOLE // 3
+)
+settings.register_profile("fuzz", derandomize=False, deadline=None, print_blob=True, max_examples=WHOLE)
 settings.load_profile("repeatable")
 
 

@@ -43,10 +43,9 @@ def critical_path(category: Category) -> B1:
     for rows in blocks(category.n_requests, graph.n_nodes):
         times = category.node_ns[:, rows]
         on_path = _response_nodes(graph, times, category.response_ns[rows])
+        by_edge = path[rows].T
         for node in range(graph.n_nodes - 1, 0, -1):
-            visited = on_path[node]
-            if visited.any():
-                _step_back(incoming[node], visited, times, on_path, path[rows].T)
+            _step_back(incoming[node], on_path[node], times, on_path, by_edge)
         if not on_path[0].all():
             raise ValueError(f"category {graph.key}: a critical path does not reach the root")
     return path
@@ -96,6 +95,8 @@ def _step_back(incoming: list[tuple[int, int]], visited: B1, times: I8, on_path:
     if len(incoming) == 1:
         path[edge] = visited
         on_path[src] |= visited
+        return
+    if not visited.any():
         return
     last = times[src].copy()
     chosen = np.zeros(len(last), dtype=np.int64)

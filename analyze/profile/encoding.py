@@ -1,76 +1,77 @@
-"""A profile as one Parquet file: its names and its tables one below the other.
+"""A profile as one Parquet file: a row for each column of its tables, with all numbers in one packed value.
 
-One file, so that it is there whole or not at all; plain Parquet, so that any tool can look into it; `table`
-says which table a row is of. A window of a small system has sixty sites, and what is kept of it is read ten
-thousand times: bytes are split by their place before they are compressed (most of a number's are 0), whole
-numbers are integers, a column that is 0 everywhere is left out, and so is one that is equal to another (the
-weights of requests that were not sampled; `flowdiff.same` says to which).
+One file, so that it is there whole or not at all. A window of a small system has sixty sites, and what is
+kept of it is read ten thousand times: a column of Parquet costs 100 bytes and 0.1 ms, so the file has only
+two, the name of a column and its numbers (`_packed`). Their bytes are split by place before they are
+compressed (most of a number's are 0), whole numbers are integers, a column that is 0 everywhere is left out,
+and one that is equal to another before it (the weights of requests that were not sampled) says to which.
 
-Every column goes on below the other tables. Where these are long each is a row group of its own, and nothing
-is read of columns that it has not; short ones share one. A row of votes
-is a place and how many bins it has. The votes themselves are nine of ten numbers of a large window: each of
-their columns is one packed value (`_packed`). What follows in a histogram is near what was before, so steps
-are packed.
+A row of votes is a place and how many bins it has; the votes themselves, nine of ten numbers of a large
+window, are a table of their own. The account is a group of rows of its own: who needs none does not read it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+import struct
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analyze.population import FoldedNames
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, TABLES, Profile, Slot, Watched
+from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, Profile, Slot, Watched
 from analyze.profile.votes import Votes, summed_votes
 from analyze.stats.histograms import N_BINS
 
-STORED_VERSION: Final = 7
+STORED_VERSION: Final = 8
 """Of this file's form."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_SLOTS: Final = b"flowdiff.slots"
-META_ROWS: Final = b"flowdiff.rows"
-META_SAME: Final = b"flowdiff.same"
+META_COUNTS: Final = b"flowdiff.counts"
 META_FOLDED: Final = b"flowdiff.folded"
 
-_ZSTD_LEVEL: Final = 3
-_TEXTS: Final = ("component", "point", "callee")
+_CODEC: Final = pa.Codec("zstd", compression_level=3)
+_TEXTS: Final = ("component", "point", "callee", "roots", "errors")
+"""Tables of words: how long each is; the words themselves are a row beside it."""
+_TEXT: Final = "text"
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "operations": _TEXTS,
+    **dict.fromkeys(_TEXTS, ("length",)),
+    "operations": ("component", "point", "callee"),
     "sites": ("caller", "operation", "kind"),
     "paths": ("above", "site"),
     "children": ("pattern", "operation", "calls", "awaited"),
-    "roots": ("point",),
-    "errors": ("point",),
 }
-"""Table of names -> its columns."""
+"""Table of names -> its columns; callers, and what is above, are numbered from 1 on, and 0 is none."""
 _COLUMNS: Final = {
     **_NAMES,
     **{name: tuple(schema.names) for name, schema in SCHEMAS.items() if name != "votes"},
     "votes": ("measure", "site", "pattern", "slot", "bins"),
-    "packed": ("vote_bin", "vote_n", "vote_w", "vote_w2"),
+    "bins": ("bin", "n", "w", "w2"),
 }
-"""Tables of the file. The last has one row, the packed columns of the votes."""
-_PACKED: Final = _COLUMNS["packed"]
-_LEAST_ROWS: Final = 1 << 19
-"""Rows of a file from which each table is a row group, of 6 kilobytes at least."""
-_VALUES: Final = (*dict.fromkeys(value for _, values in TABLES.values() for value in values), *_PACKED[1:])
-_PLAIN, _STEPS, _DOUBLES = range(3)
+"""Tables of the file."""
+_ACCOUNT: Final = ("paths", "account")
+"""Tables of the last group of rows: nothing else is by paths."""
+_PLAIN, _STEPS, _DOUBLES, _SAME = range(4)
 """Kinds of packed columns."""
 _MUCH_SMALLER: Final = 0.9
 """What steps must be of the compressed bytes: to add them up again takes as long as to read them."""
-_PAGE: Final = 1 << 26
-"""Bytes of a dictionary of names: all of it."""
+_AT_ONCE: Final = 1 << 14
+"""Packed numbers that are unpacked in one go: they stay in a core's cache."""
 
 _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
 }
+
+_HEAD: Final = struct.Struct("<BBBI")
+_SCHEMA: Final = pa.schema(
+    [pa.field("column", pa.string(), nullable=False), pa.field("data", pa.binary(), nullable=False)]
+)
 
 StoredColumn = npt.NDArray[Any]
 
@@ -99,67 +100,40 @@ def encode(profile: Profile) -> bytes:
 
 def encode_stored(stored: Stored) -> bytes:
     """The same of a profile in columns."""
-    votes = stored.votes
-    packed = dict(zip(_PACKED, (votes.bin, *votes.weights), strict=True))
-    tables: dict[str, Mapping[str, Any]] = {
+    votes, texts = stored.votes, _texts(stored.names)
+    tables: dict[str, Mapping[str, StoredColumn]] = {
+        **{name: {"length": _lengths(words)} for name, words in texts.items()},
         **_name_tables(stored.names),
         **stored.tables,
         "votes": dict(zip(_COLUMNS["votes"], (*votes.keys, votes.n_rows), strict=True)),
+        "bins": dict(zip(_COLUMNS["bins"], (votes.bin, *votes.weights), strict=True)),
     }
-    same = _equal_columns([*tables.values(), packed])
-    tables["packed"] = {name: pa.array([_packed(packed[name])]) for name in _PACKED if name not in same}
-    rows = {name: len(next(iter(columns.values()))) for name, columns in tables.items()}
-    columns: dict[str, pa.Array] = {
-        "table": pa.DictionaryArray.from_arrays(
-            pa.array(np.repeat(np.arange(len(rows), dtype=np.int32), list(rows.values()))), list(rows)
-        )
-    }
-    for name in dict.fromkeys(name for of in _COLUMNS.values() for name in of if name not in same):
-        if name in (*_TEXTS, *_PACKED):
-            to = pa.string() if name in _TEXTS else pa.binary()
-            columns[name] = pa.concat_arrays(
-                [
-                    tables[t][name].cast(to) if name in tables[t] else pa.repeat(pa.scalar("", to), n)
-                    for t, n in rows.items()
-                ]
-            )
-        else:
-            value = np.concatenate(
-                [tables[t][name] if name in tables[t] else np.zeros(n) for t, n in rows.items()]
-            )
-            if value.any():
-                columns[name] = pa.array(_narrowed(value))
-    table = pa.table(
-        list(columns.values()),
-        pa.schema([pa.field(name, c.type, nullable=False) for name, c in columns.items()]),
-    )
-    in_words = ["table", *_TEXTS]
-    groups = [n for n in rows.values() if n] if table.num_rows >= _LEAST_ROWS else [table.num_rows]
+    rows = {f"{name}.{_TEXT}": _text(words) for name, words in texts.items()}
+    account: dict[str, bytes] = {}
+    for name, columns in tables.items():
+        group = account if name in _ACCOUNT else rows
+        group |= {f"{name}.{key}": data for key, data in _packed_table(columns).items()}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        table.schema,
-        compression="zstd",
-        compression_level=_ZSTD_LEVEL,
-        use_dictionary=in_words,
-        column_encoding={name: "BYTE_STREAM_SPLIT" for name in columns if name not in (*in_words, *_PACKED)},
-        dictionary_pagesize_limit=_PAGE,
+        _SCHEMA,
+        compression="none",  # each value is
+        use_dictionary=False,
         write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
-        for past, n in zip(accumulate(groups), groups, strict=True):
-            writer.write_table(table.slice(past - n, n), row_group_size=n)
+        for group in (rows, account):
+            writer.write_table(pa.table([[*group], [*group.values()]], _SCHEMA))
         writer.add_key_value_metadata(
             {
                 META_VERSION: version().encode(),
                 META_SLOTS: json.dumps(
                     [[s.sample, s.start_ns, s.end_ns, *map(_from_start, s.watched)] for s in stored.slots]
                 ).encode(),
-                META_ROWS: json.dumps(
-                    rows | {"pattern": stored.names.n_patterns, "vote": len(votes.bin)}
+                META_COUNTS: json.dumps(
+                    {"pattern": stored.names.n_patterns, "vote": len(votes.bin)}
                 ).encode(),
-                META_SAME: json.dumps(same).encode(),
                 META_FOLDED: json.dumps(stored.folded).encode(),
             }
         )
@@ -178,25 +152,66 @@ def _watched(start: int, length: int, n: float, w: float, first: int, last: int)
     return Watched(at, at + int(length), float(n), float(w), at + int(first), at + int(last))
 
 
-def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn | pa.Array]]:
+def _texts(names: NameColumns) -> dict[str, pa.StringArray]:
+    """Words by the table of their lengths."""
+    of_operations = (names.component, names.point, names.callee)
+    words = (*(texts.dictionary for texts in of_operations), names.roots, names.errors)
+    return {name: array.cast(pa.string()) for name, array in zip(_TEXTS, words, strict=True)}
+
+
+def _lengths(words: pa.StringArray) -> StoredColumn:
+    lengths: StoredColumn = pc.binary_length(words).to_numpy()
+    return lengths
+
+
+def _text(words: pa.StringArray) -> bytes:
+    """UTF-8 of all words, end to end, compressed."""
+    return bytes(_CODEC.compress(b"".join(words.cast(pa.binary()).to_pylist())))
+
+
+def _words(length: StoredColumn, text: pa.Buffer) -> pa.StringArray:
+    """Words of `_lengths` and `_text`. Raises ValueError or ArrowInvalid where they are none."""
+    offsets = np.append(0, np.cumsum(length, dtype=np.int64))
+    whole = _CODEC.decompress(text, int(offsets[-1]))
+    words = pa.StringArray.from_buffers(len(length), pa.py_buffer(offsets.astype(np.int32)), whole)
+    words.validate(full=True)
+    return words
+
+
+def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn]]:
     return {
-        "operations": {"component": names.component, "point": names.point, "callee": names.callee},
-        "sites": {"caller": names.caller, "operation": names.operation, "kind": names.kind},
-        "paths": {"above": names.above, "site": names.path_site},
+        "operations": {
+            "component": names.component.indices.to_numpy(),
+            "point": names.point.indices.to_numpy(),
+            "callee": names.callee.indices.to_numpy(),
+        },
+        "sites": {"caller": names.caller + 1, "operation": names.operation, "kind": names.kind},
+        "paths": {"above": names.above + 1, "site": names.path_site},
         "children": {
             "pattern": names.pattern,
             "operation": names.child,
             "calls": names.calls,
             "awaited": names.awaited,
         },
-        "roots": {"point": names.roots},
-        "errors": {"point": names.errors},
     }
 
 
+def _packed_table(columns: Mapping[str, StoredColumn]) -> dict[str, bytes]:
+    """Pack the columns of a table; of those that are 0 everywhere the first alone, which says how long they
+    are."""
+    packed: dict[str, bytes] = {}
+    before: list[StoredColumn] = []
+    for name, values in columns.items():
+        if not before or values.any():
+            same = next((at for at, other in enumerate(before) if np.array_equal(other, values)), None)
+            packed[name] = _packed(values) if same is None else bytes((_SAME, same))
+        before.append(values)
+    return packed
+
+
 def _packed(values: StoredColumn) -> bytes:
-    """Bytes of a column, those of one place side by side, and before them (kind, size of a number, how many
-    of its bytes are there: the others are 0).
+    """Pack a column: its kind, the size of a number, how many of its bytes are there (the others are 0), how
+    many numbers there are; then those bytes, of one place side by side, compressed.
 
     Whole numbers are steps, modulo the size and with the sign in the last bit, where that is a tenth smaller.
     Other numbers are doubles.
@@ -209,47 +224,38 @@ def _packed(values: StoredColumn) -> bytes:
     step = np.diff(number, prepend=number.dtype.type(0)).view(f"i{size}")
     steps = ((step << 1) ^ (step >> 8 * size - 1)).view(number.dtype)
     plain, stepped = _in_planes(number, _PLAIN), _in_planes(steps, _STEPS)
-    sizes = [len(pa.compress(data, "zstd", asbytes=True)) for data in (plain, stepped)]
-    return stepped if sizes[1] < _MUCH_SMALLER * sizes[0] else plain
+    return stepped if len(stepped) < _MUCH_SMALLER * len(plain) else plain
 
 
 def _in_planes(number: StoredColumn, kind: int) -> bytes:
     planes = max(1, (int(number.max(initial=0)).bit_length() + 7) // 8)
-    data = number.view(np.uint8).reshape(-1, number.itemsize).T[:planes]
-    return bytes((kind, number.itemsize, planes)) + data.tobytes()
+    data = number.view(np.uint8).reshape(-1, number.itemsize).T[:planes].tobytes()
+    return _HEAD.pack(kind, number.itemsize, planes, len(number)) + bytes(_CODEC.compress(data))
 
 
 def _unpacked(data: pa.Buffer) -> StoredColumn:
-    """The column of `_packed`. Raises ValueError where it is none."""
-    bytes_ = np.frombuffer(data, np.uint8)
-    kind, size, n_planes = bytes_[:3].tolist()
+    """The column of `_packed`. Raises ValueError or struct.error where it is none."""
+    kind, size, n_planes, n = _HEAD.unpack_from(data)
     if kind not in (_PLAIN, _STEPS, _DOUBLES) or size not in (2, 4, 8) or not 0 < n_planes <= size:
         raise ValueError("no packed column")
-    planes = bytes_[3:].reshape(n_planes, -1)
-    number = planes[0].astype(f"u{size}")
-    for at, plane in enumerate(planes[1:], 1):
-        number |= plane.astype(number.dtype) << 8 * at
-    if kind == _STEPS:
-        sign = number & number.dtype.type(1)
-        number >>= number.dtype.type(1)
-        number ^= np.negative(sign, out=sign)
-        np.cumsum(number, dtype=number.dtype, out=number)
-    found: StoredColumn = number.view(np.float64) if kind == _DOUBLES else number
-    return found
-
-
-def _equal_columns(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Columns of values that are those of another wherever they are, and of which."""
-    same: dict[str, str] = {}
-    for at, name in enumerate(_VALUES):
-        users = [columns for columns in tables if name in columns]
-        for other in _VALUES[:at]:
-            if other not in same and all(
-                other in columns and np.array_equal(columns[other], columns[name]) for columns in users
-            ):
-                same[name] = other
-                break
-    return same
+    whole = _CODEC.decompress(data.slice(_HEAD.size), n * n_planes)
+    planes = np.frombuffer(whole, np.uint8).reshape(n_planes, n)
+    found = np.empty(planes.shape[1], f"u{size}")
+    # Numbers of two bytes are added up one after the other five times as slowly as those of four.
+    wide, reached = np.dtype(f"u{max(size, 4)}"), 0
+    for at in range(0, len(found), _AT_ONCE):
+        number = planes[0, at : at + _AT_ONCE].astype(wide)
+        for place, plane in enumerate(planes[1:, at : at + _AT_ONCE], 1):
+            number |= plane.astype(wide) << 8 * place
+        if kind == _STEPS:
+            sign = number & wide.type(1)
+            number >>= wide.type(1)
+            number ^= np.negative(sign, out=sign)
+            number[:1] += wide.type(reached)
+            np.cumsum(number, out=number)
+            reached = number[-1]
+        found[at : at + _AT_ONCE] = number
+    return found.view(np.float64) if kind == _DOUBLES else found
 
 
 def _narrowed(value: StoredColumn) -> StoredColumn:
@@ -290,12 +296,11 @@ def stored_tables(data: pa.Buffer | bytes, *, with_account: bool = True) -> Stor
     nothing else is by.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=_TEXTS)
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         metadata = file.metadata.metadata or {}
         if metadata.get(META_VERSION, b"").decode() != version():
             return None
-        many: dict[str, int] = json.loads(metadata[META_ROWS])
-        same: dict[str, str] = json.loads(metadata[META_SAME])
+        many: dict[str, int] = json.loads(metadata[META_COUNTS])
         slots = tuple(
             Slot(
                 int(a),
@@ -310,22 +315,37 @@ def stored_tables(data: pa.Buffer | bytes, *, with_account: bool = True) -> Stor
             for component, level, left, (a, b) in json.loads(metadata[META_FOLDED])
             if component is None or isinstance(component, str)
         )
-        rows = {name: many[name] for name in _COLUMNS}
-        tables = _read_tables(file, rows, same, () if with_account else ("paths", "account"))
-        found = {
-            name: {key: _column(tables.get(name), name, key, same.get(key, key)) for key in columns}
+        rows = file.read_row_groups([0, 1] if with_account else [0], use_threads=False)
+        packed = {
+            str(name): value.as_buffer()
+            for name, value in zip(rows["column"].to_pylist(), rows["data"], strict=True)
+        }
+        tables = {
+            name: _unpacked_table(name, packed)
+            if with_account or name not in _ACCOUNT
+            else {key: np.zeros(0, _type_of(name, key)) for key in columns}
             for name, columns in _COLUMNS.items()
         }
+        texts = {name: _words(tables[name]["length"], packed[f"{name}.{_TEXT}"]) for name in _TEXTS}
         stored = Stored(
-            _names(found, many["pattern"]),
+            _names(tables, texts, many["pattern"]),
             slots,
-            _votes(found["votes"], found["packed"]),
-            {name: found[name] for name in SCHEMAS if name != "votes"},
+            _votes(tables["votes"], tables["bins"]),
+            {name: tables[name] for name in SCHEMAS if name != "votes"},
             folded,
         )
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
         return stored._replace(votes=stored.votes.compact()) if _is_sound(stored) else None
-    except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError, AttributeError):
+    except (
+        pa.ArrowException,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        OSError,
+        AttributeError,
+        struct.error,
+    ):
         return None
 
 
@@ -333,78 +353,67 @@ def votes_kept(data: pa.Buffer | bytes) -> int:
     """Count the votes that a file holds from its footer; 0 of no such file."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
-        return int(json.loads(metadata[META_ROWS])["vote"])
+        return int(json.loads(metadata[META_COUNTS])["vote"])
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
         return 0
 
 
-def _read_tables(
-    file: pq.ParquetFile, rows: Mapping[str, int], same: Mapping[str, str], left_out: Sequence[str]
-) -> dict[str, pa.Table]:
-    """Tables that have a row. Raises ValueError where the file has others."""
-    there = [name for name in _COLUMNS if rows[name]]
-    stored = [name for name in file.schema_arrow.names if name != "table"]
-    if file.num_row_groups == 1:
-        whole = file.read(stored, use_threads=False).combine_chunks()
-        first = accumulate((rows[name] for name in there), initial=0)
-        found = {name: whole.slice(at, rows[name]) for name, at in zip(there, first, strict=False)}
-    else:
-        wanted = {name: {same.get(key, key) for key in _COLUMNS[name]} for name in there}
-        found = {
-            name: file.read_row_group(
-                group, [key for key in stored if key in wanted[name]], use_threads=False
-            ).combine_chunks()
-            for group, name in enumerate(there)
-            if name not in left_out
-        }
-    if file.metadata.num_rows != sum(rows.values()) or any(
-        table.num_rows != rows[name] or any(column.null_count for column in table.columns)
-        for name, table in found.items()
-    ):
-        raise ValueError("not the rows of the tables")
-    return {name: table for name, table in found.items() if name not in left_out}
+def _unpacked_table(name: str, packed: Mapping[str, pa.Buffer]) -> dict[str, StoredColumn]:
+    """The columns of `_packed_table`. Raises KeyError, IndexError or ValueError where they are no table."""
+    found: dict[str, StoredColumn] = {}
+    for key in _COLUMNS[name]:
+        data = packed.get(f"{name}.{key}") if found else packed[f"{name}.{key}"]
+        if data is None:
+            values = np.zeros_like(next(iter(found.values())))
+        elif data[0] == _SAME:
+            values = [*found.values()][data[1]]
+        else:
+            values = _unpacked(data)
+        found[key] = values
+    if len({len(values) for values in found.values()}) > 1:
+        raise ValueError("columns of one table that are not equally long")
+    if name == "bins":
+        return found
+    return {key: values.astype(_type_of(name, key), copy=False) for key, values in found.items()}
 
 
-def _column(rows: pa.Table | None, table: str, name: str, stored: str) -> Any:
-    """A column of a table from its rows, which have it under the name `stored`; else it is 0."""
-    column = None if rows is None or stored not in rows.column_names else rows[stored].combine_chunks()
-    if name in _TEXTS:
-        return pa.array([], pa.string()).dictionary_encode() if column is None else column
-    if name in _PACKED:
-        return column
-    to = np.dtype(np.int64 if name not in _TYPES or table in _NAMES else _TYPES[name])
-    if column is None:
-        return np.zeros(0 if rows is None else rows.num_rows, to)
-    return column.to_numpy().astype(to)
+def _type_of(table: str, column: str) -> np.dtype[Any]:
+    return np.dtype(np.int64 if column not in _TYPES or table in _NAMES else _TYPES[column])
 
 
-def _votes(places: Mapping[str, StoredColumn], packed: Mapping[str, pa.BinaryArray]) -> Votes:
+def _votes(places: Mapping[str, StoredColumn], bins: Mapping[str, StoredColumn]) -> Votes:
     """Votes of places. Raises ValueError where not every bin has its numbers."""
     *keys, n_rows = places.values()
-    bins, *sums = (column[0].as_buffer() for column in packed.values())
-    weighted = any(data != sums[0] for data in sums)
-    columns = [_unpacked(data) for data in (bins, *(sums if weighted else sums[:1]))]
-    if any(len(column) != int(n_rows.sum()) for column in columns):
-        raise ValueError("votes are of no place, or not of each bin")
-    return Votes(tuple(keys), n_rows, columns[0], tuple(columns[1:]))
+    of, *sums = bins.values()
+    if len(of) != int(n_rows.sum()):
+        raise ValueError("votes are of no place")
+    weighted = any(column is not sums[0] for column in sums)
+    return Votes(tuple(keys), n_rows, of, tuple(sums if weighted else sums[:1]))
 
 
-def _names(tables: Mapping[str, Mapping[str, Any]], n_patterns: int) -> NameColumns:
+def _names(
+    tables: Mapping[str, Mapping[str, StoredColumn]], texts: Mapping[str, pa.StringArray], n_patterns: int
+) -> NameColumns:
     operations, sites, paths, children = (
         tables[name] for name in ("operations", "sites", "paths", "children")
     )
     return NameColumns(
-        **operations,
-        **sites,
-        above=paths["above"],
+        **{
+            name: pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), texts[name])
+            for name, code in operations.items()
+        },
+        caller=sites["caller"] - 1,
+        operation=sites["operation"],
+        kind=sites["kind"],
+        above=paths["above"] - 1,
         path_site=paths["site"],
         n_patterns=n_patterns,
         pattern=children["pattern"],
         child=children["operation"],
         calls=children["calls"],
         awaited=children["awaited"],
-        roots=tables["roots"]["point"].cast(pa.string()),
-        errors=tables["errors"]["point"].cast(pa.string()),
+        roots=texts["roots"],
+        errors=texts["errors"],
     )
 
 

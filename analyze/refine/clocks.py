@@ -330,7 +330,7 @@ Bounds = npt.NDArray[np.void]
 """[calls] of BOUNDS."""
 
 
-def bounds_of(pair: I8 | int, sample: U1, start_ns: I8, lower: I8, upper: I8) -> Bounds:
+def bounds_of(pair: I8, sample: U1, start_ns: I8, lower: I8, upper: I8) -> Bounds:
     """Put columns together."""
     bounds = np.empty(len(lower), dtype=BOUNDS)
     bounds["pair"], bounds["sample"], bounds["start_ns"] = pair, sample, start_ns
@@ -446,36 +446,27 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
 
     host_code: [hosts + 1] number of each host; -1 for those that are not looked at.
     """
-    found: dict[int, tuple[I8, I8]] = {}
-    n = category.n_requests
-    for src, dst in _between_hosts(category, host_code):
-        one, other = host_code[category.host[src]], host_code[category.host[dst]]
-        apart = (one != other) & (one >= 0) & (other >= 0)
-        gap = category.node_ns[src] - category.node_ns[dst]
-        pair = np.where(one < other, one * n_hosts + other, other * n_hosts + one)
-        for number in np.unique(pair[apart]).tolist():
-            lower, upper = found.setdefault(number, (np.full(n, -NOT_BOUNDED), np.full(n, NOT_BOUNDED)))
-            there = apart & (pair == number)
-            forth, back = there & (one < other), there & (one > other)
-            lower[forth] = np.maximum(lower[forth], gap[forth])
-            upper[back] = np.minimum(upper[back], -gap[back])
-    for number, (lower, upper) in found.items():
-        # Both legs, and room between them: else no correction fits, and the request says nothing.
-        rows = np.flatnonzero((lower > -NOT_BOUNDED) & (upper < NOT_BOUNDED) & (lower <= upper))
-        if len(rows):
-            yield bounds_of(number, category.sample[rows], category.start_ns[rows], lower[rows], upper[rows])
-
-
-def _between_hosts(category: StoredCategory, host_code: I8) -> list[list[int]]:
-    """Edges that cross from one host that is looked at to another, in some request."""
-    edges = np.array(category.structure.edges, dtype=np.int64).reshape(-1, 2)
-    crossing = np.zeros(len(edges), dtype=np.bool_)
-    for rows in blocks(category.n_requests, len(edges), FEW_CELLS):
+    src, dst = np.array(category.structure.edges, dtype=np.int64).reshape(-1, 2).T
+    for rows in blocks(category.n_requests, len(src), FEW_CELLS):
+        n = rows.stop - rows.start
         hosts = host_code[category.host[:, rows]]
-        one, other = hosts[edges[:, 0]], hosts[edges[:, 1]]
-        crossing |= ((one != other) & (one >= 0) & (other >= 0)).any(axis=1)
-    found: list[list[int]] = edges[crossing].tolist()
-    return found
+        one, other = hosts[src], hosts[dst]
+        edge, row = np.nonzero((one != other) & (one >= 0) & (other >= 0))
+        if not len(edge):
+            continue
+        one, other = one[edge, row], other[edge, row]
+        gap = category.node_ns[src[edge], row + rows.start] - category.node_ns[dst[edge], row + rows.start]
+        pair = np.minimum(one, other) * n_hosts + np.maximum(one, other)
+        found, group = np.unique(pair * n + row, return_inverse=True)
+        lower, upper = np.full(len(found), -NOT_BOUNDED), np.full(len(found), NOT_BOUNDED)
+        forth = one < other
+        np.maximum.at(lower, group[forth], gap[forth])
+        np.minimum.at(upper, group[~forth], -gap[~forth])
+        # Both legs, and room between them: else no correction fits, and the request says nothing.
+        fits = (lower > -NOT_BOUNDED) & (upper < NOT_BOUNDED) & (lower <= upper)
+        pair, row = np.divmod(found[fits], n)
+        sample, start_ns = category.sample[rows][row], category.start_ns[rows][row]
+        yield bounds_of(pair, sample, start_ns, lower[fits], upper[fits])
 
 
 def _record_shifts(category: StoredCategory, host_code: I8, add_ns: I8, slices: I8) -> I8:

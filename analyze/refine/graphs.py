@@ -403,22 +403,24 @@ def _settle(times: I8, graph: DraftGraph, out: I8) -> tuple[I8, B1]:
     n_nodes, n_requests = out.shape
     response_ns = np.empty(n_requests, dtype=np.int64)
     moved = np.zeros(n_nodes, dtype=np.bool_)
-    starts, ends = graph.within.T.tolist()
-    deferred, edges = graph.deferred.tolist(), graph.edges.tolist()
+    starts, ends = graph.within.T
+    in_request = (ends < 0) & ~graph.deferred
+    before, behind = np.flatnonzero(starts >= 0).tolist(), np.flatnonzero(ends >= 0)[::-1].tolist()
+    sources, targets = graph.edges.T
     for rows in blocks(n_requests, n_nodes):
         raw = times[graph.column, rows]
         t = raw.copy()
         latest = np.maximum(t[graph.responses].max(axis=0), 0)
+        np.maximum(t, 0, out=t, where=(starts < 0)[:, None])
         # A parent's start lies before its nodes and its end behind them: it is settled when they need it.
-        for node, low in enumerate(starts):
-            np.maximum(t[node], t[low] if low >= 0 else 0, out=t[node])
-        for node in range(n_nodes - 1, -1, -1):
-            if ends[node] >= 0:
-                np.minimum(t[node], t[ends[node]], out=t[node])
-            elif not deferred[node]:
-                np.minimum(t[node], latest, out=t[node])
-        for src, dst in edges:
-            np.maximum(t[dst], t[src], out=t[dst])
+        for node in before:
+            np.maximum(t[node], t[starts[node]], out=t[node])
+        np.minimum(t, latest, out=t, where=in_request[:, None])
+        for node in behind:
+            np.minimum(t[node], t[ends[node]], out=t[node])
+        if (t[sources] > t[targets]).any():
+            for src, dst in graph.edges.tolist():
+                np.maximum(t[dst], t[src], out=t[dst])
         response_ns[rows] = latest
         moved |= (t != raw).any(axis=1)
         out[:, rows] = t

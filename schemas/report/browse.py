@@ -52,12 +52,10 @@ class DensityCurve(Frozen):
     """(µs, density an octave), ascending."""
 
 
-class BinnedCategory(Frozen):
-    """A category, and its requests by bin of response time."""
+class BinnedRoot(Frozen):
+    """A root type, and all its requests by bin of response time."""
 
-    category: str
     root: str
-    canonical: str
     requests: int
     mean_us: float
     c2: float | None
@@ -68,6 +66,13 @@ class BinnedCategory(Frozen):
     weight: tuple[float, ...]
     failed: tuple[float, ...]
     """Weight of its requests that failed."""
+
+
+class BinnedCategory(BinnedRoot):
+    """The same of a category."""
+
+    category: str
+    canonical: str
 
 
 class BinnedSite(Frozen):
@@ -86,20 +91,6 @@ class BinnedSite(Frozen):
     """Weighted sum of the time that they did."""
     failed: tuple[float, ...]
     """Weight of the requests in which it failed."""
-
-
-class BinnedRoot(Frozen):
-    """A root type, and all its requests by bin of response time."""
-
-    root: str
-    requests: int
-    mean_us: float
-    c2: float | None
-    """Of all its requests; for more than 10."""
-    bins: tuple[int, ...]
-    n: tuple[int, ...]
-    weight: tuple[float, ...]
-    failed: tuple[float, ...]
 
 
 class KindInRange(Frozen):
@@ -235,15 +226,23 @@ class TimelineStrip(Frozen):
     """Requests that are not drawn: more than there is room for."""
 
 
-class EntryBefore(Frozen):
-    """The same entry in the first of two samples, and whether it differs by test."""
+class EntryTraffic(Frozen):
+    """Requests that came in at one component in a sample."""
 
-    sample: str
     requests: int
     rate_per_s: float
     in_flight: float
+    """Mean number at work."""
     busy: float
+    """Share of the time in which any was at work."""
     gap_us: tuple[float, float, float] | None
+    """Median, 99th percentile and longest of the times in which none was at work; None: there was none."""
+
+
+class EntryBefore(EntryTraffic):
+    """The same entry in the first of two samples, and whether it differs by test."""
+
+    sample: str
     gaps_p: float | None
     """KS with blocks permuted, of the time from the end of everything before to each start, 0 where requests
     overlap; None: too few requests."""
@@ -251,19 +250,11 @@ class EntryBefore(Frozen):
     """The same of response times."""
 
 
-class EntryTimeline(Frozen):
+class EntryTimeline(EntryTraffic):
     """Requests that came in at one component, by time. Lists are [times] but for the edges."""
 
     component: str
-    requests: int
-    rate_per_s: float
-    in_flight: float
-    """Mean number at work."""
     most_in_flight: int
-    busy: float
-    """Share of the time in which any was at work."""
-    gap_us: tuple[float, float, float] | None
-    """Median, 99th percentile and longest of the times in which none was at work; None: there was none."""
     gaps: int
     edges_ns: tuple[int, ...]
     watched: tuple[bool, ...]

@@ -67,8 +67,8 @@ Key = Annotated[str, column("key", "category key, after the refinement of this c
 RootType = Annotated[str, column("text", "root type")]
 
 
-class CategoryRow(Frozen):
-    """One line of the category table."""
+class CategoryPeriods(Frozen):
+    """A category in both periods."""
 
     category: Key
     root: RootType
@@ -76,6 +76,11 @@ class CategoryRow(Frozen):
     n_nodes: Annotated[int, column("place", "number of nodes", label="Nodes", far=1)]
     before: Moments
     after: Moments
+
+
+class CategoryRow(CategoryPeriods):
+    """One line of the category table."""
+
     ks: Annotated[KsResult, Inside("ks_")]
     roles: Annotated[tuple[Role, ...], column("keys", "structural, precursor, response-time")]
     change_us: Annotated[
@@ -147,18 +152,17 @@ class EdgeRow(Frozen):
     skewed: Annotated[bool, column("flag", "a clock correction touched the edge")]
 
 
-class PrecursorRow(Frozen):
-    """One candidate precursor of a structural mutation."""
+class ListedCategory(CategoryPeriods):
+    """A category with what it was made of."""
 
-    category: str
-    root: str
     stored: tuple[str, ...]
     """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
     stored_total: int
-    canonical: str
-    n_nodes: int
-    before: Moments
-    after: Moments
+
+
+class PrecursorRow(ListedCategory):
+    """One candidate precursor of a structural mutation."""
+
     edits: int
     """Levenshtein distance of the token sequences."""
     distance: float
@@ -167,7 +171,7 @@ class PrecursorRow(Frozen):
     """Weight in the mean the mutation is compared with; the candidates of one mutation sum to 1."""
 
 
-class Mutation(Frozen):
+class Mutation(ListedCategory):
     """One ranked result."""
 
     rank: Annotated[
@@ -179,15 +183,6 @@ class Mutation(Frozen):
     """From 1, by |contribution| among the mutations of the same direction (the papers' separate lists)."""
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
-    category: Key
-    root: RootType
-    stored: tuple[str, ...]
-    """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
-    stored_total: int
-    canonical: str
-    n_nodes: int
-    before: Moments
-    after: Moments
     ks: KsResult
     """On response time."""
     contribution_us: Annotated[float, column("change", "rank key, requests times µs", label="Contribution")]

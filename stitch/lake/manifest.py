@@ -216,15 +216,15 @@ class Manifest:
         """Folders of flows that a stretch may have, the last ones."""
         length = self.info.window_length_ns
         most = most_looked_at(self.store)
+        known = self.starts_ns()
         first, last = (at - at % length for at in (start_ns, end_ns - 1))
-        if last - first < most * length:
+        if last - first < min(most, len(known)) * length:  # fewer to ask for than to list
             windows = (Window(at, length) for at in range(first, last + 1, length))
             return [window_folder("flows", window) for window in windows]
-        known = self.starts_ns()
         known = known[(known >= first) & (known <= last)]
-        after = f"window={Window(int(known[-most:][0]), length).name}" if len(known) else ""
+        before = int(known[-most]) if len(known) > most else first - length
         lowest, highest = (f"window={Window(at, length).name}" for at in (first, last))
-        names = self.store.names("flows", after=after)
+        names = self.store.names("flows", after=f"window={Window(before, length).name}")
         inside = names[bisect_left(names, lowest) : bisect_right(names, highest)]
         return [f"flows/{name}" for name in inside[-most:]]
 

@@ -69,9 +69,11 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: dict[str, Any], con
         for key, text in tags.items()
         if key not in FIELD_TAGS and (key, text) not in (("error", "true"), ("error", "false"))
     ]
-    ip = remote.get("ipv4") or remote.get("ipv6")
-    if ip and "peer.ip" not in tags:
-        attributes.append(("peer.ip", ip))
+    endpoint = {
+        "peer.ip": remote.get("ipv4") or remote.get("ipv6"),
+        "peer.service": remote.get("serviceName"),
+    }
+    attributes += [(key, said) for key, said in endpoint.items() if said and key not in tags]
     rows.add(
         payload,
         item,

@@ -8,8 +8,9 @@ from typing import Annotated, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.page_reader import Reader
 from rich.console import Console
 
@@ -84,7 +85,7 @@ def blocks(text: str, rows: list[Row]) -> Blocks:
     return (Part(words, inner, note=words, anchor="here"), Part(words, inner, look="card", open=True))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(TEXT, ROWS, st.integers(60, 120))
 def test_any_text_is_inert_and_fits(text: str, rows: list[Row], width: int) -> None:
     out = StringIO()

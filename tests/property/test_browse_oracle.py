@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles.browsing import (
     distance_of,
@@ -18,6 +18,7 @@ from oracles.browsing import (
     plain_modes,
     plain_range,
 )
+from oracles.examples import examples
 from oracles.site_populations import record_populations, span_populations
 from oracles.sites import words_of
 
@@ -42,7 +43,7 @@ POPULATIONS = st.one_of(span_populations(), record_populations())
 SMALL = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), min_size=1, max_size=12)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(POPULATIONS, st.integers(1, 12), st.randoms(use_true_random=False))
 def test_a_range_is_what_counting_says(found: Population, bins: int, random: object) -> None:
     times = path_times(found)
@@ -89,7 +90,7 @@ def test_a_range_is_what_counting_says(found: Population, bins: int, random: obj
         assert told == pytest.approx(difference, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.integers(0, 10**12), min_size=1, max_size=40),
     st.integers(1, 40),
@@ -104,7 +105,7 @@ def test_every_time_is_in_one_bin(ns: list[int], bins: int, valleys: list[float]
     assert len(edges) <= bins + len(valleys) + 2
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(SMALL, st.lists(st.integers(0, 60), min_size=2, max_size=6, unique=True))
 def test_the_sweep_counts_every_instant(made: list[tuple[int, int]], cuts: list[int]) -> None:
     start, response = [s for s, _ in made], [r for _, r in made]
@@ -122,7 +123,7 @@ def test_the_sweep_counts_every_instant(made: list[tuple[int, int]], cuts: list[
         assert (flow.start[mine][1:] >= flow.end[mine][:-1]).all()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(POPULATIONS)
 def test_the_medoid_is_the_nearest(found: Population) -> None:
     for category in found.categories:
@@ -136,7 +137,7 @@ def test_the_medoid_is_the_nearest(found: Population) -> None:
         assert chosen.distance * max(edges, 1) == pytest.approx(plain_medoid(category, rows))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(POPULATIONS)
 def test_schedules_add_up_to_the_response(found: Population) -> None:
     """Of a request: what is waited for, on lanes and by messages, is its response time. Of the mean: the mean
@@ -167,7 +168,7 @@ def test_schedules_add_up_to_the_response(found: Population) -> None:
             assert drawn.response_us * 1e3 == pytest.approx(average)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(POPULATIONS)
 def test_times_of_hosts_add_up_to_all(found: Population) -> None:
     hosts = host_times(found, path_times(found), 0)
@@ -188,7 +189,7 @@ def test_times_of_hosts_add_up_to_all(found: Population) -> None:
         assert (hosts.n[code], hosts.failed[code]) == (n, failed), name
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 60), st.booleans())
 def test_the_density_is_a_sum_of_gaussians(seed: int, n: int, weighted: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -206,7 +207,7 @@ def test_the_density_is_a_sum_of_gaussians(seed: int, n: int, weighted: bool) ->
         assert found.density[place] == pytest.approx(expected, abs=off * found.density.max())
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.integers(0, 12), min_size=3, max_size=40))
 def test_modes_are_the_prominent_maxima(heights: list[int]) -> None:
     assume(max(heights) > 0)
@@ -219,7 +220,7 @@ def test_modes_are_the_prominent_maxima(heights: list[int]) -> None:
         assert before.at < before.high < after.at
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(POPULATIONS, st.integers(1, 30))
 def test_modes_part_the_requests(found: Population, most: int) -> None:
     found = replace(found, samples=found.samples[:1]).of_samples(0, 1)

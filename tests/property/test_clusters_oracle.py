@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from oracles.clusterings import features, lloyd, requests_of, ways
+from oracles.examples import examples
 from oracles.site_populations import record_populations, span_populations
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, completeness_score, homogeneity_score
@@ -26,7 +27,7 @@ from analyze.methods.clusters.tree_overlay import NodeKind, overlaid
 from analyze.population import Population
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = examples(25, suppress_health_check=list(HealthCheck))
 DEFAULTS = ClustersSettings()
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.edit_distance import levenshtein
+from oracles.examples import examples
 from oracles.paper_report import SECTIONS, PaperReport, paper_report
 from oracles.populations import category, graph, population
 from scipy import stats
@@ -53,7 +54,7 @@ def shuffled(c: Category, rng: np.random.Generator) -> Category:
     return category(c.graph, c.node_ns.T[order], c.sample[order], c.weight[order])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(populations())
 def test_exact_sums_are_the_total_change(p: Population):
     found = run(p)
@@ -63,7 +64,7 @@ def test_exact_sums_are_the_total_change(p: Population):
     assert abs(found.change.total_change_us - s.total_change_us) <= 1e-9 * scale
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(populations())
 def test_attribution_adds_up_to_the_change_of_the_mean(p: Population):
     for m in run(p).mutations:
@@ -75,7 +76,7 @@ def test_attribution_adds_up_to_the_change_of_the_mean(p: Population):
             assert total == pytest.approx(change, abs=1e-9 * (m.before.mean_us + m.after.mean_us))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(populations())
 def test_swapping_periods_keeps_timing_tests_and_flips_the_change(p: Population):
     there, back = run(p), run(swapped(p))
@@ -89,7 +90,7 @@ def test_swapping_periods_keeps_timing_tests_and_flips_the_change(p: Population)
     assert back.ranked.structural_total == there.ranked.precursors_total
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(populations(), st.sampled_from(["text", "released"]), st.sampled_from(["nsdi", "tr"]), st.booleans())
 def test_model_survives_json_and_bounds_hold(p: Population, variant: str, ranking: str, one_to_n: bool):
     found = run(p, variant=variant, ranking=ranking, one_to_n=one_to_n)
@@ -107,7 +108,7 @@ def test_model_survives_json_and_bounds_hold(p: Population, variant: str, rankin
                 assert all(x.before.count - x.after.count >= gained for x in m.precursors)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(populations(), st.integers(0, 2**32 - 1))
 def test_order_of_requests_does_not_matter_to_the_tests(p: Population, seed: int):
     rng = np.random.default_rng(seed)
@@ -117,7 +118,7 @@ def test_order_of_requests_does_not_matter_to_the_tests(p: Population, seed: int
     assert [m.category for m in other.mutations] == [m.category for m in found.mutations]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(sequences, min_size=1, max_size=5), st.lists(sequences, min_size=1, max_size=5))
 def test_edit_distance_agrees_with_its_definition(left: list[tuple[str, ...]], right: list[tuple[str, ...]]):
     texts = TokenTexts([*left, *right])
@@ -128,7 +129,7 @@ def test_edit_distance_agrees_with_its_definition(left: list[tuple[str, ...]], r
             assert got.normalized[i, j] == levenshtein(a, b) / max(len(a), len(b), 1)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_ks_statistic_agrees_with_scipy(data: st.DataObject):
     n0, n1 = data.draw(st.integers(1, 25)), data.draw(st.integers(1, 25))
@@ -148,7 +149,7 @@ def test_ks_statistic_agrees_with_scipy(data: st.DataObject):
     assert got.d_slower[0] == pytest.approx(slower, abs=1e-14)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sequences.filter(len), sequences.filter(len))
 def test_unmatched_nodes_leave_equal_label_sequences(left: tuple[str, ...], right: tuple[str, ...]):
     views = [
@@ -161,7 +162,7 @@ def test_unmatched_nodes_leave_equal_label_sequences(left: tuple[str, ...], righ
     assert common_left == common_right
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(2, 40), st.integers(0, 2**32 - 1))
 def test_folding_keeps_every_position_and_every_marked_edge(n: int, seed: int):
     rng = np.random.default_rng(seed)

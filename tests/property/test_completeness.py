@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.completeness import is_complete
+from oracles.examples import examples
 from oracles.strategies import Row, record_rows, span_rows, table_of
 
 from schemas.events import EventKind
@@ -42,13 +43,13 @@ def requests(draw: st.DrawFn) -> list[list[Row]]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(some=requests())
 def test_judged_as_in_plain_python(some: list[list[Row]]) -> None:
     assert judged(some) == [is_complete(rows) for rows in some]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(rows=span_rows(tidy=True, alike=True), data=st.data())
 def test_a_tidy_trace_is_complete_and_a_lost_inner_span_shows(rows: list[Row], data: st.DataObject) -> None:
     assert judged([rows]) == [True]

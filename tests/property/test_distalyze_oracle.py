@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.diverging import component_score, event_features, refitted, state_features
+from oracles.examples import examples
 
 from analyze.methods.distalyze.attention import NO_PARENT, component_of
 from analyze.methods.distalyze.dependency_network import Network, TreeRules, coded, split_sizes
@@ -57,7 +58,7 @@ def maker_of(cells, durations, states: bool, rng: np.random.Generator) -> Featur
 
 
 @pytest.mark.parametrize("states", [False, True])
-@settings(max_examples=80)
+@examples(80)
 @given(data=st.data())
 def test_features_are_those_of_the_slow_reading(states: bool, data: st.DataObject) -> None:
     cells, durations = data.draw(logs(states))
@@ -113,7 +114,7 @@ def test_noise_has_no_dependencies() -> None:
     assert lines <= 45
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(2, 9), st.integers(0, 2**32 - 1))
 def test_component_and_score_are_those_of_algorithm_1(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.strategies import Row, record_rows, span_rows, table_of
 
 from schemas.events import with_text_ids
 from stitch.drivers.live.keys import print_events
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(rows=st.one_of(span_rows(request_id="t"), record_rows(request_id="r")))
 def test_events_print_alike_where_they_say_the_same(rows: list[Row]) -> None:
     """Every row beside versions of it in which the values of one list are others."""

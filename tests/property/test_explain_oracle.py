@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import slow_tree
 from oracles.attribute_tables import numbers, words
+from oracles.examples import examples
 
 from analyze.explain.coded_columns import code_columns
 from analyze.explain.columns import AttributeColumn
@@ -30,7 +31,7 @@ def tables(draw: st.DrawFn) -> tuple[np.ndarray, list[list[float]], list[list[st
     )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(tables())
 def test_best_gains_are_those_of_the_slow_tree(
     drawn: tuple[np.ndarray, list[list[float]], list[list[str | None]]],
@@ -49,7 +50,7 @@ def test_best_gains_are_those_of_the_slow_tree(
         assert found.gain[:, k] == pytest.approx(slow, abs=1e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=40))
 def test_auc_is_the_share_of_pairs(rows: list[tuple[int, bool]]) -> None:
     score = np.array([float(s) for s, _ in rows])

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.made_profiles import Service
 from oracles.stored_profile import decode
 
@@ -72,7 +73,7 @@ def by_name(profile: Profile, name: str) -> dict[tuple[object, ...], tuple[float
     st.lists(st.tuples(st.integers(0, 9), st.sampled_from(SHAPES), st.booleans()), min_size=1, max_size=6),
     st.data(),
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_windows_added_up_are_their_sum(
     told: list[tuple[int, tuple[int, int], bool]], data: st.DataObject
 ) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.mutants import mutants
 
 from ingest.codecs.jaeger.jaeger_json import time_ns
@@ -192,7 +193,7 @@ def has_json(span: Any) -> bool:
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(30, suppress_health_check=list(HealthCheck))
 @given(st.lists(messages().filter(lambda m: has_json(JaegerSpan.FromString(m))), min_size=1, max_size=4))
 def test_protobuf_and_its_json_form(payloads: list[bytes]) -> None:
     expected = codec_for("jaeger-proto").decode([p or b"\x28\x00" for p in payloads], CONFIG)

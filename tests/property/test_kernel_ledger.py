@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.strategies import Row, record_batches, span_batches, table_of
 
 from schemas.config import StitchConfig
@@ -16,7 +17,7 @@ batches = st.one_of(
 )
 
 
-@settings(max_examples=75, deadline=None)
+@examples(75)
 @given(rows=batches, cap=st.sampled_from([20_000, 3]))
 def test_events_in_are_events_out(rows: list[Row], cap: int) -> None:
     config = StitchConfig(max_events_per_flow=cap)
@@ -34,7 +35,7 @@ def test_events_in_are_events_out(rows: list[Row], cap: int) -> None:
         assert counts["capped"] == 0
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(rows=batches)
 def test_rows_of_a_table_fit_each_other(rows: list[Row]) -> None:
     result = stitch(table_of(rows), StitchConfig())

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.agreement import disagreements
+from oracles.examples import examples
 from oracles.stitcher import read_events, stitch_plainly
 from oracles.strategies import Row, record_rows, span_rows, table_of
 
@@ -176,7 +177,7 @@ def check(lane: SlowLane, rows: list[Row]) -> None:
     assert sorted(r["raw"] for r in lane.letters) == sorted(r.raw for r in expected.rejects if r.raw)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), requests=requests_apart())
 def test_cuts_and_restarts_do_not_show(data: st.DataObject, requests: list[list[Row]]) -> None:
     lane = SlowLane()
@@ -237,7 +238,7 @@ def published_as_accepted(lane: SlowLane, rows: list[Row]) -> None:
     assert counts["rejected"] == expected.counts["rejected"] == len(lane.letters)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), requests=stragglers())
 def test_what_is_late_is_told_and_the_rest_is_published(
     data: st.DataObject, requests: list[list[Row]]

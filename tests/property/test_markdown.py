@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from oracles.examples import examples
 
 from analyze.report.blocks import (
     Block,
@@ -55,7 +56,7 @@ def read(text: str) -> str:
     return " ".join(visible(text.replace("\n", " ")).split())
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(TEXT)
 @example("1. x")
 @example("- x")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from oracles.examples import examples
 from oracles.otlp_spans import as_json, as_printed, read_slowly, requests
 
 from ingest.formats import codec_for
@@ -18,7 +19,7 @@ def rows(events: pa.Table) -> list[dict[str, object]]:
     return events.to_pylist()
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50, suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=3))
 def test_protobuf_json_and_the_slow_parser_agree(batch: list[ExportTraceServiceRequest]) -> None:
     batch = [r for r in batch if r.ByteSize()]

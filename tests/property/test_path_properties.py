@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import paths as oracle
 from oracles.edit_distance import levenshtein
+from oracles.examples import examples
 from oracles.populations import population
 
 from analyze.paths.changes import path_changes
@@ -42,7 +43,7 @@ def test_the_cost_of_a_pair_is_its_definition(left: tuple[str, ...], right: tupl
     assert 0 <= found <= 1
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 100_000), st.integers(1, 7), st.integers(1, 7), st.integers(1, 4))
 def test_transport_is_cheapest_and_its_margins_are_exact(
     seed: int, givers: int, takers: int, near: int
@@ -112,7 +113,7 @@ def account(seed: int, *, swap: bool = False):
     return decompose(shares, flows, noticed[1]), shares, weight, mean
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.integers(0, 100_000))
 def test_the_account_adds_up_to_the_change_of_the_mean(seed: int) -> None:
     found, _, weight, mean = account(seed)
@@ -122,7 +123,7 @@ def test_the_account_adds_up_to_the_change_of_the_mean(seed: int) -> None:
     assert sum(found.sums_us) == pytest.approx(after - before, abs=1e-9 * max(before, after))
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.integers(0, 100_000))
 def test_swapping_the_periods_turns_the_signs(seed: int) -> None:
     there, back = account(seed)[0], account(seed, swap=True)[0]
@@ -164,7 +165,7 @@ def some_population(seed: int, *, weight: float = 1.0):
     )
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 1_000))
 def test_two_rows_are_one_row_of_twice_the_weight(seed: int) -> None:
     heavy = some_population(seed, weight=2.0)
@@ -176,7 +177,7 @@ def test_two_rows_are_one_row_of_twice_the_weight(seed: int) -> None:
     np.testing.assert_allclose(one.account.mix_us, two.account.mix_us, atol=1e-9)
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 1_000))
 def test_a_swapped_comparison_has_the_parts_with_other_signs(seed: int) -> None:
     there = some_population(seed)

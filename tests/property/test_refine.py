@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.critical_path import walk
 from oracles.described import describe, tokens
+from oracles.examples import examples
 from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
 from oracles.stored_flows import random_program, stored_records, stored_spans
@@ -38,7 +39,7 @@ def parents(draw: st.DrawFn) -> list[tuple[int, list[tuple[str, int, int]]]]:
     return requests
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(parents())
 def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int, int]]]]) -> None:
     calls = [call("r/get", 0, duration, *(call(*child) for child in below)) for duration, below in requests]
@@ -124,7 +125,7 @@ def checked(found: Population, n_requests: int) -> None:
             assert np.allclose(parts.latency_part_us + parts.criticality_part_us, parts.contribution_us)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(span_trees(), min_size=1, max_size=6), st.booleans(), st.sampled_from(["L0", "L3"]))
 def test_any_spans_give_a_sound_population(requests: list[Call], keep: bool, level: str) -> None:
     half = len(requests) // 2
@@ -132,7 +133,7 @@ def test_any_spans_give_a_sound_population(requests: list[Call], keep: bool, lev
     checked(population(requests[:half], requests[half:], options), len(requests))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(span_trees(), min_size=3, max_size=9), st.sampled_from([1, 3]), st.sampled_from(["none", "full"])
 )
@@ -158,14 +159,14 @@ def test_any_number_of_samples_gives_a_sound_population(requests: list[Call], n:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 10_000), st.booleans())
 def test_any_programs_give_a_sound_population(seed: int, spans: bool) -> None:
     tables = stored_spans(seed, 120, 5, 8) if spans else stored_records(seed, 120, 5, 12)
     checked(refine(*tables, RefineSettings()), 120)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(span_trees(depth=2), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_row_order_does_not_matter(requests: list[Call], random: object) -> None:
     rows = [row for n, request in enumerate(requests) for row in request_events(request, f"{n:032x}", T0 + n)]
@@ -181,7 +182,7 @@ def test_row_order_does_not_matter(requests: list[Call], random: object) -> None
         assert np.array_equal(left.skewed_edges, right.skewed_edges)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(0, 10_000), st.integers(3, 9))
 def test_the_order_of_a_program_is_recovered(seed: int, n_spans: int) -> None:
     """Groups run one after the other, members of a group side by side: so says the refined graph."""
@@ -201,7 +202,7 @@ def test_the_order_of_a_program_is_recovered(seed: int, n_spans: int) -> None:
                 assert all(place[f"{other.component}/{other.name}>"] not in reach[ends] for other in beside)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 10_000))
 def test_text_taken_from_the_lake_is_that_of_the_refined_graph(seed: int) -> None:
     for category in refine(*stored_records(seed, 20, 4, 14), RefineSettings()).categories:

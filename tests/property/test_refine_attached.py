@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.attached import LATE, Seen, requests, seen_tree, written_tree
+from oracles.examples import examples
 from oracles.refined import Call, population
 from oracles.stored_flows import lake_tables
 
@@ -76,7 +77,7 @@ def number(request_id: str) -> int:
     return int(request_id[8:], 16)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(shapes().flatmap(lambda shape: st.lists(nested(shape), min_size=1, max_size=4)))
 def test_every_request_is_what_was_written(written: list[Call]) -> None:
     found = population(written, settings=EXACT)
@@ -93,7 +94,7 @@ def checked_form(found: Population) -> None:
         assert places == sorted(set(places))
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(anyhow(), min_size=1, max_size=6))
 def test_every_span_is_there_or_left_behind(drawn: list[Call]) -> None:
     """Hosts are numbered here, so that each tells its span, whatever becomes of the times."""
@@ -142,7 +143,7 @@ READS = Template.of_graph(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(st.tuples(st.permutations([10, 20]), st.integers(0, 4), HOSTS, HOSTS), min_size=1, max_size=8)
 )

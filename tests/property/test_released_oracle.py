@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.populations import category, graph, population
 from oracles.released import Released, released
 
@@ -67,7 +68,7 @@ def agree(found: PaperRun, wanted: Released, p: Population) -> None:
                 assert tests.p[edge] == pytest.approx(answer.p, rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.booleans())
 def test_released_is_what_its_rules_say(seed: int, n_categories: int, one_to_n: bool) -> None:
     p = drawn(seed, n_categories)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.strategies import Row, record_batches, span_batches, table_of
 
 from schemas.config import StitchConfig
@@ -53,7 +54,7 @@ def mended(late: pa.Table, kept: pa.Table, lake: Stitched) -> list[Mended]:
     return [*mend(LANE, late, kept, stored, CONFIG, 1.0, EVERYTHING)]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(data=st.data(), rows=st.one_of(span_batches(), record_batches()))
 def test_mended_flows_are_those_of_all_events(data: st.DataObject, rows: list[Row]) -> None:
     rows = [row for row in rows if placeable(row)]
@@ -85,7 +86,7 @@ def test_mended_flows_are_those_of_all_events(data: st.DataObject, rows: list[Ro
     assert {int(v) for part in again for v in part.verdict} == {LateOutcome.SAME}
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data(), rows=st.one_of(span_batches(), record_batches()))
 def test_what_is_missing_is_noticed(data: st.DataObject, rows: list[Row]) -> None:
     """Some kept events are gone: no request of theirs is touched, and the others are mended."""

@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 from evaluation.truth import run, signature
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from oracles.examples import examples
 
 from ingest.simulate.faults import FAULTS, TRACING_ONLY, plan_causes
 from ingest.simulate.run import RunPlan
@@ -16,7 +17,7 @@ from ingest.simulate.trace import STRAND_BREAK, RawStructure, decode
 
 START_NS = 1_767_571_200_000_000_000
 SIMULATED = [f for f in FAULTS.values() if f.parts and f.parts[0][0] not in TRACING_ONLY]
-LIGHT = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LIGHT = examples(8, suppress_health_check=[HealthCheck.too_slow])
 
 
 @LIGHT

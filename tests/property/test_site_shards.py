@@ -8,8 +8,9 @@ from dataclasses import astuple, fields, replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.made_profiles import Service
 
 from analyze.methods.robust.affected_requests import affected_by_statistics
@@ -139,7 +140,7 @@ def same_sites(one: SitesSeen, other: SitesSeen) -> None:
     shards=st.integers(2, 9),
     weighted=st.booleans(),
 )
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_shards_of_sites_are_all_sites(
     seed: int, n_sites: int, n_slots: tuple[int, int, int], shards: int, weighted: bool
 ) -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.site_populations import all_slots, record_populations, span_populations
 from oracles.sites import PlainAccount, plain_account, requests, words_of
 
@@ -40,7 +41,7 @@ def account(profile: Profile, periods: tuple[np.ndarray, np.ndarray], measure: s
     return exact_account(rows, root_requests(profile, *periods))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(POPULATIONS, MEASURES)
 def test_an_account_is_that_of_plain_sums(found: Population, measure: str) -> None:
     profile, periods = profiled(found)
@@ -89,7 +90,7 @@ def _same_parts(exact: ExactAccount, plain: PlainAccount, profile: Profile, plac
         assert found.get(key, nothing) == pytest.approx(plain.parts.get(key, nothing), rel=1e-9, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(POPULATIONS, MEASURES)
 def test_the_other_way_round_all_signs_change(found: Population, measure: str) -> None:
     profile, (reference, problem) = profiled(found)
@@ -104,7 +105,7 @@ def test_the_other_way_round_all_signs_change(found: Population, measure: str) -
         assert one == pytest.approx(-other, rel=1e-9, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(POPULATIONS, MEASURES, st.floats(0.1, 10))
 def test_an_account_does_not_see_load(found: Population, measure: str, load: float) -> None:
     """More of the same requests in one period: nothing changed."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.site_populations import all_slots, record_populations, span_populations
 from oracles.sites import differences, expected_rows, profile_rows, requests
 
@@ -22,7 +23,7 @@ from analyze.profile.times import call_times
 POPULATIONS = st.one_of(span_populations(), record_populations())
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(POPULATIONS, st.integers(1, 3), st.sampled_from([None, 0.0, 60_000.0]))
 def test_a_profile_is_the_sum_of_its_requests(
     found: Population, pieces: int, threshold_ns: float | None
@@ -33,7 +34,7 @@ def test_a_profile_is_the_sum_of_its_requests(
     assert not differences(profile_rows(profile), expected)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(POPULATIONS)
 def test_critical_time_of_the_units_is_the_response_time(found: Population) -> None:
     book = NameBook()
@@ -46,7 +47,7 @@ def test_critical_time_of_the_units_is_the_response_time(found: Population) -> N
         assert sum(unit.critical_ns for unit in request.units) == request.response_ns
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(POPULATIONS, st.integers(1, 4))
 def test_profiles_of_windows_joined_are_the_profile_of_all(found: Population, pieces: int) -> None:
     slots = all_slots(found, pieces)
@@ -59,7 +60,7 @@ def test_profiles_of_windows_joined_are_the_profile_of_all(found: Population, pi
         assert table.equals(table.sort_by([(key, "ascending") for key in keys])), name
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(POPULATIONS)
 def test_two_of_weight_one_are_one_of_weight_two(found: Population) -> None:
     slots = all_slots(found, 2)
@@ -108,7 +109,7 @@ def doubled(category: Category) -> Category:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(POPULATIONS)
 def test_one_request_has_one_vote(found: Population) -> None:
     """However often it calls, a request counts once at each site and measure, and once as a visit."""

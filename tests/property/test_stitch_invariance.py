@@ -6,9 +6,10 @@ from typing import Any
 
 import networkx as nx
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.agreement import kernel_graph
+from oracles.examples import examples
 from oracles.strategies import Row, record_batches, record_rows, span_batches, span_rows, table_of
 
 from schemas.config import StitchConfig
@@ -40,7 +41,7 @@ def categories(rows: list[Row]) -> dict[str, tuple[str, str, str]]:
     return {row["request_id"]: keys[row["category"]] for row in flows}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), rows=st.one_of(span_batches(), record_batches()))
 def test_order_and_repetition_do_not_show(data: st.DataObject, rows: list[Row]) -> None:
     expected = stitch(table_of(rows), CONFIG)
@@ -56,7 +57,7 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
     return [names[v] for v in value] if isinstance(value, list) else names[value]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), spans=span_rows(tidy=True), records=record_rows(tidy=True))
 def test_ids_do_not_show(data: st.DataObject, spans: list[Row], records: list[Row]) -> None:
     rows = spans + records
@@ -69,7 +70,7 @@ def test_ids_do_not_show(data: st.DataObject, spans: list[Row], records: list[Ro
     assert categories(other) == categories(rows)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     data=st.data(),
     spans=st.one_of(span_rows(tidy=True), span_rows(tidy=True, alike=True)),
@@ -90,7 +91,7 @@ def test_times_and_interleaving_do_not_show(
     assert categories(other) == categories(rows)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), rows=st.one_of(record_rows(tidy=True), span_rows(tidy=True)))
 def test_categories_are_isomorphism_classes(data: st.DataObject, rows: list[Row]) -> None:
     """A program and a slight variation of it: one category iff the labelled DAGs are isomorphic."""
@@ -139,7 +140,7 @@ def near_twins(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-@settings(max_examples=75, deadline=None)
+@examples(75)
 @given(data=st.data(), rows=near_twins())
 def test_siblings_are_ordered_by_what_they_are_not_by_time(data: st.DataObject, rows: list[Row]) -> None:
     start = {row["id"]: data.draw(st.integers(0, 3)) for row in rows}

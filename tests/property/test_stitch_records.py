@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.agreement import disagreements
+from oracles.examples import examples
 from oracles.stitcher import read_events, stitch_plainly
 from oracles.strategies import Row, record_batches, span_rows, table_of
 
@@ -12,13 +13,13 @@ from schemas.config import StitchConfig
 from stitch.kernel import stitch
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(rows=record_batches(), cap=st.sampled_from([20_000, 20_000, 7]))
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:
     check(rows, cap)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(spans=span_rows(request_id="r0"), records=record_batches())
 def test_records_and_spans_of_one_id_are_two_flows(spans: list[Row], records: list[Row]) -> None:
     check(spans + records, 20_000)

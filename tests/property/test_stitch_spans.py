@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from oracles.agreement import disagreements
+from oracles.examples import examples
 from oracles.stitcher import read_events, stitch_plainly
 from oracles.strategies import Row, span_batches, table_of
 
@@ -14,7 +15,7 @@ from stitch.kernel import stitch
 LONE_ORPHAN = [{"request_id": "t", "id": "00", "kind": 17, "ts_ns": 7, "end_ns": 8, "follows": ["gone"]}]
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(rows=span_batches(), cap=st.sampled_from([20_000, 20_000, 4]))
 @example(rows=LONE_ORPHAN, cap=20_000)
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:

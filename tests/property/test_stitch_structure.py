@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 
 import networkx as nx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.canonical_text import read_text
 from oracles.described import Structure, describe, tokens
+from oracles.examples import examples
 from oracles.plain_flow import reduce_transitively
 from oracles.structure_rows import structure_from_row, structures_table
 
@@ -111,13 +112,13 @@ def check_text(template: Template) -> None:
     assert nx.is_isomorphic(parsed, text_graph(template), node_match=lambda a, b: a["text"] == b["text"])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(template=dag_templates())
 def test_text_reads_back_as_the_graph(template: Template) -> None:
     check_text(template)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(body=bodies)
 def test_text_of_loops_and_branches_reads_back(body: Body) -> None:
     template = run(body)
@@ -140,13 +141,13 @@ def check_folding(structure: Structure) -> None:
     assert n_words == len(names)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(template=st.one_of(dag_templates(), bodies.map(run)))
 def test_folded_positions_are_the_words_of_the_text(template: Template) -> None:
     check_folding(describe(template))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(data=st.data(), body=bodies)
 def test_each_level_refines_the_next(data: st.DataObject, body: Body) -> None:
     others = [recounted(data.draw, body) for _ in range(3)]
@@ -168,7 +169,7 @@ def places(structure: Structure) -> dict[int, str]:
     return {position: words[i].text for i, position in enumerate(structure.fold_position)}
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.data(), body=bodies)
 def test_series_parallel_texts_do_not_depend_on_the_numbering(data: st.DataObject, body: Body) -> None:
     template = run(body)
@@ -186,14 +187,14 @@ def test_series_parallel_texts_do_not_depend_on_the_numbering(data: st.DataObjec
     assert places(other) == places(expected)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(templates=st.lists(st.one_of(dag_templates(), bodies.map(run)), max_size=3))
 def test_rows_read_back(templates: list[Template]) -> None:
     structures = [describe(template) for template in templates]
     assert [structure_from_row(row) for row in structures_table(structures).to_pylist()] == structures
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.data(), template=dag_templates())
 def test_keys_of_all_levels_know_what_the_text_shows(data: st.DataObject, template: Template) -> None:
     """A graph and the same graph with one edge more: also where joins do not nest, keys tell them apart."""
@@ -210,7 +211,7 @@ def test_keys_of_all_levels_know_what_the_text_shows(data: st.DataObject, templa
         assert a.canonical != b.canonical
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(template=dag_templates(), data=st.data())
 def test_the_oracles_reduction_is_networkx_s(template: Template, data: st.DataObject) -> None:
     n = template.n_nodes

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.nested_structures import unfolded
 from oracles.strategies import Row, record_batches, span_batches, table_of
 
@@ -21,7 +22,7 @@ from stitch.lake.structure_form import nested, unnested
 WINDOW = Window(0, 300 * 10**9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(spans=span_batches(), records=record_batches())
 def test_what_is_read_is_what_was_written(spans: list[Row], records: list[Row]) -> None:
     structures = stitch(table_of(spans + records), StitchConfig()).structures
@@ -31,7 +32,7 @@ def test_what_is_read_is_what_was_written(spans: list[Row], records: list[Row]) 
     assert decode("structures", encode("structures", structures, WINDOW)).equals(structures)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 2**16))
 def test_rows_do_not_show_in_each_other(copies: list[int], seed: int) -> None:
     made = stitch(table_of(tree(seed % 7 + 1)), StitchConfig()).structures

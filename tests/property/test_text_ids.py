@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.strategies import Row, record_batches, span_batches, table_of
 
 from schemas.events import SPAN_KIND_BASE, TEXT_EVENT_SCHEMA, with_text_ids
@@ -21,7 +22,7 @@ def spelled(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"id": text(row["id"])} | lists
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=st.one_of(
         span_batches(),

@@ -9,8 +9,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.site_populations import record_populations, span_populations
 from oracles.sites import words_of
 from oracles.variances import plain_requests, plain_shares, plain_variance, stretched
@@ -44,7 +45,7 @@ def close(value: float, expected: Fraction, scale: Fraction) -> bool:
     return math.isclose(ns2(value), float(expected), rel_tol=1e-9, abs_tol=1e-9 * float(scale) + 1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(POPULATIONS, st.integers(1, 6))
 def test_every_part_is_that_of_rational_numbers(found: Population, times: int) -> None:
     found = stretched(found, times)
@@ -73,7 +74,7 @@ def test_every_part_is_that_of_rational_numbers(found: Population, times: int) -
     assert np.allclose(sites.within_blocks.sum(axis=1), sites.within, atol=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(POPULATIONS, st.integers(1, 6))
 def test_shares_of_a_report_add_up_to_one(found: Population, times: int) -> None:
     found = stretched(found, times)
@@ -94,7 +95,7 @@ def test_shares_of_a_report_add_up_to_one(found: Population, times: int) -> None
         assert sum(edge.share for edge in detail.edges) == pytest.approx(1, abs=1e-9)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(2, 25))
 def test_edge_shares_are_those_of_rational_numbers(seed: int, n_parts: int, n: int) -> None:
     rng = np.random.default_rng(seed)
@@ -108,7 +109,7 @@ def test_edge_shares_are_those_of_rational_numbers(seed: int, n_parts: int, n: i
     assert found.share_winsorised.sum() == pytest.approx(1, abs=1e-9) or found.kept == 0
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(POPULATIONS, st.integers(2, 6), st.integers(0, 50))
 def test_the_residual_is_the_account_of_what_has_no_marker(found: Population, times: int, pick: int) -> None:
     found = stretched(found, times)
@@ -142,7 +143,7 @@ def _literal(label: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in label)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(1, 4), st.integers(2, 5), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_the_spread_over_all_orders_of_blocks_needs_no_order(
     parts: int, blocks: int, length: int, seed: int

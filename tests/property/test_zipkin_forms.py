@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.zipkin_spans import number_in, zipkin_batch
 
 from ingest.codecs.spans.span_batch import FAULTS
@@ -142,7 +143,7 @@ def as_message(batch: list[dict[str, Any]]) -> bytes:
     return data
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@examples(40, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.lists(spans(), min_size=1, max_size=3), min_size=1, max_size=3))
 def test_all_at_once_and_one_by_one(lists: list[list[dict[str, Any]]]) -> None:
     slow = events_of_spans(zipkin_batch(lists, CONFIG), CONFIG)
@@ -165,7 +166,7 @@ def test_all_at_once_and_one_by_one(lists: list[list[dict[str, Any]]]) -> None:
         assert [(r.payload, r.item, r.reason, r.detail) for r in decoded.rejects] == refused, format_
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(spans(), min_size=1, max_size=3), st.binary(max_size=40))
 def test_a_malformed_span_of_a_list_costs_itself_only(batch: list[dict[str, Any]], garbage: bytes) -> None:
     whole = codec_for("zipkin-proto").decode([as_message(batch)], CONFIG)

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from oracles.examples import examples
 from oracles.incidents import Receiver, event, incident, receiver, wait_until
 from pydantic import ValidationError
 
@@ -427,7 +428,7 @@ def test_a_log_event_is_what_the_protocol_says() -> None:
     assert attributes["event.id"] == one.id
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.text(max_size=2000), st.text(max_size=50))
 def test_messages_are_bounded_and_whole_whatever_is_in_them(text: str, short: str) -> None:
     one = incident(component=text, operation=short, headline=text, host=text, also=(text,) * 50, note=text)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from scipy.stats import ks_2samp
 
 from analyze.stats.ks import LEAST, block_ks
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 2**32 - 1), st.integers(LEAST, 120), st.integers(LEAST, 120), st.booleans())
 def test_the_statistic_is_that_of_kolmogorov_and_smirnov(seed: int, n: int, m: int, coarse: bool) -> None:
     rng = np.random.default_rng(seed)

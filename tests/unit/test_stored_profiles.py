@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 from oracles.made_profiles import Service
 from oracles.stored_profile import decode
 
-from analyze.profile.encoding import META_ROWS, META_SLOTS, META_VERSION, encode, version
+from analyze.profile.encoding import META_COUNTS, META_SLOTS, META_VERSION, encode, version
 from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
 from analyze.profile.profile import SCHEMAS, Profile, Slot
 
@@ -49,7 +52,7 @@ def test_a_profile_of_nothing_is_one() -> None:
     ),
     st.lists(TEXT, max_size=3),
 )
-@settings(max_examples=15)
+@examples(15)
 def test_any_name_comes_back(
     operations: list[tuple[str, str, str]], patterns: list[list[tuple[int, int, bool]]], words: list[str]
 ) -> None:
@@ -67,7 +70,7 @@ def test_any_name_comes_back(
 
 
 @given(st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_a_damaged_file_is_never_misread(profile: Profile, data: st.DataObject) -> None:
     """Hashes tell damage before; without them, what is damaged is refused, or is a profile that is sound."""
     whole = bytearray(encode(profile))
@@ -80,13 +83,15 @@ def test_a_damaged_file_is_never_misread(profile: Profile, data: st.DataObject) 
     assert how == "flip" or found is None
 
 
-def rewritten(profile: Profile, **metadata: str) -> bytes:
-    """The file with other metadata."""
+def rewritten(profile: Profile, moved: Mapping[str, str] = MappingProxyType({}), **metadata: str) -> bytes:
+    """The file with other metadata; columns that are `moved` are there under another name."""
     file = pq.ParquetFile(pa.BufferReader(encode(profile)))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, file.schema_arrow) as writer:
         for group in range(file.num_row_groups):
-            writer.write_table(file.read_row_group(group))
+            rows = file.read_row_group(group)
+            names = [moved.get(name, name) for name in rows["column"].to_pylist()]
+            writer.write_table(rows.set_column(0, file.schema_arrow.field(0), pa.array(names)))
         told = {key.decode(): value.decode() for key, value in file.metadata.metadata.items()}
         told.pop("ARROW:schema", None)
         writer.add_key_value_metadata(told | metadata)
@@ -98,8 +103,14 @@ def test_what_a_file_says_of_itself_is_verified(profile: Profile) -> None:
     assert decode(rewritten(profile, **{META_VERSION.decode(): f"{version()}1"})) is None
     assert decode(rewritten(profile, **{META_SLOTS.decode(): "[[0, 1]]"})) is None
     assert decode(rewritten(profile, **{META_SLOTS.decode(): "[[0, 1, 2]]"})) is None  # rows of a second slot
-    rows = {name: table.num_rows for name, table in profile.tables().items()}
-    assert decode(rewritten(profile, **{META_ROWS.decode(): json.dumps(rows | {"sites": 1})})) is None
+    n = len(profile.names.patterns)
+    for n_patterns, is_sound in ((n, True), (n - 1, False)):
+        counts = json.dumps({"pattern": n_patterns, "vote": 1})
+        assert (decode(rewritten(profile, **{META_COUNTS.decode(): counts})) is not None) == is_sound
+    for name in ("visits.site", "votes.measure", "bins.bin", "point.text"):
+        assert decode(rewritten(profile, {name: "elsewhere"})) is None
+    for name in ("visits.n", "bins.n", "sites.operation", "point.length"):  # of another length
+        assert decode(rewritten(profile, {name: "elsewhere", "origins.site": name})) is None
     assert decode(b"PAR1PAR1") is None
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": [1]}), sink)

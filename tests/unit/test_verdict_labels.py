@@ -6,8 +6,9 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles.examples import examples
 
 from analyze.methods.robust.settings import VerdictSettings
 from analyze.methods.robust.verdict.data_quality import label_hygiene, propose_cleaning
@@ -96,7 +97,7 @@ def test_hostile_names_do_no_harm() -> None:
     assert time.process_time() - start < 2
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.text(max_size=40), min_size=20, max_size=60, unique=True))
 def test_whatever_the_names(names: list[str]) -> None:
     found = label_hygiene(names, 30, VerdictSettings())

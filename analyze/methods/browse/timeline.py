@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -131,17 +131,12 @@ def _before(population: Population, entry: Entry, sample: int, seed: int) -> Ent
         return None
     named, flow = population.samples[0], earlier.flow
     edges = time_edges([earlier], named, 1)
-    seconds = max(float(_watched_within(named, edges).sum()), 1.0)
     gaps, _ = _idle_gaps(flow, named)
     times = block_ks(earlier.response.astype(np.float64), entry.response.astype(np.float64), seed)
     apart = block_ks(_apart(flow), _apart(entry.flow), seed)
     return EntryBefore(
+        **_traffic(flow, *_at_work(flow, edges), _watched_within(named, edges), gaps),
         sample=named.name,
-        requests=len(flow.start),
-        rate_per_s=len(flow.start) / seconds * _NS_PER_S,
-        in_flight=float(time_within(flow.start, flow.end, edges).sum()) / seconds,
-        busy=min(float(time_within(*flow.runs, edges).sum()) / seconds, 1.0),
-        gap_us=None if not len(gaps) else _gap_row(gaps),
         gaps_p=None if apart is None else apart.p,
         times_p=None if times is None else times.p,
     )
@@ -157,22 +152,17 @@ def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | Non
     watched = _watched_within(sample, edges)
     seen = np.maximum(watched, 1.0)
     place = np.clip(np.searchsorted(edges, flow.start, side="right") - 1, 0, count - 1)
-    at_work, busy = time_within(flow.start, flow.end, edges), time_within(*flow.runs, edges)
+    at_work, busy = _at_work(flow, edges)
     most = most_in_flight(flow, edges)
     gaps, ends = _idle_gaps(flow, sample)
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, place[ends], gaps)
     order = np.lexsort((entry.response, place))
     median, p99 = _quantiles(entry.response[order], np.bincount(place, minlength=count))
-    total = max(float(watched.sum()), 1.0)
     return EntryTimeline(
+        **_traffic(flow, at_work, busy, watched, gaps),
         component=entry.component,
-        requests=len(flow.start),
-        rate_per_s=len(flow.start) / total * _NS_PER_S,
-        in_flight=float(at_work.sum()) / total,
         most_in_flight=int(most.max()),
-        busy=min(float(busy.sum()) / total, 1.0),
-        gap_us=None if not len(gaps) else _gap_row(gaps),
         gaps=len(gaps),
         edges_ns=tuple(edges.tolist()),
         watched=tuple((watched > 0).tolist()),
@@ -189,9 +179,21 @@ def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | Non
     )
 
 
-def _gap_row(gaps: I8) -> tuple[float, float, float]:
-    at = np.quantile(gaps / NS_PER_US, [0.5, 0.99, 1.0])
-    return float(at[0]), float(at[1]), float(at[2])
+def _at_work(flow: EntryFlow, edges: I8) -> tuple[F8, F8]:
+    """[bins] (time of all requests added up, time in which any was at work), ns."""
+    return time_within(flow.start, flow.end, edges), time_within(*flow.runs, edges)
+
+
+def _traffic(flow: EntryFlow, at_work: F8, busy: F8, watched: F8, gaps: I8) -> dict[str, Any]:
+    """Give the fields of EntryTraffic; at_work, busy, watched: [bins] ns."""
+    seconds = max(float(watched.sum()), 1.0)
+    return {
+        "requests": len(flow.start),
+        "rate_per_s": len(flow.start) / seconds * _NS_PER_S,
+        "in_flight": float(at_work.sum()) / seconds,
+        "busy": min(float(busy.sum()) / seconds, 1.0),
+        "gap_us": tuple(np.quantile(gaps / NS_PER_US, [0.5, 0.99, 1.0]).tolist()) if len(gaps) else None,
+    }
 
 
 def _short(values: F8) -> list[float]:

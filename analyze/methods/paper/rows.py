@@ -170,14 +170,7 @@ def _mutation(
         rank_in_direction=rank_in_direction,
         kind=found.kind,
         direction=direction,
-        category=graph.key,
-        root=graph.root,
-        stored=stored(category, limits),
-        stored_total=len(category.stored),
-        canonical=canonical(graph.text.canonical, limits),
-        n_nodes=graph.n_nodes,
-        before=moments_row(result.moments, 0, found.category),
-        after=moments_row(result.moments, 1, found.category),
+        **_listed(population, result.moments, found.category, limits),
         ks=_ks_row(result.times, found.category),
         contribution_us=found.contribution_us,
         contribution_nsdi_us=found.contribution_nsdi_us,
@@ -205,6 +198,28 @@ def _mutation(
         if graphs and precursors
         else None,
     )
+
+
+def _periods(population: Population, moments: SampleMoments, index: int) -> dict[str, Any]:
+    """Give the fields of CategoryPeriods."""
+    graph = population.categories[index].graph
+    return {
+        "category": graph.key,
+        "root": graph.root,
+        "canonical": graph.text.canonical,
+        "n_nodes": graph.n_nodes,
+        "before": moments_row(moments, 0, index),
+        "after": moments_row(moments, 1, index),
+    }
+
+
+def _listed(
+    population: Population, moments: SampleMoments, index: int, limits: ReportLimits
+) -> dict[str, Any]:
+    """Give the fields of ListedCategory, within the report's bounds."""
+    category, found = population.categories[index], _periods(population, moments, index)
+    kept = {"stored": stored(category, limits), "stored_total": len(category.stored)}
+    return {**found, **kept, "canonical": canonical(found["canonical"], limits)}
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
@@ -290,17 +305,8 @@ def _precursor_row(
     limits: ReportLimits,
 ) -> PrecursorRow:
     """The candidate at `place` of the ranking by distance."""
-    index = int(found.category[place])
-    graph = population.categories[index].graph
     return PrecursorRow(
-        category=graph.key,
-        root=graph.root,
-        stored=stored(population.categories[index], limits),
-        stored_total=len(population.categories[index].stored),
-        canonical=canonical(graph.text.canonical, limits),
-        n_nodes=graph.n_nodes,
-        before=moments_row(moments, 0, index),
-        after=moments_row(moments, 1, index),
+        **_listed(population, moments, int(found.category[place]), limits),
         edits=int(found.edits[place]),
         distance=float(found.distance[place]),
         share=float(found.weight[place]),
@@ -336,12 +342,7 @@ def category_rows(result: PaperRun, population: Population) -> list[CategoryRow]
     order = sorted(range(len(keys)), key=lambda i: (-abs(change[i]), keys[i]))
     return [
         CategoryRow(
-            category=keys[i],
-            root=population.categories[i].graph.root,
-            canonical=population.categories[i].graph.text.canonical,
-            n_nodes=population.categories[i].graph.n_nodes,
-            before=moments_row(result.moments, 0, i),
-            after=moments_row(result.moments, 1, i),
+            **_periods(population, result.moments, i),
             ks=_ks_row(result.times, i),
             roles=roles.get(i, ()),
             change_us=float(change[i]),
