@@ -1,7 +1,7 @@
 """The commands of docs/tutorial.md run as they stand, one after the other, in an empty folder.
 
-Of a quarter of the requests: what is simulated takes as long as all the rest. The first command is a new Python, the
-others are forked.
+Of a quarter of the requests: to simulate all would take twice as long as all the rest. The first command is a
+new Python, the others are forked.
 """
 
 from __future__ import annotations
