@@ -45,7 +45,7 @@ ENDS = {
     "compact": 0,
     "end-lane": 0,
     "calibrate": 2,  # two windows are too few
-    "watch --once": 0,
+    "watch --once": 3,  # it has learned, and decided nothing yet
     "incidents": 0,
     "config --topics t --bootstrap localhost:9": 0,
     "fsck": 0,
@@ -70,8 +70,9 @@ from flowdiff.cli.outcome import exit_code
 from flowdiff.extras import EXTRAS
 
 ends, extra = map(json.loads, sys.argv[1:])
-assert {command.split()[0] for command in ends} | {"sql", "demo"} == {*COMMANDS}, COMMANDS
-for name in COMMANDS:
+others = {*COMMANDS} - {command.split()[0] for command in ends}
+assert others == {"sql", "demo"}, others
+for name in others:
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         assert not run([name, "--help"]), name
     assert f"flowdiff {name} " in shown.getvalue(), name
