@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
 # In the order of their folders: what takes long begins first, and thousands of unit tests fill up the end.
-SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not collector and not spark"
+SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not chaos and not collector and not spark"
 
 .PHONY: help demo live test check buckets spark fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
@@ -94,7 +94,8 @@ fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECO
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
 	$(BIN)/python tests/property/fuzz_codecs.py --seconds $(or $(FUZZ_SECONDS),60)
 
-chaos: $(VENV)/dev.stamp ## Live ingestion against three brokers while all breaks: MINUTES=60, SEED=1
+chaos: $(VENV)/dev.stamp java ## Live ingestion against three brokers while all breaks, an unclean election: MINUTES=60, SEED=1
+	$(BIN)/pytest -q -m chaos tests/integration/test_halted_lanes.py
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
 soak: $(VENV)/dev.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30; HOURS=3: simulated

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -134,6 +135,8 @@ def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array],
     """Events in a schema, ids of spans spelled as it has them; those of records are cast."""
     if events.schema.equals(schema):
         return events
+    if not events.num_rows:
+        return _empty(schema)
     is_span = pc.greater_equal(events["kind"], SPAN_KIND_BASE).to_numpy()
     if not is_span.any():
         return events.cast(schema)
@@ -197,7 +200,12 @@ def _bytes(text: pa.Array) -> pa.Array:
 
 def empty_events() -> pa.Table:
     """An event batch with no rows."""
-    return EVENT_SCHEMA.empty_table()
+    return _empty(EVENT_SCHEMA)
+
+
+@cache
+def _empty(schema: pa.Schema) -> pa.Table:
+    return schema.empty_table()
 
 
 def concat_events(batches: list[pa.Table]) -> pa.Table:

@@ -53,6 +53,8 @@ if BESIDE != "//":
 # compile all modules anew takes each of them half a CPU second.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Where the environment forbids buffers, a program that wants them could not be forked from one that has none.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 # Threads of OpenMP that have nothing to do sleep: where more processes run than there are cores, they would

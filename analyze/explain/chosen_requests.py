@@ -19,9 +19,6 @@ class Selection:
 
     rows: Mapping[int, I8]
     """Index of the category -> its rows that are meant. Rows may lie in any sample."""
-    nodes: Mapping[int, Sequence[int]] | None = None
-    """Index of the category -> positions whose operations may be compared: the changed site's and those
-    around it. None: every operation that both classes pass."""
 
     @property
     def n_requests(self) -> int:
@@ -32,8 +29,7 @@ class Selection:
         """Requests that the other selection does not have."""
         none = np.zeros(0, np.int64)
         return Selection(
-            {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in self.rows.items()},
-            self.nodes,
+            {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in self.rows.items()}
         )
 
     def check(self, population: Population) -> None:

@@ -9,7 +9,7 @@ comparison and are left out by `table`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -343,12 +343,3 @@ def _numbers(words: pa.StringArray) -> F8:
         number[:-1][mask] = np.array([float(word) for word in trimmed.filter(looks).to_pylist()])
     number[~np.isfinite(number)] = np.nan
     return number
-
-
-def operations_of(population: Population, nodes: Mapping[int, Sequence[int]]) -> frozenset[str]:
-    """`component/point` of nodes that are given by category and position."""
-    return frozenset(
-        f"{node.component}/{node.point}"
-        for index, positions in nodes.items()
-        for node in (population.categories[index].graph.nodes[int(p)] for p in positions)
-    )

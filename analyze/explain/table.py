@@ -16,7 +16,7 @@ import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, AttributeColumn, request_columns
-from analyze.explain.parameters import operations_of, parameter_columns
+from analyze.explain.parameters import parameter_columns
 from analyze.explain.settings import IDENTIFIER_NAMES, ExplainSettings
 from analyze.population import Population
 from analyze.stats.rank import rank_scores
@@ -242,13 +242,6 @@ def observe(population: Population, groups: Sequence[Selection], settings: Expla
         *_unlike(parameter_columns(population, chosen)),
         *request_columns(population, chosen),
     ]
-    nodes = [group.nodes for group in groups]
-    if any(given is not None for given in nodes):
-        near = frozenset[str]().union(
-            *(operations_of(population, given) for given in nodes if given is not None)
-        )
-        parts = {operation.partition("/")[0] for operation in near}
-        columns = [c for c in columns if c.where == REQUEST or c.where in near or c.where in parts]
     return Observations(chosen, (*columns, *_changes(columns, settings.most_changes)))
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from analyze.report.section_view import Views
 from schemas.errors import ConfigError
 from schemas.report.accounts import Measure, VerdictSection
-from schemas.report.findings import ChangeKind, Finding
+from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.report.report import Report
 from schemas.windows import parse_duration_ns
 
@@ -140,22 +140,6 @@ WORKLOAD: Final = "workload"
 FINDING_KINDS: Final = (RESPONSE_TIME, STRUCTURAL, ERRORS, WORKLOAD)
 """Kinds of what a method with findings weighs."""
 
-_KIND: Final = {
-    ChangeKind.SLOWER: RESPONSE_TIME,
-    ChangeKind.FASTER: RESPONSE_TIME,
-    ChangeKind.TAIL: RESPONSE_TIME,
-    ChangeKind.MORE_CALLS: STRUCTURAL,
-    ChangeKind.FEWER_CALLS: STRUCTURAL,
-    ChangeKind.PATH: STRUCTURAL,
-    ChangeKind.NEW_PATH: STRUCTURAL,
-    ChangeKind.LOST_PATH: STRUCTURAL,
-    ChangeKind.SERIAL: STRUCTURAL,
-    ChangeKind.PARALLEL: STRUCTURAL,
-    ChangeKind.ERRORS: ERRORS,
-    ChangeKind.FEWER_ERRORS: ERRORS,
-    ChangeKind.WORKLOAD: WORKLOAD,
-}
-
 _OPEN: Final[dict[Measure, tuple[str, ...]]] = {
     "mean": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "tail": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
@@ -202,8 +186,8 @@ def weigh(
     weighed = []
     for finding in findings:
         us = finding.contribution_us * reference_requests
-        kinds = {_KIND[kind] for kind in _kinds(finding)}
-        leading = _KIND[finding.kind]
+        kinds = {_weighed_as(kind) for kind in _kinds(finding)}
+        leading = _weighed_as(finding.kind)
         weighed.append(Weighed(leading, _timed(leading, us), better=finding.is_better))
         if leading != ERRORS and ERRORS in kinds:
             weighed.append(Weighed(ERRORS, None, better=ChangeKind.ERRORS not in _kinds(finding)))
@@ -215,6 +199,12 @@ def weigh(
     if open_ or verdict.outcome == "not-explained" or (mix_changed and not known):
         weighed += _unexplained(open_, reference_requests)
     return weighed
+
+
+def _weighed_as(kind: ChangeKind) -> str:
+    if kind in ERROR_KINDS:
+        return ERRORS
+    return RESPONSE_TIME if kind in TIME_KINDS else STRUCTURAL
 
 
 def _kinds(finding: Finding) -> set[ChangeKind]:

@@ -9,7 +9,7 @@ would have been seen, or what more requests would show, makes an `Estimate` and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -18,7 +18,6 @@ from scipy.special import betaincinv, ndtri, stdtr
 
 from analyze.stats.noise import (
     SHRINKAGE_WEIGHT,
-    SPREAD_WEIGHT,
     LogMedians,
     enough_errors,
     envelope,
@@ -104,6 +103,8 @@ class Estimate:
     """By how much a value must leave the envelope."""
     inner_freedom: F8 | None = None
     """Degrees of freedom of the sampling variance alone; None: infinite."""
+    freedom_of: Callable[[F8], F8] | None = None
+    """Those by the number of requests; None: more requests do not make more of them."""
     noise: BetweenBlocks | None = None
     """Of levels: what `between` and `freedom` were made of."""
     usual_p: F8 | None = None
@@ -202,8 +203,19 @@ class Estimate:
         return (enough_errors(z, self.freedom) + float(ndtri(power))) * self.se
 
     def times(self, factor: float) -> Estimate:
-        """Give what is expected of so many times as many requests like these, before and after."""
-        return replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
+        """Give what is expected of so many times as many requests like these, before and after: they tell
+        their own spread better, too."""
+        more = replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
+        if self.inner_freedom is None:
+            return more
+        inner, few = self.inner_freedom, np.minimum(self.n0, self.n1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
+            between = np.maximum(self.se**4 / self.freedom - self.sampling**2 / inner, 0.0)
+            if self.freedom_of is not None:
+                inner = inner * self.freedom_of(few * factor) / self.freedom_of(few)
+            freedom = more.se**4 / (more.sampling**2 / inner + between)
+        freedom = np.where(np.isnan(freedom), self.freedom, freedom)
+        return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
         """Give the estimate without the noise between blocks: of these periods, not of others like them."""
@@ -300,9 +312,8 @@ def level_change(
         LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=least_tau
     )
     sampling = periods.variance.sum(axis=1)
-    freedom = n + SPREAD_WEIGHT - 1 if periods.freedom is None else periods.freedom
     with np.errstate(divide="ignore", invalid="ignore"):
-        inner_freedom = sampling**2 / (periods.variance**2 / freedom).sum(axis=1)
+        inner_freedom = sampling**2 / (periods.variance**2 / periods.freedom(n)).sum(axis=1)
     scatter = BetweenBlocks(
         noise.raw_tau2, noise.windows, least_tau, np.zeros(len(p), np.bool_) if told is None else told
     )
@@ -322,6 +333,7 @@ def level_change(
         np.zeros(len(p), np.bool_),
         (after, after),
         inner_freedom=inner_freedom,
+        freedom_of=periods.freedom,
         noise=scatter,
     )
 

@@ -127,22 +127,26 @@ class Histograms:
 
         What a median may be by chance lies between the values at the ends of its interval by ranks (McKean
         and Schrader 1984), the quartiles at most: how far it is to the other values does not matter. Where
-        half of the requests are fast and half are slow, it may be either. So few values tell little of it:
-        their distance has relative variance 1 / 2r for r ranks to either side, as the root of χ² with r
-        degrees of freedom over r. All [places, columns]; NaN where there is no request.
+        half of the requests are fast and half are slow, it may be either. They are order statistics: their
+        distance over what it is of a normal law on average (Blom 1958) is the spread. All [places, columns];
+        NaN where there is no request.
         """
         from scipy.special import ndtri  # see analyze.stats.noise
 
         cell = self.place * n_columns + self.column
         n = totals(cell, self.n, n_places * n_columns)
-        with np.errstate(divide="ignore"):
-            reach = np.minimum(_MEDIAN_RANKS / np.sqrt(n), 0.25)
-        low, middle, high = self._quantiles(cell, n, (0.5 - reach, 0.5, 0.5 + reach))
+        ranks = _median_ranks(n)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = [0.5 - ranks / n, 0.5 + ranks / n]
+            low, middle, high = self._quantiles(cell, n, (ends[0], 0.5, ends[1]))
+            # A hair less, as `_holding` asks: rounding must not make the next value of one.
+            first, last = (ndtri((np.ceil(end * n - 1e-9) - 0.375) / (n + 0.25)) for end in ends)
+            # A single value has no spread of its own.
+            spread = np.where(last > first, (high - low) * BIN_LOG / (last - first), 0.0)
         shape = (n_places, n_columns)
-        spread = ((high - low) * BIN_LOG / (2 * ndtri(0.5 + reach))).reshape(shape)
-        n, ranks = n.reshape(shape), (n * reach).reshape(shape)
+        spread, n, ranks = (values.reshape(shape) for values in (spread, n, ranks))
         variance = _MEDIAN_SE**2 * _variances(spread, n, ranks)
-        return LogMedians((middle * BIN_LOG).reshape(shape), variance, ranks + SPREAD_WEIGHT), n
+        return LogMedians((middle * BIN_LOG).reshape(shape), variance, _median_freedom), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
         """Give means of the numbers of rows, natural logarithm, with their sampling variance, and requests.
@@ -235,6 +239,22 @@ class Histograms:
             place[filled] = self.bin[at] + np.clip((before + (q * n)[filled] - below) / self.n[at], 0, 1)
             found.append(place)
         return found
+
+
+def _median_ranks(n: F8) -> F8:
+    """Give how many ranks the ends of the interval of a median of n requests lie to either side of it: the
+    quartiles at most."""
+    ranks: F8 = np.minimum(_MEDIAN_RANKS * np.sqrt(n), n / 4)
+    return ranks
+
+
+def _median_freedom(n: F8) -> F8:
+    """Give the degrees of freedom of the error of a median of n requests.
+
+    The distance of values r ranks to either side has relative variance 1 / 2r, as the root of χ² with r
+    degrees of freedom over r: so few values tell little of it.
+    """
+    return _median_ranks(n) + SPREAD_WEIGHT
 
 
 def _variances(spread: F8, n: F8, known: F8) -> F8:

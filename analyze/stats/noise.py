@@ -7,6 +7,7 @@ envelope, which an ordinary window does not leave. NaN: no median in that window
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,14 +26,19 @@ MAD = 1.4826
 """Median absolute deviation to standard deviation, normal law."""
 
 
+def spread_freedom(n: F8) -> F8:
+    """Give the degrees of freedom of a spread of n requests, shrunk as it is."""
+    return n + SPREAD_WEIGHT - 1
+
+
 @dataclass(frozen=True, slots=True)
 class LogMedians:
     """Log-medians and the variance of their sampling error, one shape; NaN where there was nothing."""
 
     value: F8
     variance: F8
-    freedom: F8 | None = None
-    """Degrees of freedom of that variance; None: those of a spread of all requests."""
+    freedom: Callable[[F8], F8] = spread_freedom
+    """Degrees of freedom of that variance by the number of requests."""
 
 
 @dataclass(frozen=True, slots=True)

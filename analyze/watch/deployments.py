@@ -19,7 +19,6 @@ from analyze.scope import LakePeriod
 from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
 from analyze.watch.incidents import RECENT_NS
 from schemas.config import Config
-from schemas.report.findings import ChangeKind
 
 MOST_VERSIONS: Final = 10_000
 """Values of one parameter in a window; one that has more names no version."""
@@ -140,7 +139,7 @@ def looked_at(
     else:
         found = decide(joined(before), joined(during), ())
     alpha = found.q / (2 << rollout.looks)
-    kept = tuple(f for f in found.findings if f.q <= alpha and f.kind != ChangeKind.WORKLOAD)
+    kept = tuple(f for f in found.findings if f.q <= alpha)
     worse = any(not finding.is_better for finding in kept)
     return replace(found, findings=kept, code=CHANGED if worse else 0)
 

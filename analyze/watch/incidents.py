@@ -27,18 +27,9 @@ from schemas.incidents import (
     event_of,
     incident_id,
 )
-from schemas.report.findings import ChangeKind, Finding
+from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND
 
-FAMILY: Final = {
-    ChangeKind.SLOWER: "time",
-    ChangeKind.FASTER: "time",
-    ChangeKind.TAIL: "time",
-    ChangeKind.ERRORS: "errors",
-    ChangeKind.FEWER_ERRORS: "errors",
-    ChangeKind.WORKLOAD: "workload",
-}
-"""Of a kind; every other one is a change of paths."""
 RECENT_NS: Final = 28 * NS_PER_DAY
 """Time of which every incident says how many there were, and as far back as the daily comparison looks."""
 _EVIDENCE_KEPT: Final = 5
@@ -147,7 +138,7 @@ class Book:
         )
         if place is None:
             began = began_ns or ((onset - 1) * self._tick_ns, (onset + 1) * self._tick_ns)
-            id_ = incident_id(self._lake_id, FAMILY.get(first.kind, "path"), "worse", there)
+            id_ = incident_id(self._lake_id, _family(first.kind), "worse", there)
             known: dict[str, object] = {
                 "id": f"{id_}-{began[1] // NS_PER_SECOND}",
                 "direction": "worse",
@@ -330,8 +321,14 @@ def _facts(decision: Decision, first: Finding, report: str, settings: WatchSetti
     }
 
 
+def _family(kind: ChangeKind) -> str:
+    if kind in ERROR_KINDS:
+        return "errors"
+    return "time" if kind in TIME_KINDS else "path"
+
+
 def _severity(decision: Decision, finding: Finding, settings: WatchSettings) -> Severity:
-    more_failing = finding.share1 - finding.share0 if FAMILY.get(finding.kind) == "errors" else 0.0
+    more_failing = finding.share1 - finding.share0 if finding.kind in ERROR_KINDS else 0.0
     slow_us = settings.critical_slower * decision.mean_us
     is_slow = slow_us > 0 and finding.contribution_us >= slow_us
     return "critical" if is_slow or more_failing >= settings.critical_failing else "warning"

@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from schemas.messages import is_message
-from schemas.report.findings import ChangeKind, Finding, FindingsSection, FurtherView
+from schemas.report.findings import (
+    CALL_KINDS,
+    ERROR_KINDS,
+    ORDER_KINDS,
+    PATH_KINDS,
+    TIME_KINDS,
+    ChangeKind,
+    Finding,
+    FindingsSection,
+    FurtherView,
+)
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -21,19 +31,8 @@ if TYPE_CHECKING:
 
 MOST_ROOTS: Final = 5
 """A finding in more root types is not narrowed by them."""
-_TIMES: Final = frozenset(
-    {ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL, ChangeKind.SERIAL, ChangeKind.PARALLEL}
-)
-_PATHS: Final = frozenset(
-    {
-        ChangeKind.PATH,
-        ChangeKind.NEW_PATH,
-        ChangeKind.LOST_PATH,
-        ChangeKind.MORE_CALLS,
-        ChangeKind.FEWER_CALLS,
-    }
-)
-_ERRORS: Final = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
+_TIMES: Final = TIME_KINDS | ORDER_KINDS
+_PATHS: Final = PATH_KINDS | CALL_KINDS
 
 
 _IN_DOUBLE: Final = frozenset('"$`\\!\n')
@@ -51,7 +50,7 @@ class _Way:
 
 _WAYS: Final = (
     _Way("clusters", "paths of both periods laid over each other", _PATHS),
-    _Way("distalyze", "what else diverges, and where it began", _TIMES | _PATHS | _ERRORS),
+    _Way("distalyze", "what else diverges, and where it began", frozenset(ChangeKind)),
     _Way("variance", "which places became more variable", _TIMES),
     _Way("browse", "response times, typical requests, what happened when", frozenset(ChangeKind)),
 )
@@ -202,7 +201,7 @@ def _component(finding: Finding) -> str:
     _, _, callee = finding.site.operation.partition(" -> ")
     if finding.kind in _TIMES and callee and "+" not in callee:
         return callee
-    return finding.site.component if finding.kind in _TIMES | _ERRORS else ""
+    return finding.site.component if finding.kind in _TIMES | ERROR_KINDS else ""
 
 
 def _can_be_copied(name: str) -> bool:

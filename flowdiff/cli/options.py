@@ -97,16 +97,8 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-def period_of(
-    lake: str,
-    period: str,
-    where: str | None = None,
-    *,
-    unsealed: bool = False,
-) -> LakePeriod:
+def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
     """The period that was asked for, found in the lake.
-
-    unsealed: windows that go on are taken too.
 
     Says on standard error what an interrupted import keeps from it. Raises PeriodError, LakeError.
     """
@@ -114,11 +106,7 @@ def period_of(
     from schemas.periods import parse_period
 
     asked = parse_period(period, now_ns=time.time_ns(), where=where)
-    found = resolve(
-        asked,
-        default_lake=lake,
-        provisional=provisional_folder() if unsealed else None,
-    )
+    found = resolve(asked, default_lake=lake)
     warn_of_pending([found])
     return found
 

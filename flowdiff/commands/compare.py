@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -21,7 +21,6 @@ from flowdiff.cli.options import (
     warn_of_pending,
 )
 from flowdiff.cli.settings_options import Together, takes_settings
-from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from analyze.profile.history import StatisticsUse
@@ -53,7 +52,7 @@ def command(
     to: Annotated[Destinations, Together()],
     unsealed: UnsealedOption = False,
     statistics: Annotated[
-        str,
+        Literal["auto", "never", "history", "all"],
         typer.Option(
             metavar="USE",
             hidden=True,
@@ -130,8 +129,7 @@ def command(
     )
     warn_of_pending(found.periods)
     # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
-    use = _use(statistics)
-    use = "history" if unsealed and use != "never" else use
+    use: StatisticsUse = "history" if unsealed and statistics != "never" else statistics
     outcome = analysed(found, chosen, refine, use, workers or min(cores(), room_for(WORKER_BYTES)))
     # Kept where the problem lies; --lake may be another one, of periods that name none.
     place = found.compared[-1][1][0].lake
@@ -146,12 +144,3 @@ def command(
     publish(outcome, place, to, done="The comparison is done")
     if code := gate_code(outcome, counts, floor):
         raise typer.Exit(code)
-
-
-def _use(text: str) -> StatisticsUse:
-    from analyze.profile.history import StatisticsUse
-
-    uses = get_args(StatisticsUse)
-    if text not in uses:
-        raise ConfigError(f"--statistics {text}: choose from {', '.join(uses)}.")
-    return cast("StatisticsUse", text)

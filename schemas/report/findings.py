@@ -32,8 +32,13 @@ class ChangeKind(StrEnum):
     SERIAL = "serial"
     """Children that ran side by side run one after the other."""
     PARALLEL = "parallel"
-    WORKLOAD = "workload"
-    """Another mix of request types arrives."""
+
+
+TIME_KINDS: Final = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
+PATH_KINDS: Final = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
+CALL_KINDS: Final = frozenset({ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS})
+ERROR_KINDS: Final = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
+ORDER_KINDS: Final = frozenset({ChangeKind.SERIAL, ChangeKind.PARALLEL})
 
 
 Unit = Literal["us", "share", "calls", "ratio"]

@@ -258,6 +258,7 @@ INPUTS_SCHEMA: Final = pa.schema(
 _OF_FEW: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
 """Columns that are asked for of few files and take most room: until then they stay in the checkpoint."""
 _OF_ALL: Final = [name for name in FILES_SCHEMA.names if name not in _OF_FEW]
+_NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
 """Column of `Listing.table`: the row of a file, by which the rest of it is found."""
 
@@ -276,7 +277,7 @@ class Listing:
         ]
         self.parts = tuple(parts)
         self._begins = np.cumsum([0, *(table.num_rows for table in tables)])
-        whole = pa.concat_tables([FILES_SCHEMA.empty_table().select(_OF_ALL), *tables])
+        whole = pa.concat_tables([_NO_FILES.select(_OF_ALL), *tables])
         self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
         """FILES_SCHEMA without names and hashes, and PLACE."""
 
@@ -284,7 +285,7 @@ class Listing:
         """Columns of FILES_SCHEMA of some rows of `table`, in their order there."""
         of_few = [name for name in columns if name in _OF_FEW]
         places = some[PLACE].to_numpy()
-        found = [FILES_SCHEMA.empty_table().select(of_few)]
+        found = [_NO_FILES.select(of_few)]
         for part, begin, end in zip(self.parts, self._begins[:-1], self._begins[1:], strict=True):
             first, last = np.searchsorted(places, [begin, end])
             if last > first:

@@ -18,12 +18,14 @@ from oracles.watched_week import (
     ROOTS,
     SHARES,
     SPREAD,
+    WINDOWS_A_DAY,
     Change,
     day_of,
     requests_of,
 )
 from scipy import stats
 
+from analyze.methods.robust.settings import RobustSettings
 from analyze.watch.settings import WatchSettings
 from analyze.watch.slow_lane import WEEKS, Spent, after, level
 
@@ -51,6 +53,15 @@ def seen_daily(changes: Sequence[Change], seed: int, learned: int, days: int, re
         found += seen
         spent = after(spent, bool(seen))
     return found
+
+
+def is_reported(change: Change) -> bool:
+    """Tell whether a comparison of its whole day reports so much at all: smaller changes are left out however
+    sure they are."""
+    settings = RobustSettings()
+    part = (change.past - change.first) / WINDOWS_A_DAY
+    slower, failing = part * (change.slower - 1), part * change.failing
+    return slower >= settings.time_floor or failing >= settings.new_floor
 
 
 def _least_p(

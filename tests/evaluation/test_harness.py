@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from evaluation.reference_modes import cheat, every_category, guess
@@ -13,16 +15,17 @@ from ingest.simulate.output import RunFormat
 pytestmark = pytest.mark.evaluation
 
 TRACED = 1_000
+prepared = cache(prepare)
 
 
 @pytest.fixture(
     scope="module",
-    params=[(case, told_as) for case in ("8.2", "8.6-500") for told_as in RunFormat],
+    params=[("8.2", RunFormat.OTLP_JSON), ("8.6-500", RunFormat.NATIVE)],
     ids=lambda p: f"{p[0]}-{p[1]}",
 )
 def ready(request: pytest.FixtureRequest) -> Prepared:
     case, told_as = request.param
-    return prepare(Trial(case, 1, TRACED, 1.0, told_as))
+    return prepared(Trial(case, 1, TRACED, 1.0, told_as))
 
 
 def test_reading_the_truth_scores_perfectly(ready: Prepared) -> None:
@@ -62,7 +65,7 @@ def test_a_random_ranking_scores_at_chance(ready: Prepared) -> None:
 
 
 def test_both_tellings_have_the_same_truth() -> None:
-    first, second = (prepare(Trial("8.6-500", 1, TRACED, 1.0, f)) for f in RunFormat)
+    first, second = (prepared(Trial("8.6-500", 1, TRACED, 1.0, f)) for f in RunFormat)
     assert first.evidence.concerned.tolist() == second.evidence.concerned.tolist()
     assert first.evidence.concerned_weight == second.evidence.concerned_weight > 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from evaluation.seen_daily import seen_daily
+from evaluation.seen_daily import is_reported, seen_daily
 from oracles.watched_week import OWN_MS, WINDOWS_A_DAY, Change
 
 LEARNED, DAYS, REQUESTS = 14, 6, 20
@@ -32,3 +32,10 @@ def test_what_is_no_change_for_the_worse_is_not_seen(how: dict[str, float]) -> N
 def test_a_change_of_a_standard_deviation_of_days_is_seldom_seen() -> None:
     changes = of_days(slower=1.03)
     assert len(seen_daily(changes, 1, LEARNED, DAYS, REQUESTS)) < len(changes) / 10
+
+
+def test_what_is_short_is_a_small_part_of_its_day() -> None:
+    whole = Change("cart", 0, WINDOWS_A_DAY, slower=1.2)
+    short = Change("cart", 0, WINDOWS_A_DAY // 16, slower=2.0, failing=0.1)
+    assert is_reported(whole)
+    assert not is_reported(short)

@@ -55,12 +55,12 @@ FULL = Tier("full", None, 0.1, 2, cases=PUBLISHED)
 CI = Tier("ci", 5_000, 1.0, 1)
 
 CI_TRIALS = (
-    Trial("8.2", 1, 2_500, 1.0),
+    Trial("8.2", 1, 1_500, 1.0),
     Trial("8.3", 1, 2_000, 1.0),
-    Trial("8.4", 1, 5_000, 1.0),
+    Trial("8.4", 1, 2_500, 1.0),
     Trial("8.6-500", 1, 5_000, 1.0),
-    Trial("8.6-500", 1, 2_500, 1.0, RunFormat.OTLP_JSON),
-    Trial("A/A", 1, 2_500, 1.0),
+    Trial("8.6-500", 1, 1_250, 1.0, RunFormat.OTLP_JSON),
+    Trial("A/A", 1, 1_250, 1.0),
 )
 
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from evaluation.recordings.kept_lakes import lake_of
 from evaluation.recordings.labelled import read_recordings
-from evaluation.seen_daily import seen_daily
+from evaluation.seen_daily import is_reported, seen_daily
 from oracles.quiet_import import Quiet
 from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
 from oracles.watched_shop import write_minutes
@@ -287,7 +287,8 @@ def judged_changes(
         if mine:
             of.setdefault(mine[0], []).append(event)
         else:
-            false.append(f"{one.lane} {one.headline}")
+            at_window = (event.at_ns - MONDAY) / WINDOW_NS
+            false.append(f"{one.lane} in window {at_window:.1f} {one.headline}")
     short = [number for number, change in enumerate(changes) if change.past - change.first < WINDOWS_A_DAY]
     fast = [(changes[n], of[n][0]) for n in short if n in of]
     delays = [(event.at_ns - change.start_ns) / WINDOW_NS for change, event in fast]
@@ -299,6 +300,10 @@ def judged_changes(
         "of a day found": sum(n in of for n in range(len(changes)) if n not in short),
         "a day could see": len(seen),
         "of these found": sum(change in seen for n, change in enumerate(changes) if n in of),
+        "and a comparison reports so much": sum(is_reported(change) for change in seen),
+        "of those found": sum(
+            change in seen and is_reported(change) for n, change in enumerate(changes) if n in of
+        ),
         "missed": [f"{c.service} x{c.slower} +{c.failing}" for n, c in enumerate(changes) if n not in of],
         "delay in windows": median(delays) if delays else None,
         "onset within a window": sum(onset <= 1 for onset in onsets),

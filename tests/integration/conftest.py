@@ -36,6 +36,13 @@ def _encoded_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _forked_workers() -> Iterator[None]:
+    """Processes that share the work of this one are forked: what they do is asked, and not how they start."""
+    with fork_server.forked_workers():
+        yield
+
+
 @pytest.fixture
 def forked_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions of SQL in this process are forked: where they are asked, and not how they start."""

@@ -115,7 +115,7 @@ def test_what_is_large_is_read_from_statistics(
     ("options", "words"),
     [
         (("--method", "paper", "--statistics", "all"), "The method 'paper' needs requests"),
-        (("--method", "robust", "--statistics", "some"), "choose from auto, never, history, all"),
+        (("--method", "robust", "--statistics", "some"), "is not one of 'auto', 'never', 'history', 'all'"),
     ],
 )
 def test_what_cannot_be_is_one_line(

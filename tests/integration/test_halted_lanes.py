@@ -133,6 +133,7 @@ def test_a_halted_lane_halts_whichever_member_of_the_group_gets_it(
     accept_the_gap(tmp_path, options, lake, topic, 2 * READ // 3 + 2 * 5 * PASSES)
 
 
+@pytest.mark.chaos
 def test_an_unclean_election_among_three_brokers_waits_for_a_person(tmp_path: Path) -> None:
     """Both followers die, more is written, the leader dies, a follower is elected that never had it."""
     began = (time.time_ns() // (60 * NS_PER_SECOND) - 60) * 60 * NS_PER_SECOND

@@ -135,6 +135,7 @@ def test_too_little_memory_is_refused_and_the_least_that_is_named_is_enough(
     judge(kafka, tmp_path / "lake", limit_mb, heavy=True, spans=250_000)
 
 
+@pytest.mark.bench
 def test_memory_bounds_the_process(kafka: KafkaBench, tmp_path: Path) -> None:
     """And is enough for all that is open at a time."""
     assert judge(kafka, tmp_path / "lake", 448, heavy=True, spans=250_000) == 0

@@ -24,7 +24,6 @@ def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     script = f"{command}; exit ${{PIPESTATUS[0]}}"
     path = f"{cwd / 'bin'}:{os.environ['PATH']}"
     environment = {**os.environ, "FLOWDIFF_LAKE": str(cwd / "lake"), "PATH": path}
-    environment.pop("PYTHONUNBUFFERED", None)
     return subprocess.run(
         ["bash", "-c", script], cwd=cwd, capture_output=True, text=True, env=environment, errors="replace"
     )

@@ -45,7 +45,7 @@ ENDS = {
     "compact": 0,
     "end-lane": 0,
     "calibrate": 2,  # two windows are too few
-    "watch --once": 0,
+    "watch --once": 3,  # it has learned, and decided nothing yet
     "incidents": 0,
     "config --topics t --bootstrap localhost:9": 0,
     "fsck": 0,
@@ -70,8 +70,9 @@ from flowdiff.cli.outcome import exit_code
 from flowdiff.extras import EXTRAS
 
 ends, extra = map(json.loads, sys.argv[1:])
-assert {command.split()[0] for command in ends} | {"sql", "demo"} == {*COMMANDS}, COMMANDS
-for name in COMMANDS:
+others = {*COMMANDS} - {command.split()[0] for command in ends}
+assert others == {"sql", "demo"}, others
+for name in others:
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         assert not run([name, "--help"]), name
     assert f"flowdiff {name} " in shown.getvalue(), name
@@ -169,12 +170,16 @@ def hostile(tmp_path: Path) -> Path:
 def test_everything_importable_is_in_one_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
-        texts = {name: packed.read(name) for name in names if name.endswith(".py")}
+        texts = {name: packed.read(name).decode() for name in names if name.endswith(".py")}
+    # So another distribution that has a package `ingest` neither takes from ours nor is taken from.
     assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"flowdiff"}
     assert "flowdiff/py.typed" in names
     for room in ROOMS:
         assert f"flowdiff/{room}/__init__.py" in names
+    of_a_room = re.compile(rf"^\s*(?:from|import)\s+(?:.*\W)?(?:{'|'.join(ROOMS)})\b", re.MULTILINE)
     for name, text in texts.items():
+        if not of_a_room.search(text):  # which includes `from flowdiff.ingest import`, and lines of texts
+            continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
                 assert not {alias.name.split(".")[0] for alias in node.names} & {*ROOMS}, name
@@ -205,47 +210,17 @@ def test_the_demo_runs_beside_modules_of_the_same_names(bare: Path, hostile: Pat
     assert told.endswith("2 0.1.0 set()\n")
 
 
-def test_the_notebook_runs(bare: Path, hostile: Path, repository: Path) -> None:
-    """Each cell's value shows itself as a notebook would."""
-    (hostile / "tests").mkdir()
-    (hostile / "tests" / "data").symlink_to(repository / "tests" / "data")
-    notebook = json.loads((repository / "docs" / "tour.ipynb").read_text())
-    cells = [ast.parse("".join(c["source"])) for c in notebook["cells"] if c["cell_type"] == "code"]
-    for cell in cells:
-        if isinstance(last := cell.body[-1], ast.Expr):
-            cell.body[-1] = ast.parse(f"shown = {ast.unparse(last.value)}").body[0]
-            cell.body += ast.parse("getattr(shown, '_repr_html_', shown.__repr__)()").body
-    script = [*map(ast.unparse, cells), "print(flowdiff.__file__, found.findings[0].title)"]
-    (hostile / "tour.py").write_text("\n".join(script))
-    printed = checked(bare / "python", "tour.py", cwd=hostile, PYTHONPATH=str(hostile)).splitlines()[-1]
-    assert printed.startswith(str(bare.parent))
-    assert "calling recommendationservice" in printed
-
-
 def test_the_examples_of_the_page_run_without_any_extra(bare: Path, hostile: Path, repository: Path) -> None:
-    """One after the other. All but clusters, which is in none of them."""
+    """One after the other, of fewer requests. All but clusters, which is in none of them."""
     page = (repository / "docs" / "python.md").read_text()
+    assert page.count("requests=1000") == 2
+    page = page.replace("requests=1000", "requests=500")
     examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(examples) >= 5
-    (hostile / "examples.py").write_text("\n".join(examples))
+    shown = "print(flowdiff.__file__, found._repr_html_().count('<iframe'))"
+    (hostile / "examples.py").write_text("\n".join([*examples, shown]))
     printed = checked(bare / "python", "examples.py", cwd=hostile, PYTHONPATH=str(hostile))
+    assert re.search(rf"^{re.escape(str(bare.parent))}\S+ 1$", printed, re.MULTILINE)
     assert "changed" in printed
     assert "Response times vary by" in printed
     assert (hostile / "report.html").stat().st_size > 50_000
-
-
-def test_another_distribution_with_our_names_comes_and_goes(bare: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    (other / "ingest").mkdir(parents=True)
-    (other / "ingest" / "__init__.py").write_text("WHOSE = 'theirs'\n")
-    (other / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
-        '[project]\nname = "another-ingest"\nversion = "1"\n[tool.setuptools]\npackages = ["ingest"]\n'
-    )
-    checked(*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, other, cwd=tmp_path)
-    into = [*PIP, "--python", bare / "python"]
-    checked(*into, "install", "--no-deps", "--no-index", next(tmp_path.glob("*.whl")), cwd=tmp_path)
-    ours = "import ingest, flowdiff.ingest.formats as f; print(ingest.WHOSE, len(f.FORMATS) > 5)"
-    assert checked(bare / "python", "-c", ours, cwd=tmp_path) == "theirs True\n"
-    checked(*into, "uninstall", "-y", "another-ingest", cwd=tmp_path)
-    checked(bare / "python", "-c", "import flowdiff.ingest.codecs.otlp.otlp_json", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Encode, decode, count and parse the same once: schedules of crashes make the same few a thousand times."""
+"""Encode, decode, stitch, count and parse the same once: schedules of crashes make it a thousand times."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
+from schemas.arrays import B1, I8, U8
 from schemas.commits import CommitRecord, FlowCounts, Segment
-from schemas.config import DecodeConfig
+from schemas.config import DecodeConfig, StitchConfig
 from schemas.windows import Window
+from stitch.drivers.live.keys import print_events, record_words
+from stitch.kernel import ClosedFlows, stitch_closed
 from stitch.lake import encoding, staging
 from stitch.lake.chain import Chained, files_table, read_record
 from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import commit_name
 from stitch.lake.store import Store
+from stitch.structures import StructureMemo
 
 T = TypeVar("T")
 KEPT = 4096
@@ -33,6 +38,8 @@ SEGMENTS = (
     *("stitch.drivers.repair.kept_events", "stitch.drivers.repair.reading_again"),
 )
 """Modules that read the events of open requests."""
+STITCH = ("stitch.drivers.live.lane_buffer", "stitch.drivers.repair.mending")
+"""Modules that stitch."""
 
 
 @lru_cache(KEPT)
@@ -68,11 +75,35 @@ def _events(format_: str, payloads: tuple[bytes, ...], config: DecodeConfig) -> 
 _parsed = lru_cache(KEPT)(CommitRecord.model_validate_json)
 
 
-def _encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
+def _streamed(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return _encoded(table_name, sink.getvalue().to_pybytes(), window)
+    streamed: bytes = sink.getvalue().to_pybytes()
+    return streamed
+
+
+def _encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
+    return _encoded(table_name, _streamed(table), window)
+
+
+@lru_cache(KEPT)
+def _stitched(stream: bytes, config: StitchConfig, aged: bytes | None, lane: int) -> ClosedFlows:
+    events = pa.ipc.open_stream(stream).read_all()
+    flags = None if aged is None else np.frombuffer(aged, dtype=np.bool_)
+    return stitch_closed(events, config, aged=flags, lane=lane)
+
+
+def _stitch_closed(
+    events: pa.Table,
+    config: StitchConfig,
+    *,
+    aged: B1 | None = None,
+    lane: int = 0,
+    memo: StructureMemo | None = None,
+) -> ClosedFlows:
+    del memo  # makes it faster, and changes nothing
+    return _stitched(_streamed(events), config, None if aged is None else aged.tobytes(), lane)
 
 
 def _decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
@@ -107,6 +138,24 @@ def _counted(flows: Same[pa.Table]) -> FlowCounts:
 
 def _count_flows(flows: pa.Table) -> FlowCounts:
     return _counted(Same(flows))
+
+
+@lru_cache(KEPT)
+def _words(events: Same[pa.Table]) -> tuple[I8, U8]:
+    return record_words(events.thing)
+
+
+def _record_words(events: pa.Table) -> tuple[I8, U8]:
+    return _words(Same(events))
+
+
+@lru_cache(KEPT)
+def _prints(events: Same[pa.Table], keys: bytes) -> U8:
+    return print_events(events.thing, np.frombuffer(keys, dtype=np.uint64))
+
+
+def _print_events(events: pa.Table, keys: U8) -> U8:
+    return _prints(Same(events), keys.tobytes())
 
 
 @lru_cache(KEPT)
@@ -178,6 +227,10 @@ def encoded_once() -> Iterator[None]:
             patches.enter_context(patch(f"{module}.read_segment", _read_segment))
         for module in ("stitch.lake.fsck", "stitch.lake.staging"):
             patches.enter_context(patch(f"{module}.count_flows", _count_flows))
+        for module in STITCH:
+            patches.enter_context(patch(f"{module}.stitch_closed", _stitch_closed))
+        patches.enter_context(patch("stitch.drivers.live.lane_buffer.record_words", _record_words))
+        patches.enter_context(patch("stitch.drivers.live.lane_buffer.print_events", _print_events))
         patches.enter_context(patch("stitch.lake.chain.read_record", _read_record))
         patches.enter_context(patch("stitch.lake.chain.files_table", _files_table))
         patches.enter_context(patch("stitch.lake.chain._opened", _open))

@@ -10,6 +10,9 @@ is compared, give them a PYTHONHASHSEED each, or compare it with what the test's
 ends after its handlers and frees nothing: a file that it leaves open is not written to its end. Tests of a
 start, of its time and of the memory of a process use `subprocess`.
 
+A program that was forked forks its sessions of SQL itself; its workers are started anew. Those of a test's
+process are forked within `forked_workers`.
+
 How: the server forks twice, so that the program is an orphan, and whoever asks is for that moment the one
 that orphans are given to. Only Linux has that; elsewhere all programs are started anew.
 """
@@ -21,6 +24,7 @@ import ctypes
 import fcntl
 import gc
 import io
+import multiprocessing.util
 import os
 import pickle
 import runpy
@@ -29,15 +33,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType, SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 _READ_AT_START: Final = ("LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "GLIBC_", "ARROW_", "TYPER_")
 _ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "flowdiff")
@@ -45,6 +49,7 @@ _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceber
 """What starts a program, and what few programs need and takes long to import."""
 _SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base)"
 _SET_CHILD_SUBREAPER: Final = 36
+_OF_WORKERS: Final = "--multiprocessing-fork"
 _MOST_BYTES, _MOST_DESCRIPTORS, _HIGH = 1 << 20, 32, 500
 
 
@@ -74,7 +79,7 @@ class Popen(subprocess.Popen[Any]):
         is_program = words[0] == sys.executable and (words[1] in ("-m", "-c") or words[1].endswith(".py"))
         if shell or not plain or not is_program:
             raise NotImplementedError("Only programs of Python; use subprocess.")
-        if sys.platform != "linux":
+        if sys.platform != "linux" or (_FORKED and not _may_fork()):
             super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
             return
         # Those for input, output and errors: the program's, then ours of a pipe.
@@ -119,7 +124,52 @@ def run(
 
 def fork(asked: Asked, descriptors: list[int]) -> int:
     """Start a program with descriptors of this process: the number of a new child of this process."""
-    return _server().fork(asked, descriptors)
+    if not _FORKED:
+        return _server().fork(asked, descriptors)
+    number = os.fork()
+    if not number:
+        _begin(asked, descriptors)
+    return number
+
+
+def _may_fork() -> bool:
+    """Whether this process has no other thread."""
+    return len([*Path("/proc/self/task").iterdir()]) == 1
+
+
+def _begin(asked: Asked, descriptors: list[int]) -> NoReturn:
+    """Be a program in the middle of the one that it was forked from, to the end."""
+    atexit._clear()
+    code: object = 1
+    try:
+        _become(asked, descriptors, _FORKED[0])
+        code = 0
+    except SystemExit as left:
+        code = left.code or 0
+    except BaseException:  # noqa: BLE001 - the program's, which ends with it
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    _leave(code if isinstance(code, int) else 1)
+
+
+@contextmanager
+def forked_workers() -> Iterator[None]:
+    """Within, processes that `multiprocessing` starts anew are forked."""
+    started = multiprocessing.util.spawnv_passfds
+
+    def forked(path: str, words: Sequence[str | bytes], passed: Sequence[int]) -> int:
+        texts = [os.fsdecode(word) for word in words]
+        if texts[1] != "-c" or texts[-1] != _OF_WORKERS:  # the process that tracks what they share
+            return started(path, words, passed)
+        numbers = [0, 1, 2, *passed]
+        return fork(Asked(texts[1:], None, dict(os.environ), numbers, False), numbers)
+
+    multiprocessing.util.spawnv_passfds = forked
+    try:
+        yield
+    finally:
+        multiprocessing.util.spawnv_passfds = started
 
 
 class _Server:
@@ -161,6 +211,8 @@ class _Server:
             raise OSError(ctypes.get_errno(), "prctl")
 
 
+_FORKED: Final[list[list[str]]] = []
+"""In a program that was forked: where modules are, without PYTHONPATH."""
 _SERVERS: Final[dict[int, _Server]] = {}
 """By process: one that was forked has none."""
 _STARTING: Final = threading.Lock()
@@ -208,6 +260,9 @@ def serve(descriptor: int, path: list[str]) -> None:
     while os.getppid() == here:  # as long as it is not that of whoever asks
         time.sleep(0.001)
     asking.detach()
+    _FORKED.append(base)
+    forking = SimpleNamespace(Popen=Popen, DEVNULL=subprocess.DEVNULL)
+    import_module("analyze.sql.session_process").subprocess = forking  # type: ignore[attr-defined]
     import_module("flowdiff.cli.outcome").atexit = SimpleNamespace(register=last.append)  # type: ignore[attr-defined]
     try:
         _become(asked, descriptors, base)

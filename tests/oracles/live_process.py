@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 from oracles.in_place import InPlace
@@ -15,7 +16,7 @@ from oracles.object_store import ObjectStore
 from oracles.unwatched import Unwatched
 
 from ingest.formats import codec_for
-from schemas.config import DecodeConfig
+from schemas.config import DecodeConfig, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
@@ -145,13 +146,8 @@ class World:
             n += 1
             yield n
 
-    def everything(self) -> pa.Table:
-        """All events that were sent, as one batch."""
-        codec = codec_for(self.log.format)
-        return codec.decode([message.value for message in self.sent], DecodeConfig()).events
-
     def expected(self) -> Stitched:
-        return stitch(self.everything(), self.settings.stitch)
+        return _stitched(self.log.format, tuple(each.value for each in self.sent), self.settings.stitch)
 
     def published(self) -> dict[str, tuple[object, ...]]:
         """Request id to what the lake says of it; fails where one is there twice."""
@@ -162,6 +158,12 @@ class World:
                 assert row[0] not in found, f"{row[0]} is in the lake twice"
                 found[str(row[0])] = row
         return found
+
+
+@lru_cache
+def _stitched(as_format: str, payloads: tuple[bytes, ...], config: StitchConfig) -> Stitched:
+    """What one batch of all events gives."""
+    return stitch(codec_for(as_format).decode(payloads, DecodeConfig()).events, config)
 
 
 def flow_rows(flows: pa.Table) -> list[tuple[object, ...]]:

@@ -15,12 +15,12 @@ from analyze.methods.robust.causes.patterns import calls_rerouted, cut_after
 from analyze.methods.robust.causes.relations import RELATIONS
 from analyze.methods.robust.causes.resolve import causes_of, is_better
 from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, covering, leading
-from analyze.methods.robust.changes import TIME_KINDS, Change, Instance
+from analyze.methods.robust.changes import Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
 from analyze.methods.robust.measures.registry import MEASURES
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import TIME_KINDS, ChangeKind
 
 N = 100
 WEB, SHOP, ASK, STORE, SHOP_2, BANK, STORE_2 = range(7)

@@ -61,9 +61,9 @@ def test_a_flood_of_rejects_is_counted_and_a_bounded_number_kept(tmp_path: Path)
 
 
 def test_raw_bytes_of_rejects_are_bounded() -> None:
-    wrong = [record(ts="no", params={"x": f"{i}" * 50_000}) for i in range(500)]
+    wrong = [record(ts="no", params={"x": f"{i}" * 50_000}) for i in range(200)]
     decoded = codec_for("native").decode(wrong, DecodeConfig())
-    assert len(decoded.rejects) == 500
+    assert len(decoded.rejects) == 200
     assert sum(len(r.raw or b"") for r in decoded.rejects) <= MAX_KEPT_BYTES
     assert decoded.rejects[0].raw == wrong[0][: 64 * 1024]
     assert decoded.rejects[-1].raw is None
@@ -71,21 +71,25 @@ def test_raw_bytes_of_rejects_are_bounded() -> None:
 
 
 MEASURED = """
-import resource, sys
+import re, sys
 from ingest.files import decode_file
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
+
+def peak_kb():  # not `ru_maxrss`, which begins with what the process that started this one has
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
 codec_for("native").decode([b"{}"], DecodeConfig())
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kb()
 rows = [b.events.num_rows for b in decode_file(sys.argv[1], "native", DecodeConfig(), chunk_bytes=2**20)]
-print(sum(rows), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+print(sum(rows), (peak_kb() - before) // 1024)
 """
 
 
 @pytest.mark.parametrize(
     ("junk", "limit_mb"),
-    [(b"{}\n" * 400_000, 120), (record(params={"x": "x" * 60_000_000}) + b"\n", 60)],
-    ids=["2 MB of empty objects", "a line of 60 MB"],
+    [(b"{}\n" * 100_000, 50), (record(params={"x": "x" * 60_000_000}) + b"\n", 60)],
+    ids=["200,000 empty objects", "a line of 60 MB"],
 )
 def test_memory_is_bounded_whatever_is_refused(tmp_path: Path, junk: bytes, limit_mb: int) -> None:
     path = tmp_path / "junk"

@@ -260,8 +260,6 @@ def test_nodes_that_one_class_does_not_pass_are_no_ground() -> None:
     of = replace(of, params=params)
     table = features(of, period(of, 1, number[3]), period(of, 0, number[2]))
     assert keys(table) == {"user at web/GET", "bytes at db/DONE"}
-    near = replace(period(of, 1, number[3]), nodes={number[3]: [2]})
-    assert keys(features(of, near, period(of, 0, number[2]))) == {"bytes at db/DONE"}
 
 
 def test_parameters_are_found_by_the_position_that_was_stored() -> None:

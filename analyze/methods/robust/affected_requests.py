@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.methods.robust.changes import ERROR_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.population import Population
 from analyze.profile.build import RequestGroup
@@ -23,7 +23,7 @@ from analyze.stats.histograms import bin_of, value_of
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I4, I8
 from schemas.report.columns import arrow_columns, arrow_table
-from schemas.report.findings import When
+from schemas.report.findings import ERROR_KINDS, PATH_KINDS, TIME_KINDS, When
 from schemas.report.report_tables import REQUESTS
 
 MOST_LISTED: Final = 50_000

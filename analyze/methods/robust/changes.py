@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from math import copysign, inf, log, sqrt
 from typing import Final, NamedTuple
 
-from schemas.report.findings import ChangeKind, Unit
+from schemas.report.findings import (
+    CALL_KINDS,
+    ERROR_KINDS,
+    ORDER_KINDS,
+    PATH_KINDS,
+    TIME_KINDS,
+    ChangeKind,
+    Unit,
+)
 
 NO_PATTERN = -1
 _LEAST: Final = 1e-3
 """µs: what is less is none."""
 
-TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
-PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
-CALL_KINDS = frozenset({ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS})
-ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
-ALIKE_KINDS = ERROR_KINDS | {ChangeKind.SERIAL, ChangeKind.PARALLEL}
+ALIKE_KINDS = ERROR_KINDS | ORDER_KINDS
 """What happens to all operations of a component from one cause."""
 FAMILIES = (TIME_KINDS, PATH_KINDS, CALL_KINDS, ERROR_KINDS)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.changes import CALL_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.measures.registry import Measure, Observed
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
 from analyze.methods.robust.settings import RobustSettings
@@ -19,7 +19,7 @@ from analyze.profile.names import NO_CALLER, Names, reached
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import CALL_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from typing import Final
 from analyze.methods.robust.causes.context import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.causes.symptoms import Cause
-from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
 from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
 from schemas.report.accounts import Account, VerdictSection
-from schemas.report.findings import ChangeKind, Finding
+from schemas.report.findings import PATH_KINDS, TIME_KINDS, ChangeKind, Finding
 
 _MOST_NAMED = 2
 GONE: Final = 0.0005

@@ -22,14 +22,7 @@ from analyze.methods.robust.causes.symptoms import (
     structure_score,
     sure_part,
 )
-from analyze.methods.robust.changes import (
-    CALL_KINDS,
-    FAMILIES,
-    NO_PATTERN,
-    PATH_KINDS,
-    TIME_KINDS,
-    Change,
-)
+from analyze.methods.robust.changes import FAMILIES, NO_PATTERN, Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import CausesSettings
 from analyze.population import Graph, Population
@@ -38,7 +31,7 @@ from analyze.profile.names import Names, OperationName, SiteKind
 from analyze.profile.profile import Profile
 from analyze.stats.proportions import fisher
 from schemas.arrays import I8
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import CALL_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
 
 HostOf = Mapping[str, tuple[str, str]]
 """Component of a site -> (host, component); what is not in it has no host."""

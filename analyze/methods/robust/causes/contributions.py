@@ -16,12 +16,11 @@ import numpy as np
 
 from analyze.methods.robust.causes.order import Order
 from analyze.methods.robust.causes.symptoms import Cause
-from analyze.methods.robust.changes import CALL_KINDS, TIME_KINDS
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, Names
 from schemas.arrays import B1, F8, I8
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import CALL_KINDS, TIME_KINDS, ChangeKind
 
 
 @dataclass(frozen=True, slots=True)

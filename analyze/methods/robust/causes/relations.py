@@ -15,8 +15,8 @@ from enum import Enum
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import what_moved
 from analyze.methods.robust.causes.symptoms import Symptom
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_PATTERN, PATH_KINDS
-from schemas.report.findings import ChangeKind
+from analyze.methods.robust.changes import NO_PATTERN
+from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, ChangeKind
 
 Fit = tuple[float, ...] | None
 

@@ -12,10 +12,10 @@ from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import calls_added
 from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
 from analyze.methods.robust.causes.symptoms import Cause, Edge, Symptom, part_ns, sure_part
-from analyze.methods.robust.changes import PATH_KINDS, Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import Names
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import PATH_KINDS, ChangeKind
 
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:

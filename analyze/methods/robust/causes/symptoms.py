@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from analyze.methods.robust.changes import ERROR_KINDS, TIME_KINDS, Change, Instance
+from analyze.methods.robust.changes import Change, Instance
 from analyze.profile.names import Names
 from schemas.arrays import B1
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind
 
 _ONE_SIDED_95 = 1.645
 Bundle = tuple[int, bool, bool, Instance | None]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.changes import NO_PATTERN, PATH_KINDS, Change
+from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.roles import Roles
@@ -28,6 +28,7 @@ from analyze.report.wording import percent
 from analyze.stats.proportions import exact_p
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
+from schemas.report.findings import PATH_KINDS
 from stitch.graph.placed import is_made_up
 
 

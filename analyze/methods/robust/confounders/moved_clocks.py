@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.methods.robust.changes import TIME_KINDS, Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.population import Population
 from analyze.profile.build import RequestGroup
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import ORDER_KINDS, TIME_KINDS
 
 _US = 1e-3
-_OVERLAP = frozenset({ChangeKind.SERIAL, ChangeKind.PARALLEL})
 
 
 class MovedClocks(Unadjusted):
@@ -50,8 +49,7 @@ def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Ch
     return [
         change
         for change in changes
-        if (change.kind in TIME_KINDS or change.kind in _OVERLAP)
-        and _between(change, moves, population, groups, settings)
+        if change.kind in TIME_KINDS | ORDER_KINDS and _between(change, moves, population, groups, settings)
     ]
 
 
@@ -84,7 +82,7 @@ def _between(
         n += len(units) * len(group.rows)
         if sites.are_calls:
             # The own time of a call is on its own host; whether its children overlap is not.
-            if change.kind not in _OVERLAP:
+            if change.kind not in ORDER_KINDS:
                 continue
             child = np.flatnonzero(np.isin(sites.above, units))
             pairs = [(sites.start[unit], sites.start[sites.above[unit]]) for unit in child.tolist()]

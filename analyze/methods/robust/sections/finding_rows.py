@@ -22,7 +22,7 @@ from analyze.methods.robust.affected_requests import (
 )
 from analyze.methods.robust.causes.resolve import is_better
 from analyze.methods.robust.causes.symptoms import Cause
-from analyze.methods.robust.changes import ERROR_KINDS, NO_PATTERN, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
@@ -40,8 +40,11 @@ from schemas.report.accounts import ACCOUNT, Account, AccountedRow
 from schemas.report.columns import arrow_table
 from schemas.report.explanations import Explanation
 from schemas.report.findings import (
+    ERROR_KINDS,
     EVIDENCE,
     FINDINGS,
+    PATH_KINDS,
+    TIME_KINDS,
     ChangeKind,
     Evidence,
     EvidenceRow,

@@ -62,7 +62,6 @@ KIND: Final = {
     ChangeKind.FEWER_ERRORS: ("fails less", "better", "requests in which it fails"),
     ChangeKind.SERIAL: ("one after the other", "", "time side by side"),
     ChangeKind.PARALLEL: ("side by side", "", "time side by side"),
-    ChangeKind.WORKLOAD: ("workload", "", "share of the requests"),
 }
 """What happened in a word; its colour, where it is good or bad by itself; what the numbers are."""
 

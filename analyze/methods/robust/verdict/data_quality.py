@@ -304,10 +304,6 @@ class Cleaning:
         """One line for a person or a stream editor: `s/PATTERN/#/g`."""
         return f"s/{self.pattern.replace('/', chr(92) + '/')}/{MARK}/g"
 
-    def clean(self, name: str) -> str:
-        """Give the name with every match replaced."""
-        return re.sub(self.pattern, MARK, name)
-
 
 @dataclass(frozen=True, slots=True)
 class Hygiene:

@@ -95,8 +95,6 @@ class PeriodMeasure:
     """Smallest change that counts, in the estimate's unit."""
     margin: float
     """Change that two ordinary periods may have."""
-    threshold_us: float | None = None
-    """Tail: slow is above this."""
     noise_assumed: bool = False
     """Nothing shows how far ordinary periods differ."""
 
@@ -229,13 +227,13 @@ def _shares(
     columns = [before.whole(), after.whole(), before if windows is None else windows]
     held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]
     found = share_change(*counted_columns(columns, held), prior_phi=noise.phi)
-    limits = before.thresholds_us
+    n_limits = len(before.thresholds_us)
     slow = settings.slow_least, settings.slow_floor
     failed = settings.failed_least, settings.failed_floor
-    rows: list[tuple[Name, float, tuple[float, float], float | None]] = [
-        *(("tail", settings.alpha / len(limits), slow, limit) for limit in limits),
-        ("errors", settings.alpha, failed, None),
-        ("failing", settings.alpha, failed, None),
+    rows: list[tuple[Name, float, tuple[float, float]]] = [
+        *(("tail", settings.alpha / n_limits, slow) for _ in range(n_limits)),
+        ("errors", settings.alpha, failed),
+        ("failing", settings.alpha, failed),
     ]
     return [
         PeriodMeasure(
@@ -245,7 +243,6 @@ def _shares(
             # A share that doubles counts, and one that is halved: the same, the other way round.
             float(np.clip(min(found.before[at], found.after[at]), *floors)),
             floors[1],
-            threshold,
         )
-        for at, (name, alpha, floors, threshold) in enumerate(rows)
+        for at, (name, alpha, floors) in enumerate(rows)
     ]

@@ -1,0 +1,55 @@
+"""Levels and floors of the watch are settings that act: looks at a deployment, and what is critical."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from oracles.robust_report import failing_products, slow_recommendations
+
+from analyze.watch.decide import CHANGED, Decision
+from analyze.watch.deployments import Rollout, looked_at
+from analyze.watch.incidents import Book
+from analyze.watch.settings import WatchSettings
+from schemas.windows import NS_PER_MINUTE
+
+SLOW, FAILING = slow_recommendations(), failing_products()
+
+
+@pytest.mark.parametrize("looks", [0, 1, 4])
+def test_all_looks_at_a_deployment_share_the_level_of_one_comparison(looks: int) -> None:
+    asked = 0.02
+    rollout = Rollout(component="cart", version="v2", start_ns=0, windows=1 << looks, looks=looks)
+
+    def found(q: float) -> Decision:
+        decision = Decision(CHANGED, "changed", (SLOW.model_copy(update={"q": q}),), q=asked)
+        return looked_at(rollout, "service.version", [(0, 1)], [], lambda *_, **__: decision)
+
+    level = asked / 2 ** (looks + 1)
+    assert found(level).code == CHANGED
+    assert found(level * 1.01).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity"),
+    [({}, "critical"), ({"critical_slower": 1.01}, "warning"), ({"critical_slower": 1.0}, "critical")],
+)
+def test_what_adds_so_much_of_the_mean_is_critical(settings: dict[str, Any], severity: str) -> None:
+    decision = Decision(CHANGED, "changed", (SLOW,), mean_us=SLOW.contribution_us)
+    assert taken(decision, settings) == severity
+    assert taken(replace(decision, mean_us=0.0), settings) == "warning"
+
+
+@pytest.mark.parametrize(("over", "severity"), [(0.99, "critical"), (1.01, "warning")])
+def test_what_fails_so_much_more_is_critical(over: float, severity: str) -> None:
+    decision = Decision(CHANGED, "changed", (FAILING,))
+    rise = FAILING.share1 - FAILING.share0
+    assert taken(decision, {"critical_failing": rise * over}) == severity
+
+
+def taken(decision: Decision, settings: dict[str, Any]) -> str:
+    book = Book("lake", NS_PER_MINUTE, WatchSettings.model_validate(settings), ())
+    incident = book.take(decision, 100, 103, ())
+    assert incident is not None
+    return incident.severity
