@@ -15,7 +15,8 @@ else. Definitions:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import combinations, pairwise
 from math import factorial
@@ -32,7 +33,7 @@ from ingest.simulate.output import Run
 from ingest.simulate.output import run as run_alone
 from ingest.simulate.recording import Recording
 from ingest.simulate.run import RunPlan, Subset, simulate
-from ingest.simulate.trace import Structure, Trace, decode
+from ingest.simulate.trace import RawStructure, Structure, Trace, decode
 from schemas.arrays import B1, F8, I8
 
 TRUTH_VERSION = 1
@@ -132,6 +133,9 @@ class TruthSummary(_Frozen):
     flows: list[FlowTruth]
 
 
+decoded = lru_cache(maxsize=4096)(decode)
+"""Variants of a run have most structures in common."""
+
 ABSENT = -1
 """Row or path of a request that a run does not have."""
 
@@ -152,28 +156,29 @@ class PathsTaken:
     """Paths met in any variant, numbered."""
 
     def __init__(self) -> None:
+        self.known: dict[RawStructure, int] = {}
         self.number: dict[str, int] = {}
         self.kernel_number: dict[str, int] = {}
         self.kernel_of: list[int] = []
         self.structure: list[Structure] = []
 
-    def add(self, structure: Structure) -> int:
+    def add(self, raw: RawStructure) -> int:
         """Number of the structure's path."""
-        name = signature(structure, True)
-        if name not in self.number:
-            kernel = signature(structure, False)
-            self.number[name] = len(self.number)
-            self.kernel_of.append(self.kernel_number.setdefault(kernel, len(self.kernel_number)))
-            self.structure.append(structure)
-        return self.number[name]
+        if raw not in self.known:
+            structure = decoded(raw)
+            name = signature(structure, True)
+            if name not in self.number:
+                kernel = signature(structure, False)
+                self.number[name] = len(self.number)
+                self.kernel_of.append(self.kernel_number.setdefault(kernel, len(self.kernel_number)))
+                self.structure.append(structure)
+            self.known[raw] = self.number[name]
+        return self.known[raw]
 
 
 def find_outcome(traces: Sequence[Trace], paths: PathsTaken) -> VariantRequests:
     """Gather a variant's requests; their paths are numbered in `paths`."""
-    path = [
-        np.array([paths.add(decode(raw)) for raw in t.structures], dtype=np.int64)[t.structure]
-        for t in traces
-    ]
+    path = [np.array([paths.add(raw) for raw in t.structures], dtype=np.int64)[t.structure] for t in traces]
     uid = np.concatenate([t.uid for t in traces])
     order = np.argsort(uid)
     number = np.concatenate(path)[order]
@@ -408,7 +413,7 @@ def _edges(traces: Sequence[Trace], cause: int) -> list[EdgeTruth]:
         count = np.bincount(index, minlength=len(keys))
         added = np.bincount(index, trace.touches.added_ns[of_cause], len(keys))
         for k, n, ns in zip(keys.tolist(), count.tolist(), added.tolist(), strict=True):
-            edge = _edge_labels(decode(trace.structures[k >> 32]), k & ((1 << 32) - 1))
+            edge = _edge_labels(decoded(trace.structures[k >> 32]), k & ((1 << 32) - 1))
             if edge is not None:
                 before = total.get(edge, (0, 0.0))
                 total[edge] = (before[0] + n, before[1] + ns)
@@ -521,12 +526,23 @@ class KnownRun(Run):
     truth: Truth | None
 
 
+@lru_cache(maxsize=5)
+def _undisturbed(plan: RunPlan, workers: int) -> list[Trace]:
+    """The run without its causes: what many faults are compared with."""
+    return simulate(plan, frozenset(), workers=workers)
+
+
 def run(plan: RunPlan, start_ns: int, *, with_truth: bool, workers: int = 1) -> KnownRun:
     """Simulate a run; with truth also its counterfactuals (one more run for one cause, 2^k - 1 for k)."""
     if not with_truth:
         made = run_alone(plan, start_ns, workers=workers)
         return KnownRun(plan, made.recording, made.traces, None)
-    runs = {subset: simulate(plan, subset, workers=workers) for subset in variants(plan)}
+    runs = {
+        subset: simulate(plan, subset, workers=workers)
+        if subset
+        else _undisturbed(replace(plan, causes=()), workers)
+        for subset in variants(plan)
+    }
     recording = Recording(plan, start_ns)
     return KnownRun(plan, recording, runs[plan.simulated_causes], find_truth(plan, recording, runs))
 

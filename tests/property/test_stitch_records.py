@@ -13,7 +13,7 @@ from schemas.config import StitchConfig
 from stitch.kernel import stitch
 
 
-@examples(120)
+@examples(300)
 @given(rows=record_batches(), cap=st.sampled_from([20_000, 20_000, 7]))
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:
     check(rows, cap)

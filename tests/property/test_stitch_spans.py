@@ -15,7 +15,7 @@ from stitch.kernel import stitch
 LONE_ORPHAN = [{"request_id": "t", "id": "00", "kind": 17, "ts_ns": 7, "end_ns": 8, "follows": ["gone"]}]
 
 
-@examples(120)
+@examples(300)
 @given(rows=span_batches(), cap=st.sampled_from([20_000, 20_000, 4]))
 @example(rows=LONE_ORPHAN, cap=20_000)
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:
