@@ -15,9 +15,9 @@ from typing import Final
 ARENA_MAX: Final = -8
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of mallopt(3)."""
-_KEPT: Final = 1 << 30
+_KEPT: Final = 1 << 28
 """Bytes at the end of the heap that stay with the process when they are freed."""
-_LARGE: Final = 1 << 29
+_LARGE: Final = 1 << 28
 """Arrays of so many bytes go back one by one: there are few, and they leave holes."""
 
 
@@ -30,7 +30,7 @@ def set_heap(parameter: int, value: int, variable: str, tunable: str) -> bool:
 
 
 def keep_freed() -> bool:
-    """Keep up to a gigabyte of what is freed for the next arrays; tell whether it will be."""
+    """Keep up to 256 MB of what is freed for the next arrays; tell whether it will be."""
     return set_heap(_MMAP_THRESHOLD, _LARGE, "MALLOC_MMAP_THRESHOLD_", "malloc.mmap_threshold") and set_heap(
         _TRIM_THRESHOLD, _KEPT, "MALLOC_TRIM_THRESHOLD_", "malloc.trim_threshold"
     )

@@ -161,7 +161,7 @@ def test_memory_stays_within_the_budget_on_input_several_times_as_large(
 def test_a_process_that_is_killed_at_any_moment_is_completed_by_the_next(
     repository: Path, tmp_path: Path
 ) -> None:
-    write_native(tmp_path / "a.ndjson", 2_000)
+    write_native(tmp_path / "a.ndjson", 800)
     assert flowdiff(repository, "import", tmp_path / "a.ndjson", "--lake", tmp_path / "whole").returncode == 0
     expected = content(LocalStore.at(tmp_path / "whole"))
     for changes in (3, 6, 9):

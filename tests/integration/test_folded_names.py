@@ -128,8 +128,8 @@ def test_a_history_of_statistics_and_requests_are_folded_alike(tmp_path: Path) -
 
 
 def test_a_report_says_what_was_folded_and_memory_is_bounded(tmp_path: Path) -> None:
-    """100,000 root types, each of one request: memory goes by the budget and by requests, not by names."""
-    (tmp_path / "in.ndjson").write_text("".join(lines(100_000, 100_000)))
+    """50,000 root types, each of one request: memory goes by the budget and by requests, not by names."""
+    (tmp_path / "in.ndjson").write_text("".join(lines(50_000, 50_000)))
     page, brief, printed = (tmp_path / name for name in ("page.html", "brief.md", "printed.txt"))
     lake = ("--lake", str(tmp_path / "lake"))
     took = timed("import", str(tmp_path / "in.ndjson"), *lake, "--memory", "128MB")

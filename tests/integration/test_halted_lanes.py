@@ -29,7 +29,7 @@ from stitch.lake.store import LocalStore
 
 pytestmark = pytest.mark.slow
 
-RESTARTS, PASSES = 10, 3
+RESTARTS, PASSES = 5, 3
 """Of a process alone, and of two together."""
 READ, LOST = 90, 30
 """Messages: read before the log lost its end, and how many of them it lost."""

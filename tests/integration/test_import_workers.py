@@ -172,6 +172,8 @@ def test_a_worker_that_is_killed_leaves_the_lake_as_it_was(
         with pytest.raises(LakeError, match="A worker process ended before its work was done"):
             put(lake, native, 2)
     assert tree(lake).keys() == {"flowdiff.json"}
+    if task != TASKS[-1]:  # the others leave the same to go on with
+        return
     put(lake, native, 2)
     assert {name: data for name, data in tree(lake).items() if name != "flowdiff.json"} == {
         name: data for name, data in undisturbed.items() if name != "flowdiff.json"

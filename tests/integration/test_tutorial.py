@@ -1,7 +1,7 @@
 """The commands of docs/tutorial.md run as they stand, one after the other, in an empty folder.
 
-Of half the requests: what is simulated takes as long as all the rest. The first command is a new Python, the
-others are forked.
+Of a quarter of the requests: to simulate all would take twice as long as all the rest. The first command is a
+new Python, the others are forked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ flowdiff() {
 def test_a_first_hour(repository: Path, tmp_path: Path) -> None:
     page = (repository / "docs" / "tutorial.md").read_text(encoding="utf-8")
     assert page.count("--requests 2000 ") == 3
-    page = page.replace("--requests 2000 ", "--requests 1000 ")
+    page = page.replace("--requests 2000 ", "--requests 500 ")
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     with forked_command(tmp_path) as folder:
         told = {
