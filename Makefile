@@ -91,7 +91,7 @@ buckets: $(VENV)/dev.stamp $(VENV)/versitygw java ## Everything about buckets on
 	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py tests/integration/test_bucket_live.py
 
 fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
-	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
+	$(BIN)/pytest -q --hypothesis-profile=fuzz -m "hypothesis and not bench and not chaos and not collector and not spark" tests
 	$(BIN)/python tests/property/fuzz_codecs.py --seconds $(or $(FUZZ_SECONDS),60)
 
 chaos: $(VENV)/dev.stamp java ## Live ingestion against three brokers while all breaks, an unclean election: MINUTES=60, SEED=1

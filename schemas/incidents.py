@@ -135,7 +135,7 @@ Notify = Callable[[Sequence[IncidentEvent]], None]
 
 
 def incident_id(lake_id: str, family: str, direction: Direction, place: str) -> str:
-    """The identity of an incident: what happens (time, errors, path, workload), and where, in which lake."""
+    """The identity of an incident: what happens (time, errors, path), and where, in which lake."""
     return _hash(16, lake_id, family, direction, place)
 
 

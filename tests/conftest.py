@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from oracles.examples import WHOLE
 
 from flowdiff.__main__ import GC_THRESHOLDS
 
@@ -99,10 +98,8 @@ def pytest_collection_finish() -> None:
 # Loaded before any test module, whose `@examples` take the rest from here. `repeatable` is what everyone
 # runs: the same examples everywhere and always, a third of what each test is worth. `make fuzz` asks for
 # `fuzz`: all of them, from fresh seeds, failures kept.
-settings.register_profile(
-    "repeatable", derandomize=True, database=None, deadline=None, max_examples=WHOLE // 3
-)
-settings.register_profile("fuzz", derandomize=False, deadline=None, print_blob=True, max_examples=WHOLE)
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, max_examples=33)
+settings.register_profile("fuzz", derandomize=False, deadline=None, print_blob=True, max_examples=100)
 settings.load_profile("repeatable")
 
 

@@ -61,6 +61,8 @@ _PLAIN, _STEPS, _DOUBLES, _SAME = range(4)
 """Kinds of packed columns."""
 _MUCH_SMALLER: Final = 0.9
 """What steps must be of the compressed bytes: to add them up again takes as long as to read them."""
+_MOST: Final = 1 << 30
+"""Bytes of a column, and patterns, that no file has: one that says so would fill the memory."""
 _AT_ONCE: Final = 1 << 14
 """Packed numbers that are unpacked in one go: they stay in a core's cache."""
 
@@ -236,7 +238,12 @@ def _in_planes(number: StoredColumn, kind: int) -> bytes:
 def _unpacked(data: pa.Buffer) -> StoredColumn:
     """The column of `_packed`. Raises ValueError or struct.error where it is none."""
     kind, size, n_planes, n = _HEAD.unpack_from(data)
-    if kind not in (_PLAIN, _STEPS, _DOUBLES) or size not in (2, 4, 8) or not 0 < n_planes <= size:
+    if (
+        kind not in (_PLAIN, _STEPS, _DOUBLES)
+        or size not in (2, 4, 8)
+        or not 0 < n_planes <= size
+        or n * size > _MOST
+    ):
         raise ValueError("no packed column")
     whole = _CODEC.decompress(data.slice(_HEAD.size), n * n_planes)
     planes = np.frombuffer(whole, np.uint8).reshape(n_planes, n)
@@ -319,6 +326,7 @@ def stored_tables(data: pa.Buffer | bytes, *, with_account: bool = True) -> Stor
         packed = {
             str(name): value.as_buffer()
             for name, value in zip(rows["column"].to_pylist(), rows["data"], strict=True)
+            if value.is_valid
         }
         tables = {
             name: _unpacked_table(name, packed)
@@ -343,6 +351,8 @@ def stored_tables(data: pa.Buffer | bytes, *, with_account: bool = True) -> Stor
         TypeError,
         IndexError,
         OSError,
+        OverflowError,
+        RecursionError,
         AttributeError,
         struct.error,
     ):
@@ -354,7 +364,7 @@ def votes_kept(data: pa.Buffer | bytes) -> int:
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return int(json.loads(metadata[META_COUNTS])["vote"])
-    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
+    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError, OverflowError, RecursionError):
         return 0
 
 
@@ -385,8 +395,8 @@ def _votes(places: Mapping[str, StoredColumn], bins: Mapping[str, StoredColumn])
     """Votes of places. Raises ValueError where not every bin has its numbers."""
     *keys, n_rows = places.values()
     of, *sums = bins.values()
-    if len(of) != int(n_rows.sum()):
-        raise ValueError("votes are of no place")
+    if of.dtype.kind != "u" or len(of) != int(n_rows.sum()):
+        raise ValueError("votes are of no place, or of no bin")
     weighted = any(column is not sums[0] for column in sums)
     return Votes(tuple(keys), n_rows, of, tuple(sums if weighted else sums[:1]))
 
@@ -394,6 +404,8 @@ def _votes(places: Mapping[str, StoredColumn], bins: Mapping[str, StoredColumn])
 def _names(
     tables: Mapping[str, Mapping[str, StoredColumn]], texts: Mapping[str, pa.StringArray], n_patterns: int
 ) -> NameColumns:
+    if n_patterns > _MOST:
+        raise ValueError("more patterns than a file has")
     operations, sites, paths, children = (
         tables[name] for name in ("operations", "sites", "paths", "children")
     )

@@ -70,8 +70,9 @@ def kept_reports(place: LakePlace) -> list[KeptReport]:
     rows.sort(key=lambda row: (-row.kept_ns, row.id))
     if {row.id for row in rows} != {*known} or (rows and store.size(INDEX_PAGE) is None):
         with suppress(OSError):  # whoever may only read still sees the list
-            put_same(store, INDEX_ROWS, _ROWS.dump_json(tuple(rows)))
+            # The rows last: they say that the page is of them, also to who comes after one that was killed.
             put_same(store, INDEX_PAGE, index_page(rows, place.name).encode())
+            put_same(store, INDEX_ROWS, _ROWS.dump_json(tuple(rows)))
     return rows
 
 

@@ -222,7 +222,7 @@ class Manifest:
             windows = (Window(at, length) for at in range(first, last + 1, length))
             return [window_folder("flows", window) for window in windows]
         known = known[(known >= first) & (known <= last)]
-        before = int(known[-most]) if len(known) > most else first - length
+        before = int(known[-most - 1]) if len(known) > most else first - length
         lowest, highest = (f"window={Window(at, length).name}" for at in (first, last))
         names = self.store.names("flows", after=f"window={Window(before, length).name}")
         inside = names[bisect_left(names, lowest) : bisect_right(names, highest)]

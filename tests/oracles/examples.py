@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import settings
 
-WHOLE, THIRD = 100, 33
-"""What the profiles of `make fuzz` and of the suite try where a test names no number of its own."""
+WHOLE = settings.get_profile("fuzz").max_examples
+"""What `make fuzz` tries where a test names no number of its own."""
 FEW = 20
 """So many are tried of any test that is worth as many."""
 

@@ -458,6 +458,20 @@ def test_opening_a_lane_looks_into_the_last_windows_only(
         open_lane(store)
 
 
+def test_as_many_windows_are_looked_into_for_a_stretch_as_are_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore.at(tmp_path)
+    step_min = WINDOW_NS // 60_000_000_000
+    run(store, Acknowledged(), tuple(Import(f"s{n}", {f"r{n}": n * step_min}) for n in range(6)))
+    manifest, starts = open_manifest(store), open_manifest(store).starts_ns()
+    end = int(starts[-1]) + WINDOW_NS
+    windows = [f"flows/{name}" for name in store.names("flows")]
+    for looked_at in range(1, 8):
+        monkeypatch.setattr(layout, "LOOKED_AT", looked_at)
+        assert manifest._last_folders(int(starts[0]), end)[-6:] == windows[-looked_at:]
+
+
 def test_a_commit_lost_in_an_old_window_is_noticed_before_its_number_is_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from oracles.object_store import ObjectStore
 from oracles.page_reader import Reader
 from oracles.shop import shop_outcome
 
+from analyze.report import index
 from analyze.report.gate import Outcome
 from analyze.report.index import INDEX_PAGE, INDEX_ROWS, KeptReport, index_page, kept_reports
-from analyze.report.store import put_report, write_report
+from analyze.report.store import put_report, put_same, write_report
 from stitch.lake.fsck import check
 from stitch.lake.layout import ensure_lake
 from stitch.lake.place import LakePlace, open_place
@@ -94,6 +96,31 @@ def test_who_may_not_write_sees_the_list(lake: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(type(place.store), "put_if_absent", refuses)
     assert len(kept_reports(place)) == 1
     assert not (lake / INDEX_PAGE).exists()
+
+
+def test_a_list_of_which_only_the_page_was_written_is_mended(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = shop_outcome(), other(shop_outcome(), "another")
+    write_report(lake, first, "page")
+    place = open_place(str(lake))
+    kept_reports(place)
+    written: list[str] = []
+
+    def killed(store: Store, name: str, data: bytes) -> None:
+        if written:
+            raise OSError(5, "killed")
+        written.append(name)
+        put_same(store, name, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "put_same", killed)
+        write_report(lake, second, "page")
+        kept_reports(place)
+    assert len(written) == 1
+    for each in kept_reports(place):
+        assert each.id in (lake / INDEX_PAGE).read_text()
+    assert {row["id"] for row in json.loads((lake / INDEX_ROWS).read_text())} == {first.report.id, "another"}
 
 
 def test_a_title_from_outside_is_text() -> None:

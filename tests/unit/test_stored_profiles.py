@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,16 @@ from oracles.examples import examples
 from oracles.made_profiles import Service
 from oracles.stored_profile import decode
 
-from analyze.profile.encoding import META_COUNTS, META_SLOTS, META_VERSION, encode, version
+from analyze.profile import encoding
+from analyze.profile.encoding import (
+    META_COUNTS,
+    META_SLOTS,
+    META_VERSION,
+    encode,
+    stored_of,
+    version,
+    votes_kept,
+)
 from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
 from analyze.profile.profile import SCHEMAS, Profile, Slot
 
@@ -83,15 +93,28 @@ def test_a_damaged_file_is_never_misread(profile: Profile, data: st.DataObject) 
     assert how == "flip" or found is None
 
 
-def rewritten(profile: Profile, moved: Mapping[str, str] = MappingProxyType({}), **metadata: str) -> bytes:
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def rewritten(
+    profile: Profile,
+    moved: Mapping[str, str] = NOTHING,
+    data: Mapping[str, bytes | None] = NOTHING,
+    **metadata: str,
+) -> bytes:
     """The file with other metadata; columns that are `moved` are there under another name."""
     file = pq.ParquetFile(pa.BufferReader(encode(profile)))
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, file.schema_arrow) as writer:
+    schema = pa.schema([("column", pa.string()), ("data", pa.binary())])
+    with pq.ParquetWriter(sink, schema) as writer:
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group)
             names = [moved.get(name, name) for name in rows["column"].to_pylist()]
-            writer.write_table(rows.set_column(0, file.schema_arrow.field(0), pa.array(names)))
+            held = [
+                data.get(name, packed)
+                for name, packed in zip(rows["column"].to_pylist(), rows["data"].to_pylist(), strict=True)
+            ]
+            writer.write_table(pa.table([names, held], schema))
         told = {key.decode(): value.decode() for key, value in file.metadata.metadata.items()}
         told.pop("ARROW:schema", None)
         writer.add_key_value_metadata(told | metadata)
@@ -107,14 +130,32 @@ def test_what_a_file_says_of_itself_is_verified(profile: Profile) -> None:
     for n_patterns, is_sound in ((n, True), (n - 1, False)):
         counts = json.dumps({"pattern": n_patterns, "vote": 1})
         assert (decode(rewritten(profile, **{META_COUNTS.decode(): counts})) is not None) == is_sound
+    for slots in ("[[0, 1, Infinity]]", "[" * 100_000):
+        assert decode(rewritten(profile, **{META_SLOTS.decode(): slots})) is None
+    for many in ("Infinity", "1e30", str(10**10)):
+        counts = f'{{"pattern": {many}, "vote": {many}}}'
+        assert decode(rewritten(profile, **{META_COUNTS.decode(): counts})) is None
+    assert votes_kept(rewritten(profile, **{META_COUNTS.decode(): '{"vote": Infinity}'})) == 0
     for name in ("visits.site", "votes.measure", "bins.bin", "point.text"):
         assert decode(rewritten(profile, {name: "elsewhere"})) is None
+        assert decode(rewritten(profile, data={name: None})) is None
     for name in ("visits.n", "bins.n", "sites.operation", "point.length"):  # of another length
         assert decode(rewritten(profile, {name: "elsewhere", "origins.site": name})) is None
+    n_bins = len(stored_of(profile).votes.bin)
+    assert decode(rewritten(profile, data={"bins.bin": encoding._packed(np.full(n_bins, 0.5))})) is None
     assert decode(b"PAR1PAR1") is None
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": [1]}), sink)
     assert decode(sink.getvalue()) is None
+
+
+def test_no_column_fills_the_memory(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven bytes say how many numbers there are, and zeros compress to nothing."""
+    data, most = encode(profile), 8 * len(stored_of(profile).votes.bin)
+    monkeypatch.setattr(encoding, "_MOST", most)
+    assert decode(data) == profile
+    monkeypatch.setattr(encoding, "_MOST", most // 64)
+    assert decode(data) is None
 
 
 def test_numbers_without_a_name_are_refused(profile: Profile) -> None:

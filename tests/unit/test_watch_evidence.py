@@ -420,7 +420,7 @@ def test_nothing_alarms_more_often_than_the_budget_says_and_without_whitening_it
     assert len(without) > 10 * max(len(with_it), 1)
 
 
-def test_a_step_is_found_and_its_onset_is_that_of_ruptures() -> None:
+def test_a_step_is_found_and_its_onset_is_that_of_least_squares() -> None:
     """Of the 50 ticks before each step and the 10 behind it: where their levels part, which is not always
     where the step is."""
     rng = np.random.default_rng(3)

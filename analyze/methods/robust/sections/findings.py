@@ -372,7 +372,13 @@ def part_unknown(finding: Finding, mean: Interval | None) -> str:
     if mean is None or not moves(finding.contribution_us):
         return ""
     span = measures.span("us", mean)
-    return f"the mean did not change significantly ({span}): how large a part of it this is cannot be told"
+    sure = mean.low > 0 or mean.high < 0  # at 95 %; more was asked for
+    what = (
+        f"the change of the mean ({span}) may be chance"
+        if sure
+        else f"the mean did not change significantly ({span})"
+    )
+    return f"{what}: how large a part of it this is cannot be told"
 
 
 def part_sentence(finding: Finding) -> str:
