@@ -60,12 +60,12 @@ def test_no_path_outside_the_clone_is_opened(repository: Path, tmp_path: Path) -
     (tmp_path / "neighbour.json").write_text("{}")
     python = (sys.executable, "-B", "-m")
     told = ("-c", "select count(*) from nodes", "--lake", tmp_path / "demo" / "lake")
-    page = "tests/integration/test_front_door.py"
+    page = "tests/integration/test_stitch_real_traces.py"
     quiet = ("-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "pytest")
     traced = {
         "demo": (*python, "flowdiff", "demo", tmp_path / "demo", "--requests", "300", "--workers", "2"),
         "sql": (*python, "flowdiff", "sql", *told),
-        "tests": (*python, "pytest", *quiet, page, "-k", "tables_of_the_same_requests or arrow"),
+        "tests": (*python, "pytest", *quiet, page, "-k", "small"),
         "beside": ("cat", tmp_path.parent / tmp_path.name / ".." / tmp_path.name / "neighbour.json"),
     }
     outside = {}
