@@ -242,9 +242,7 @@ def test_a_share_that_cannot_be_told_is_said_so_where_the_time_stands(outcome: O
         assert " ".join(told(outcome, report).replace("\u00a0", " ").split()).count(why) == times
         assert from_json(to_json(report), SECTIONS) == report
     sure = finding_words.part_unknown(found, Interval(low=-142_000.0, high=-99_000.0)).replace("\u00a0", " ")
-    assert sure.startswith(
-        "the change of the mean (−142 to −99 ms) may be chance"
-    )  # at the level asked for
+    assert sure.startswith("the change of the mean (−142 to −99 ms) may be chance")  # at the level asked for
     unmoved = found.model_copy(update={"contribution_us": 0.0})
     assert finding_words.part_unknown(unmoved, Interval(low=-1.0, high=1.0)) == ""
 
