@@ -63,8 +63,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return three workers more than there are cores: many tests wait for a server, or for a process."""
-    return (os.cpu_count() or 1) + 3
+    """Return two workers more than there are cores: many tests wait for a server, or for a process."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(wrapper=True)
