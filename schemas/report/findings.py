@@ -263,7 +263,6 @@ class Finding(Frozen):
     account: StepAccount | None
     """The changed step in its context: a typical path through it, step by step."""
     explanation: Explanation | None
-    saves_us: Annotated[float | None, column("us", "mean saved if the call site were as before")]
     first_window_ns: int | None
     """Start of the first window of the problem in which it shows."""
     when: When | None = None
@@ -321,7 +320,7 @@ FINDINGS: Final = (
         "requests with the changed thing in them, {}",
         attrgetter("affected0", "affected1"),
     ),
-    *columns_of(Finding, "share0", "share1", "p", "q", "saves_us"),
+    *columns_of(Finding, "share0", "share1", "p", "q"),
     stored(
         "explanation",
         "text",

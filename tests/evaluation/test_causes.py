@@ -61,7 +61,6 @@ def finding(kind: ChangeKind, component: str, operation: str, caller: str = "", 
         histogram=None,
         account=None,
         explanation=None,
-        saves_us=None,
         first_window_ns=None,
     )
 

@@ -294,7 +294,6 @@ def slow_recommendations() -> Finding:
             competing=(),
             excluded=(),
         ),
-        saves_us=98_700.0,
         first_window_ns=START_NS + 24 * HOUR_NS + 300_000_000_000,
     )
 
@@ -436,7 +435,6 @@ def failing_products() -> Finding:
             competing=(),
             excluded=("request.id",),
         ),
-        saves_us=15_100.0,
         first_window_ns=START_NS + 24 * HOUR_NS,
     )
 
@@ -512,7 +510,6 @@ def second_store() -> Finding:
             excluded=(),
             reason="not-predictive",
         ),
-        saves_us=3_700.0,
         first_window_ns=None,
     )
 

@@ -22,7 +22,6 @@
 -- share1           DOUBLE    requests1 as a share of all requests of the problem period
 -- p                DOUBLE    p-value of the leading evidence
 -- q                DOUBLE    p corrected for the number of tests
--- saves_us         DOUBLE    mean response time saved if the call site were as before, microseconds
 -- explanation      VARCHAR   what distinguishes affected requests, in a sentence; or empty
 -- examples         VARCHAR[] requests of the problem period to look at
 CREATE VIEW findings AS
@@ -49,7 +48,6 @@ SELECT
     share1,
     p,
     q,
-    saves_us,
     explanation,
     examples
 FROM _findings;

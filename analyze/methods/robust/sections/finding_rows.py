@@ -185,7 +185,6 @@ def _finding(
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, cause),
         explanation=explanation_of(run, at, lead, settings) if explained else None,
-        saves_us=None,
         first_window_ns=_first_window(run, at, lead),
         when=when_of(run.population, at)
         if run.profiled.groups

@@ -239,8 +239,6 @@ def _more_facts(finding: Finding) -> Iterator[b.Fact]:
     for one in () if f.explanation is None else f.explanation.identifiers:
         values = (b.code(clip(one.before, 60)), " → ", b.code(clip(one.after, 60)))
         yield b.Fact("changed with it", (b.strong(one.key), f" of {one.where}, ", *values))
-    if f.saves_us is not None and f.saves_us > 0:
-        yield b.Fact("would save", f"{duration(f.saves_us)} a request, if it were as before")
     if f.when is None and f.first_window_ns is not None:
         began = datetime.fromtimestamp(f.first_window_ns / 1e9, UTC)
         yield b.Fact("first seen", f"{began:%Y-%m-%d %H:%MZ}")
