@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from markupsafe import Markup
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from analyze.report.blocks import Column, Grid, Part, Styled, Text
 from analyze.report.page import STYLE, blocks_html, csp_hash, source, template
@@ -52,7 +52,12 @@ class KeptReport(Frozen):
         return f"{REPORTS}/{self.id}/{HTML_FILE}"
 
 
-_ROWS: Final = TypeAdapter(tuple[KeptReport, ...])
+class _Index(Frozen):
+    """What `index.json` holds."""
+
+    page_bytes: int
+    """Size of the page that shows the rows: another is of another writer at the same time."""
+    rows: tuple[KeptReport, ...]
 
 
 def kept_reports(place: LakePlace) -> list[KeptReport]:
@@ -61,26 +66,29 @@ def kept_reports(place: LakePlace) -> list[KeptReport]:
     A report that cannot be read, or is of another version, is passed by. Raises OSError.
     """
     store = place.store
-    known = {row.id: row for row in _read_rows(store)}
+    index = _read_index(store)
+    known = {row.id: row for row in index.rows}
     rows = [
         row
         for name in report_folders(store.names(REPORTS))
         if (row := known.get(name) or _row(store, name)) is not None
     ]
     rows.sort(key=lambda row: (-row.kept_ns, row.id))
-    if {row.id for row in rows} != {*known} or (rows and store.size(INDEX_PAGE) is None):
+    if {row.id for row in rows} != {*known} or (rows and store.size(INDEX_PAGE) != index.page_bytes):
         with suppress(OSError):  # whoever may only read still sees the list
             # The rows last: they say that the page is of them, also to who comes after one that was killed.
-            put_same(store, INDEX_PAGE, index_page(rows, place.name).encode())
-            put_same(store, INDEX_ROWS, _ROWS.dump_json(tuple(rows)))
+            page = index_page(rows, place.name).encode()
+            put_same(store, INDEX_PAGE, page)
+            index = _Index(page_bytes=len(page), rows=tuple(rows))
+            put_same(store, INDEX_ROWS, index.model_dump_json().encode())
     return rows
 
 
-def _read_rows(store: Store) -> Sequence[KeptReport]:
+def _read_index(store: Store) -> _Index:
     try:
-        return _ROWS.validate_json(store.read(INDEX_ROWS).to_pybytes())
+        return _Index.model_validate_json(store.read(INDEX_ROWS).to_pybytes())
     except (OSError, ValidationError):
-        return ()
+        return _Index(page_bytes=0, rows=())
 
 
 def _row(store: Store, name: str) -> KeptReport | None:
