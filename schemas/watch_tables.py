@@ -104,6 +104,8 @@ class WatchRun(Config):
     """comparisons made"""
     withheld: Narrow = 0
     """series over the threshold whose change was too small for one"""
+    folded: Narrow = 0
+    """instances that are not watched one by one, as their component has too many (most_instances)"""
     open_incidents: Narrow = 0
     """incidents that go on"""
     suspended: str = ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from analyze.watch.series import (
     CALLS,
     FLOORS,
     HOUR_NS,
+    INSTANCES,
     LOGS,
     OPERATION,
     SHARES,
@@ -32,6 +33,9 @@ from analyze.watch.series import (
 )
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
+
+if TYPE_CHECKING:
+    from analyze.watch.typical import Typical
 
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
 """Of a median, to that of a mean of as many."""
@@ -58,8 +62,8 @@ _TINY: Final = 1e-9
 
 
 def usable(names: list[Name]) -> B1:
-    """[series] whether a series can raise a candidate."""
-    return np.array([name.kind != OPERATION for name in names], dtype=np.bool_)
+    """[series] whether what is usual of a series is learned of itself."""
+    return np.array([name.kind != OPERATION and name.kind not in INSTANCES for name in names], dtype=np.bool_)
 
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
@@ -85,7 +89,7 @@ def errors(sums: F8, kinds: list[str]) -> F8:
     logs, calls = (np.isin(kinds, [*which])[:, None] for which in (LOGS, {CALLS}))
     drawn = np.clip((num + 0.5) / (den + 1), 0.0, 1.0)
     spread = np.sqrt(np.maximum(sq / den - mean * mean, BIN_LOG**2))
-    counted = np.where(calls, np.sqrt(den / (num + 1)), np.sqrt(drawn * (1 - drawn)))
+    counted = np.where(calls, np.sqrt(den / (np.maximum(num, 0.0) + 1)), np.sqrt(drawn * (1 - drawn)))
     found: F8 = np.where(logs, spread, counted) / np.sqrt(den)
     return found
 
@@ -97,6 +101,12 @@ def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
     pool = at // k
     first = np.flatnonzero(np.concatenate(([True], pool[1:] != pool[:-1])))
     return pool[first], np.add.reduceat(sums, first, axis=2)
+
+
+def pool_of(per_tick: F8, least: int) -> F8:
+    """Give how many ticks hold so many events, a power of two."""
+    found: F8 = np.exp2(np.ceil(np.log2(np.maximum(least / np.maximum(per_tick, _TINY), 1.0))))
+    return found
 
 
 def robust_sd(x: F8) -> F8:
@@ -160,11 +170,15 @@ class Pooled:
     """[series, values] what a change of the level by one leaves in its innovation and those behind it."""
     both: B1
     """Whether it alarms downward, too."""
+    new: B1
+    """Whether nothing is known yet of itself: it raises nothing until it has `warm_ticks` values."""
+    many: F8
+    """Series that it is said of, on average: of an instance that stands for all those of its component."""
 
     @property
     def ways(self) -> float:
         """Tests a tick."""
-        return float((1 + self.both).sum()) / self.k
+        return float(((1 + self.both) * self.many).sum()) / self.k
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +190,18 @@ class Baseline:
     """[ring series] first coarse bin that is slow; NaN where nothing is known."""
     most_arrivals: float
     n_ticks: int
+    instances: tuple[Typical, ...] = ()
+    """What is usual of those of each component."""
 
     @property
     def n_series(self) -> int:
         """Series that are known well enough."""
-        return sum(len(group.rows) for group in self.groups)
+        return round(sum(group.many.sum() for group in self.all_groups))
+
+    @property
+    def all_groups(self) -> tuple[Pooled, ...]:
+        """Those of series, and of instances, which stand for those that are there."""
+        return (*self.groups, *(one.pooled for one in self.instances))
 
     def nearer_than(self, before: Baseline) -> float:
         """Give how many times as far as now series deviated before: the median of those that both know."""
@@ -211,8 +232,7 @@ def fit(
     at = ring.at[history]
     n_days, hours, hourly = _hourly(ring, sample.past, settings)
     per_tick = ring.events(history) / max(len(history), 1)
-    wanted = settings.least_events / np.maximum(per_tick, _TINY)
-    k_of = np.exp2(np.ceil(np.log2(np.maximum(wanted, 1.0))))
+    k_of = pool_of(per_tick, settings.least_events)
     groups = []
     of_one_k = (np.flatnonzero(usual & (k_of == 2**power)) for power in range(MOST_POOLED.bit_length()))
     for rows in (alike[n : n + BLOCK] for alike in of_one_k for n in range(0, len(alike), BLOCK)):
@@ -236,7 +256,7 @@ def fit(
         mine = [kinds[row] for row in rows]
         middle = row_medians(x)
         left = x - middle[:, None]
-        sd = np.maximum(_spread(left, mine), _TINY)
+        sd = np.maximum(spread_of(left, mine), _TINY)
         error = errors(here[:, known], mine)
         level = level_of(left, pool, sd, error, settings)
         floors = np.array([FLOORS[kind] for kind in mine])
@@ -252,12 +272,14 @@ def fit(
                 season=season,
                 sd=sd,
                 level=level,
-                spread=_spread(white, mine),
+                spread=spread_of(white, mine),
                 allow=allow,
                 n=n,
                 past=np.sort(white, axis=1),
                 signature=signature_of(level, settings.size_values),
                 both=np.isin(mine, list(BOTH_WAYS)),
+                new=np.zeros(len(rows), dtype=np.bool_),
+                many=np.ones(len(rows)),
             )
         )
     arrivals = ring.requests[history]
@@ -325,7 +347,7 @@ def signature_of(level: Level, n: int) -> F8:
     return innovations(step, at, exact, level, np.zeros(len(step)))[0][:, MEMORY:]
 
 
-def _spread(off: F8, kinds: list[str]) -> F8:
+def spread_of(off: F8, kinds: list[str]) -> F8:
     """[series] standard deviations of what is off by nothing on average.
 
     By medians where one odd value could carry them away. A share is bounded, and its median distance is

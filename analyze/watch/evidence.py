@@ -73,9 +73,9 @@ def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> floa
 
     def excess(threshold: float) -> float:
         """How often they pass a threshold in a tick, less how often they may, in logarithms."""
-        caps = {group.k: cap_of(threshold, group.k, settings) for group in base.groups}
+        caps = {group.k: cap_of(threshold, group.k, settings) for group in base.all_groups}
         runs = {cap: run_length(threshold, cap, settings.kappa) for cap in set(caps.values())}
-        return float(np.log(sum(group.ways / runs[caps[group.k]] for group in base.groups) / allowed))
+        return float(np.log(sum(group.ways / runs[caps[group.k]] for group in base.all_groups) / allowed))
 
     if excess(_LEAST_THRESHOLD) <= 0:
         return _LEAST_THRESHOLD
@@ -163,20 +163,20 @@ class TickEvidence:
 
 
 def evidence_of(
-    ring: Ring, first: int, past: int, base: Baseline, threshold: float, settings: WatchSettings
+    ring: Ring, first: int, past: int, groups: Sequence[Pooled], threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
     """Weigh the pools that end in the ring's last ticks, from `first` to before `past`, by the number of
     their last tick that has a request. That may be the one before `first`."""
     found: dict[int, list[TickEvidence]] = {}
     at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]
-    for group in base.groups if len(at) else ():
+    for group in groups if len(at) else ():
         k = group.k
         ends = at[np.append(at[1:], past) // k > at // k]
         ends = ends[(ends // k + 1) * k > first]
         if not len(ends):
             continue
-        known = (int(ends[0]) // k + 1 - MEMORY) * k
-        window = slice(int(np.searchsorted(ring.at, known)), len(ring.at))
+        since = (int(ends[0]) // k + 1 - MEMORY) * k
+        window = slice(int(np.searchsorted(ring.at, since)), len(ring.at))
         pool, sums = pooled(ring.sums(group.rows, window), ring.at[window], k)
         x, error = values(sums, group.kinds, settings.least_events), errors(sums, group.kinds)
         left = (
@@ -191,7 +191,8 @@ def evidence_of(
             np.maximum(group.sd[:, None], error[:, place]), group.allow[:, None] / 2 + _LEAST_SPREAD
         )
         z = now / usual
-        there = np.isfinite(now)
+        known = np.cumsum(np.isfinite(left), axis=1)[:, place] >= min(settings.warm_ticks, MEMORY)
+        there = np.isfinite(now) & (known | ~group.new[:, None])
         for column, end in enumerate(ends.tolist()):
             chosen = np.flatnonzero(there[:, column])
             if len(chosen):

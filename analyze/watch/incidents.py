@@ -12,7 +12,7 @@ import numpy as np
 
 from analyze.watch.decide import Decision
 from analyze.watch.evidence import RunningEvidence
-from analyze.watch.series import Name
+from analyze.watch.series import INSTANCES, Name
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, I8
 from schemas.config import Config
@@ -206,8 +206,14 @@ class Book:
             if self._end_ns(at) - since_ns >= settings.accept_ns:
                 over.append(self._end(place, at + 1, at, "accepted"))
                 continue
-            rows = [codes[name] for name in one.series if name in codes]
-            z = evidence.z[rows] if rows else np.zeros(0)
+            # An instance that is gone is calm.
+            z = np.array(
+                [
+                    evidence.z[codes[name]] if name in codes else 0.0
+                    for name in one.series
+                    if name in codes or name.kind in INSTANCES
+                ]
+            )
             z = z[np.isfinite(z)]
             if not len(z):
                 continue

@@ -32,14 +32,15 @@ from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod
 from analyze.stats.histograms import BIN_LOG, BINS_PER_OCTAVE
 from analyze.stats.sums import totals
+from analyze.watch.instances import InstanceSums, instances_of
 from schemas.arrays import B1, F8, I8
 from schemas.errors import PeriodError
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, Window
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
 from stitch.lake.store import Store
 
-SERIES_VERSION: Final = 3
-TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES = (
+SERIES_VERSION: Final = 4
+TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES, INSTANCE, INSTANCE_FAIL = (
     "time",
     "slow",
     "fail",
@@ -47,14 +48,28 @@ TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES = (
     "pattern",
     "mean",
     "failures",
+    "instance",
+    "instance fail",
 )
 OPERATION = "operation"
 """Of a call site: log own time, share of slow calls, share of failing ones, calls a call of its caller,
-share of a call pattern. Of a root type: log response time, share that failed. The last one only counts the
-calls of an operation."""
-LOGS: Final = frozenset({TIME, MEAN})
-SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES})
-FLOORS: Final = {TIME: 0.1, SLOW: 0.05, FAIL: 0.01, CALLS: 0.1, PATTERN: 0.05, MEAN: 0.1, FAILURES: 0.01}
+share of a call pattern. Of a root type: log response time, share that failed. Of an instance of a component
+that has several: log own time and share of failing visits, both beyond its siblings'. The last one only
+counts the calls of an operation."""
+LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
+SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
+INSTANCES: Final = frozenset({INSTANCE, INSTANCE_FAIL})
+FLOORS: Final = {
+    TIME: 0.1,
+    SLOW: 0.05,
+    FAIL: 0.01,
+    CALLS: 0.1,
+    PATTERN: 0.05,
+    MEAN: 0.1,
+    FAILURES: 0.01,
+    INSTANCE: 0.1,
+    INSTANCE_FAIL: 0.01,
+}
 """Smallest changes that a comparison reports."""
 BOTH_WAYS: Final = frozenset({CALLS, PATTERN})
 """Times, slow calls and failures alarm upward only."""
@@ -88,6 +103,8 @@ class Name(NamedTuple):
         return f"{self.kind} {self.of}"
 
 
+_FREE: Final = Name(OPERATION, "", "", "")
+"""A series that is nobody's."""
 Rows = npt.NDArray[np.void]
 """[rows] of ROW."""
 ROW: Final = np.dtype(
@@ -119,6 +136,8 @@ class WindowTicks:
     rows: Rows
     requests: F8
     """[ticks]"""
+    folded: int = 0
+    """Instances that have no series, as their component has too many."""
 
 
 MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
@@ -129,38 +148,54 @@ def tick_length(window_ns: int, slot_ns: int) -> int:
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
 
 
-def window_ticks(here: LakePeriod, refine: RefineSettings, slot_ns: int) -> WindowTicks | None:
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How windows become series."""
+
+    refine: RefineSettings
+    slot_ns: int
+    most_instances: int = 0
+    """Of a component; 0: none."""
+
+    def tick_ns(self, window_ns: int) -> int:
+        """Length of the ticks of a window."""
+        return tick_length(window_ns, self.slot_ns)
+
+    def settings(self, window_ns: int) -> str:
+        """What statistics that are kept must agree in."""
+        told = f"{self.refine.model_dump_json()} {self.tick_ns(window_ns)} {self.most_instances}"
+        return settings_of(f"watch {SERIES_VERSION} {version()} {told}")
+
+
+def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
     """The ticks of a whole window, kept or made and then kept; None where it holds no request."""
     (window,) = here.windows
-    tick_ns = tick_length(window.length_ns, slot_ns)
-    key = StatsKey(window, key_of(here, refine).source, _settings(refine, tick_ns))
+    tick_ns = cut.tick_ns(window.length_ns)
+    key = StatsKey(window, key_of(here, cut.refine).source, cut.settings(window.length_ns))
 
     def make() -> WindowTicks | None:
-        profile = _profile(here, refine, tick_ns)
-        if profile is None:
+        made = _profile(here, cut, tick_ns)
+        if made is None:
             return None
-        return ticks_of(profile, window.start_ns, tick_ns, window.length_ns // tick_ns)
+        return ticks_of(*made, window.start_ns, tick_ns, window.length_ns // tick_ns)
 
     return _kept_or_made(here.store, key, make)
 
 
-def day_hours(
-    day: LakePeriod, windows: Iterable[LakePeriod], refine: RefineSettings, slot_ns: int
-) -> WindowTicks:
+def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> WindowTicks:
     """Give the series of all windows of a day, ticks of an hour each, kept or made and then kept."""
     files = [*(("flows", path) for path in day.flows), *(("structures", path) for path in day.structures)]
-    tick_ns = tick_length(day.window_ns, slot_ns)
     key = StatsKey(
         Window(day.period.start_ns, NS_PER_DAY),
         source_of([(table, day.sums[path]) for table, path in files]),
-        _settings(refine, tick_ns),
+        cut.settings(day.window_ns),
         "day",
     )
 
     def make() -> WindowTicks:
-        ring = Ring(tick_ns)
+        ring = Ring(cut.tick_ns(day.window_ns))
         for here in windows:
-            ticks = window_ticks(here, refine, slot_ns)
+            ticks = window_ticks(here, cut)
             if ticks is not None:
                 ring.add_hours(ticks)
         return ring.by_hour(day.period.start_ns)
@@ -182,21 +217,19 @@ def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -
     return made
 
 
-def _settings(refine: RefineSettings, tick_ns: int) -> str:
-    return settings_of(f"watch {SERIES_VERSION} {version()} {refine.model_dump_json()} {tick_ns}")
-
-
-def _profile(here: LakePeriod, refine: RefineSettings, tick_ns: int) -> Profile | None:
-    """The window's profile by tick: as it is kept, or of its requests where it is cut."""
+def _profile(here: LakePeriod, cut: Cut, tick_ns: int) -> tuple[Profile, InstanceSums | None] | None:
+    """The window's profile by tick, as it is kept; where it is cut, of its requests, with instances."""
     (window,) = here.windows
     if tick_ns == window.length_ns:
-        return window_profile(here, refine)
+        whole = window_profile(here, cut.refine)
+        return None if whole is None else (whole, None)
     try:
-        population = load_population([("window", here)], refine).population
+        population = load_population([("window", here)], cut.refine).population
     except PeriodError:
         return None
     slots = [Slot(0, at, at + tick_ns) for at in range(window.start_ns, window.end_ns, tick_ns)]
-    return profile_of(population, slots).profile
+    made = profile_of(population, slots)
+    return made.profile, instances_of(population, made, cut.most_instances) if cut.most_instances else None
 
 
 class _Rows:
@@ -216,8 +249,10 @@ class _Rows:
         return np.array([self.names[name] for name in names], dtype=np.int64)
 
 
-def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> WindowTicks:
-    """The series of a profile whose slots are the ticks of one window."""
+def ticks_of(
+    profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
+) -> WindowTicks:
+    """The series of a profile, and of instances, whose slots are the ticks of one window."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)
@@ -244,8 +279,12 @@ def ticks_of(profile: Profile, start_ns: int, tick_ns: int, n_ticks: int) -> Win
     site, slot = np.divmod(cells >> 16, n_slots)
     rows.parts.append(rows_of(slow[site], slot, 0.0, totals(code, n, len(cells)), bin_=cells & 0xFFFF))
     _patterns(profile, rows, sites)
-    requests = _roots(profile, rows, n_slots)
-    return WindowTicks(start_ns, tick_ns, n_ticks, tuple(rows.names), np.concatenate(rows.parts), requests)
+    requests, folded = _roots(profile, rows, n_slots), 0
+    if instances is not None:
+        _instances(instances, rows)
+        folded = instances.folded
+    series = np.concatenate(rows.parts)
+    return WindowTicks(start_ns, tick_ns, n_ticks, tuple(rows.names), series, requests, folded)
 
 
 def _sites(names: Names) -> list[Name]:
@@ -281,6 +320,17 @@ def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
     rows.add(named, code, patterns["slot"], np.ones(len(code)), patterns["votes"])
 
 
+def _instances(found: InstanceSums, rows: _Rows) -> None:
+    """Instances; how many visits those have that fail the ring takes from the others (`base_of`)."""
+    named = [Name(INSTANCE, component, "", f"{component} on {host}") for component, host in found.instances]
+    rows.add(named, found.instance, found.tick, found.den, found.slower, found.sq)
+    fails = found.failing != 0
+    if fails.any():
+        instance, named_at = np.unique(found.instance[fails], return_inverse=True)
+        failing = _of_kind(INSTANCE_FAIL, [named[one] for one in instance.tolist()])
+        rows.add(failing, named_at, found.tick[fails], np.ones(int(fails.sum())), found.failing[fails])
+
+
 def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
     """Root types: response time, failures; [ticks] requests."""
     roots = profile.names.roots
@@ -299,18 +349,25 @@ def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
 
 
 _COLUMNS: Final = ("series", "tick", "bin", "den", "num", "sq")
-_STORED: Final = {"series": pa.int32(), "tick": pa.int16(), "bin": pa.int16()}
+_STORED: Final = {
+    **dict.fromkeys(_COLUMNS, pa.float32()),  # as the ring adds them up
+    **{"series": pa.int32(), "tick": pa.int16(), "bin": pa.int16()},
+}
 
 
 def _encode(ticks: WindowTicks) -> bytes:
     """Parquet: the rows, and the rest as metadata."""
-    columns = {name: pa.array(ticks.rows[name], _STORED.get(name, pa.float64())) for name in _COLUMNS}
+    columns = {
+        name: pa.array(ticks.rows[name].astype(_STORED[name].to_pandas_dtype()), _STORED[name])
+        for name in _COLUMNS
+    }
     head = {
         "start_ns": ticks.start_ns,
         "tick_ns": ticks.tick_ns,
         "n_ticks": ticks.n_ticks,
         "names": [list(name) for name in ticks.names],
         "requests": ticks.requests.tolist(),
+        "folded": ticks.folded,
     }
     sink = pa.BufferOutputStream()
     table = pa.table(columns).replace_schema_metadata({_HEAD: json.dumps(head).encode()})
@@ -333,6 +390,7 @@ def _decode(data: pa.Buffer) -> WindowTicks | None:
             tuple(Name(*name) for name in head["names"]),
             rows,
             np.array(head["requests"], dtype=np.float64),
+            int(head["folded"]),
         )
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
         return None
@@ -344,6 +402,8 @@ def base_of(name: Name) -> Name | None:
         return name._replace(kind=TIME)
     if name.kind == PATTERN:
         return name._replace(kind=FAIL, of=name.of.partition(PATTERN_MARK)[0])
+    if name.kind == INSTANCE_FAIL:
+        return name._replace(kind=INSTANCE)
     if name.kind == CALLS:
         return Name(OPERATION, "", "", name.of.rpartition(CALLER_MARK)[2])
     return None
@@ -369,9 +429,21 @@ class Ring:
     hours: Sums = field(default_factory=lambda: Sums())
     slow: list[Rows] = field(default_factory=list)
     """A window: of its rows with a bin series, tick (a number since the epoch), bin and `num`."""
+    gone_windows: int = 3
+    """Windows that have a component without an instance, after which that is gone."""
+    instances: list[Rows] = field(default_factory=list)
+    """A window: its rows of instances, `series` numbers of `instance_names`. They are kept as long as ticks
+    are, also of instances that are gone."""
+    instance_names: Numbering[Name] = field(default_factory=Numbering)
+    missed: dict[Name, int] = field(default_factory=dict)
+    """Instances that are not gone, and windows since they were there that have their component."""
+    free: list[int] = field(default_factory=list)
+    """Series of instances that are gone: another one's soon."""
 
-    def add_ticks(self, window: WindowTicks) -> None:
-        """Take in the ticks of a window that have a request, and not its hours."""
+    def add_ticks(self, window: WindowTicks) -> list[int]:
+        """Take in the ticks of a window that have a request, and not its hours; series whose instances are
+        gone by it."""
+        gone = self._let_go(window)
         codes, rows = self._codes(window), window.rows
         there = np.flatnonzero(window.requests > 0)
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
@@ -387,10 +459,37 @@ class Ring:
             slow["series"] = codes[slow["series"]]
             slow["tick"] += first
             self.slow.append(slow)
+        of_instance = np.array([name.kind in INSTANCES for name in window.names], dtype=np.bool_)
+        mine = np.flatnonzero(of_instance[rows["series"]] & (place >= 0))
+        if len(mine):
+            numbers = [self.instance_names[n] if n.kind in INSTANCES else -1 for n in window.names]
+            kept = rows[mine]
+            kept["series"] = np.array(numbers)[kept["series"]]
+            kept["tick"] += first
+            self.instances.append(kept)
+        return gone
+
+    def _let_go(self, window: WindowTicks) -> list[int]:
+        """Free the series of instances that are gone by a window."""
+        here = {name for name in window.names if name.kind == INSTANCE}
+        components = {name.component for name in here}
+        self.missed |= {name: n + 1 for name, n in self.missed.items() if name.component in components}
+        self.missed |= dict.fromkeys(here, 0)
+        gone = [name for name, n in self.missed.items() if n >= self.gone_windows]
+        self.missed = {name: n for name, n in self.missed.items() if n < self.gone_windows}
+        both = [name._replace(kind=kind) for name in gone for kind in (INSTANCE, INSTANCE_FAIL)]
+        rows = [self.codes.pop(name) for name in both if name in self.codes]
+        for row in rows:
+            self.names[row], self.base[row] = _FREE, row
+            self.ticks.cells[:, row] = 0
+        self.free += rows
+        return rows
 
     def add_hours(self, window: WindowTicks) -> None:
-        """Take in the hours of a window, or of a day (`by_hour`), and nothing else of it."""
-        codes, rows = self._codes(window), window.rows
+        """Take in the hours of a window, or of a day (`by_hour`), and nothing else of it; none of instances,
+        which come and go."""
+        codes = self._codes(window, instances=False)
+        rows = window.rows[codes[window.rows["series"]] >= 0]
         hour = (window.start_ns + rows["tick"] * window.tick_ns) // HOUR_NS
         for number in np.unique(hour):
             if not len(self.hour) or number > self.hour[-1]:
@@ -398,9 +497,11 @@ class Ring:
         place = np.where(rows["bin"] < 0, np.searchsorted(self.hour, hour), -1)
         self.hours.add(len(self.names), len(self.hour), codes[rows["series"]], place, rows)
 
-    def _codes(self, window: WindowTicks) -> I8:
-        """[series of a window] the ring's numbers of them."""
-        return np.array([self._code(name) for name in window.names], dtype=np.int64)
+    def _codes(self, window: WindowTicks, *, instances: bool = True) -> I8:
+        """[series of a window] the ring's numbers of them; -1 of what is left out."""
+        kept = (name if instances or name.kind not in INSTANCES else None for name in window.names)
+        codes = [-1 if name is None else self._code(name) for name in kept]
+        return np.array(codes, dtype=np.int64)
 
     def by_hour(self, day_ns: int) -> WindowTicks:
         """Give the hours of a day as ticks, to the bit what `add_hours` makes the same sums of."""
@@ -432,9 +533,14 @@ class Ring:
     def _code(self, name: Name) -> int:
         code = self.codes.get(name)
         if code is None:
-            code = self.codes[name] = len(self.names)
-            self.names.append(name)
-            self.base.append(code)
+            if name.kind in INSTANCES and self.free:
+                code = self.free.pop()
+                self.names[code] = name
+            else:
+                code = len(self.names)
+                self.names.append(name)
+                self.base.append(code)
+            self.codes[name] = code
             base = base_of(name)
             if base is not None:
                 self.base[code] = self._code(base)
@@ -448,6 +554,15 @@ class Ring:
             self.ticks.keep(needed)
             there = (part[np.isin(part["tick"], self.at)] for part in self.slow)
             self.slow = [part for part in there if len(part)]
+            there = (part[np.isin(part["tick"], self.at)] for part in self.instances)
+            self.instances = [part for part in there if len(part)]
+            used = sorted({one for part in self.instances for one in np.unique(part["series"]).tolist()})
+            numbers = np.full(len(self.instance_names), -1)
+            numbers[used] = np.arange(len(used))
+            for part in self.instances:
+                part["series"] = numbers[part["series"]]
+            names = [*self.instance_names]
+            self.instance_names = Numbering({names[one]: new for new, one in enumerate(used)})
         if later.sum() * 4 <= len(later) * 3:
             self.hour = self.hour[later]
             self.hours.keep(later)

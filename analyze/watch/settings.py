@@ -39,6 +39,9 @@ class WatchSettings(Config):
     baseline_ticks: int = Field(default=4096, ge=1024)
     """Ticks of this time at most, half as many at least: where it has more, whole runs of them at even
     distances."""
+    most_instances: int = Field(default=50, ge=0)
+    """Instances of a component that are watched one by one beside its others: those with most calls. 0: none.
+    They are looked for where windows are cut into ticks."""
     warm_ticks: int = Field(default=12, ge=8)
     """A series with fewer values is being learned and raises nothing."""
     guard_ticks: int = Field(default=6, ge=0)
@@ -119,7 +122,7 @@ class WatchSettings(Config):
     versions: str = "service.version"
     """Parameter that names what is deployed; empty: deployments are not looked for."""
     gone_windows: int = Field(default=3, ge=1)
-    """Windows that have a component without a version of it, after which the version is gone."""
+    """Windows that have a component without a version, or an instance, of it, after which that is gone."""
     looks: int = Field(default=5, ge=1)
     """Looks at a deployment: after 1, 2, 4 … windows."""
 

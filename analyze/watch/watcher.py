@@ -21,6 +21,7 @@ from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse
 from analyze.watch.ordinary import Ordinary
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
+from analyze.watch.typical import groups_of, typical_instances
 from schemas.arrays import B1, F8, I8
 from schemas.config import Config
 from schemas.incidents import Incident, IncidentEvent, LaneName
@@ -103,7 +104,7 @@ class Watcher:
         self.decide_by = decide
         self._keep = keep
         self._windows_of = windows_of
-        self.ring = Ring(state.tick_ns)
+        self.ring = Ring(state.tick_ns, gone_windows=settings.gone_windows)
         self.evidence = RunningEvidence()
         self.book = Book(state.lake_id, state.tick_ns, settings, state.tracked)
         self._base: Baseline | None = None
@@ -169,7 +170,8 @@ class Watcher:
         comparisons = 0
         self._withheld.clear()
         if base is not None and base.groups:
-            said = evidence_of(self.ring, first, first + window.n_ticks, base, threshold, self.settings)
+            groups = [*base.groups, *groups_of(base.instances, self.ring, self.settings)]
+            said = evidence_of(self.ring, first, first + window.n_ticks, groups, threshold, self.settings)
             last = len(self.ring.at) - len(columns) - 1
             # A pool may end in this window without a request in it.
             if last >= 0 and int(self.ring.at[last]) in said:
@@ -186,6 +188,7 @@ class Watcher:
             candidates=sum(one.comparisons == 1 and bool(one.log_evidence) for one in decided.change_points),
             comparisons=comparisons,
             withheld=len(self._withheld),
+            folded=window.folded,
             suspended=suspended,
             series=0 if base is None else base.n_series,
             quiet_ticks=0 if base is None else base.n_ticks,
@@ -224,7 +227,10 @@ class Watcher:
     def add_ticks(self, window: WindowTicks) -> I8:
         """Take in a window without its hours; the columns of its ticks, edges of a recording left out."""
         old, parts = len(self.ring.at), len(self.ring.slow)
-        self.ring.add_ticks(replace(window, requests=self._without_edges(window)))
+        gone = self.ring.add_ticks(replace(window, requests=self._without_edges(window)))
+        if gone:
+            self.evidence.grow(len(self.ring.names))
+            self.evidence.drop(window.start_ns // self.tick_ns, np.array(gone, dtype=np.int64))
         if self._base is not None and len(self.ring.slow) > parts:
             count_slow(self.ring, self._base.cuts, parts)
         return np.arange(old, len(self.ring.at))
@@ -260,6 +266,9 @@ class Watcher:
     def _fit(self, sample: Sample, tracked: Sequence[Tracked]) -> None:
         quiet = quiet_ticks(self.ring.at, tracked)
         base = fit(self.ring, quiet, sample, self.settings, self._anew)
+        at = self.ring.at[quiet & sample.takes(self.ring.at) & (self.ring.at < sample.past)]
+        instances = typical_instances(self.ring, at, self.settings, self._anew)
+        base = replace(base, instances=instances)
         if self._base is not None and not base.groups:
             return  # nothing quiet is left: what was usual stays
         nearer = 1.0 if self._base is None else base.nearer_than(self._base)

@@ -26,7 +26,7 @@ from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
 from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
 from analyze.watch.incidents import place_of
 from analyze.watch.lane import WatchCommit, last_commit, publish, put_commit
-from analyze.watch.series import WindowTicks, day_hours, tick_length, window_ticks
+from analyze.watch.series import Cut, WindowTicks, day_hours, tick_length, window_ticks
 from analyze.watch.settings import WatchSettings
 from analyze.watch.slow_lane import (
     DAY,
@@ -227,7 +227,7 @@ class LakeWatch:
         if not windows:
             return
         (day,) = self._lakes.listed([(Period(None, start_ns, start_ns + DAY), windows)])
-        watcher.ring.add_hours(day_hours(day, whole_windows(day), self.refine, watcher.tick_ns))
+        watcher.ring.add_hours(day_hours(day, whole_windows(day), self._cut(watcher)))
         for window in windows:
             # With some before them, which say how many requests are usual.
             at = np.arange(window.start_ns, window.end_ns + USUAL_TICKS * watcher.tick_ns, watcher.tick_ns)
@@ -238,7 +238,10 @@ class LakeWatch:
 
     def _ticks(self, watcher: Watcher, start_ns: int) -> WindowTicks | None:
         """A window's ticks; None where it holds no request."""
-        return window_ticks(self._here(Window(start_ns, self._length)), self.refine, watcher.tick_ns)
+        return window_ticks(self._here(Window(start_ns, self._length)), self._cut(watcher))
+
+    def _cut(self, watcher: Watcher) -> Cut:
+        return Cut(self.refine, watcher.tick_ns, self.settings.most_instances)
 
     def _decided(self, watcher: Watcher, window: Window) -> Decided | None:
         """All lanes over one window; None where it holds no request."""

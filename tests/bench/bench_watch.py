@@ -24,7 +24,7 @@ from oracles.watched_series import EVENT_SD, MONDAY, names_of
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes
 from analyze.watch.decide import UNCHANGED, Decision
-from analyze.watch.series import Name, WindowTicks, rows_of, window_ticks
+from analyze.watch.series import Cut, Name, WindowTicks, rows_of, window_ticks
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
 from schemas.periods import Period
@@ -81,7 +81,7 @@ def cut_a_window() -> None:
             took = []
             for _ in range(2):
                 began = time.process_time()
-                made = window_ticks(here, RefineSettings(), TICK_NS)
+                made = window_ticks(here, Cut(RefineSettings(), TICK_NS, WatchSettings().most_instances))
                 took.append(time.process_time() - began)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             assert made is not None

@@ -1,0 +1,203 @@
+"""What single instances of a component did, beside their siblings in the same ticks.
+
+A component that runs on several hosts hides one that gets slower, or fails. A *visit* is a call that a
+component gets from another one, with all that it does itself until it answers. What an instance's visits took
+more than its siblings' at the same call sites, in logs, and how many more of them failed, is a number of its
+own: what all of them do alike, the time of day or a slow store, is not in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from analyze.population import Codes, Population
+from analyze.profile.build import Profiled, RequestGroup
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.times import own_time_ns
+from analyze.stats.sums import numbered, totals
+from schemas.arrays import F8, I8
+
+_REST, _UNKNOWN = 0, -1
+"""Hosts that are watched only as siblings, and calls of which no host is known."""
+_TINY: Final = 1e-9
+
+
+class InstanceSums(NamedTuple):
+    """What the instances of a window did; arrays are [rows], a row an instance and tick."""
+
+    instances: tuple[tuple[str, str], ...]
+    """Component and host."""
+    instance: I8
+    tick: I8
+    den: F8
+    """So many visits of its own, compared with as many siblings' as one likes, say as much."""
+    slower: F8
+    """Sum of what they took more than the siblings' (log)."""
+    sq: F8
+    """Sum of squares, as visits of one instance scatter."""
+    failing: F8
+    """So many more failed."""
+    folded: int
+    """Instances that are watched only as siblings: their component has too many."""
+
+
+def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
+    """Give what instances did by tick, the slots of the profile; None where no component has several.
+
+    most: of a component so many are watched, those with most visits. O(requests · calls of such components).
+    """
+    names = profiled.profile.names
+    component_of = [names.operations[site.operation].component for site in names.sites]
+    groups = [
+        (group, hosts, _entries(group.sites, component_of))
+        for group in profiled.groups
+        if group.sites.are_calls and (hosts := population.categories[group.category].host) is not None
+    ]
+    visits: dict[str, Counter[int]] = defaultdict(Counter)
+    for group, hosts, entry in groups:
+        for unit in np.unique(entry).tolist():
+            mine = hosts[group.sites.start[unit]]
+            found, n = np.unique(mine if mine.strides[0] else mine[:1], return_counts=True)
+            visits[component_of[group.sites.site[unit]]].update(
+                dict(zip(found.tolist(), n.tolist(), strict=True))
+            )
+    instances: list[tuple[str, str]] = []
+    several: dict[str, _Several] = {}
+    folded = 0
+    for component, by_host in sorted(visits.items()):
+        by_host.pop(-1, None)
+        if len(by_host) < 2:
+            continue
+        ordered = sorted(by_host, key=lambda host: (-by_host[host], population.hosts[host]))
+        of_host = np.full(len(population.hosts) + 1, _REST)
+        of_host[ordered[:most]] = len(instances) + 1 + np.arange(len(ordered[:most]))
+        of_host[-1] = _UNKNOWN
+        several[component] = _Several(len(several), of_host)
+        instances += [(component, population.hosts[host]) for host in ordered[:most]]
+        folded += len(ordered[most:])
+    of_site = [several.get(component) for component in component_of]
+    parts = [
+        part for group, hosts, entry in groups for part in _visits(population, group, hosts, entry, of_site)
+    ]
+    if not parts:
+        return None
+    return _beside_siblings(tuple(instances), _Visits(*map(np.concatenate, zip(*parts, strict=True))), folded)
+
+
+class _Several(NamedTuple):
+    """A component with several instances."""
+
+    number: int
+    of_host: I8
+    """[hosts + 1] number of an instance, from 1 on; `_REST`, and `_UNKNOWN` at the end."""
+
+
+class _Visits(NamedTuple):
+    """Visits; arrays are [rows]."""
+
+    component: I8
+    site: I8
+    tick: I8
+    instance: I8
+    weight: F8
+    """A request counts once at a site."""
+    log: F8
+    failing: F8
+
+
+def _entries(sites: GraphSites, component_of: Sequence[str]) -> I8:
+    """[units] the call by which a component was entered: itself where another one made it."""
+    component, entry = [component_of[site] for site in sites.site.tolist()], np.arange(sites.n_units)
+    for unit, above in enumerate(sites.above.tolist()):
+        if above >= 0 and component[above] == component[unit]:
+            entry[unit] = entry[above]
+    return entry
+
+
+def _visits(
+    population: Population,
+    group: RequestGroup,
+    hosts: Codes,
+    entry: I8,
+    of_site: Sequence[_Several | None],
+) -> Iterator[_Visits]:
+    """Give the visits of a group's requests to components with several instances, call by call."""
+    category, sites = population.categories[group.category], group.sites
+    entries = [
+        (unit, component)
+        for unit in np.unique(entry).tolist()
+        if (component := of_site[sites.site[unit]]) is not None
+    ]
+    if not entries:
+        return
+    units = np.flatnonzero(np.isin(entry, [unit for unit, _ in entries]))
+    own = own_time_ns(np.ascontiguousarray(category.node_ns[:, group.rows]), sites, units)
+    failures, place = category.failures, np.full(category.n_requests, -1)
+    place[group.rows] = np.arange(len(group.rows))
+    of_a_site = Counter(int(sites.site[unit]) for unit, _ in entries)
+    for unit, component in entries:
+        site, start = int(sites.site[unit]), sites.start[unit]
+        instance = component.of_host[hosts[start, group.rows]]
+        known = instance != _UNKNOWN
+        failing = np.zeros(len(group.rows))
+        rows = place[failures.row[failures.position == start]]
+        failing[rows[rows >= 0]] = 1.0
+        log = np.log(np.maximum(own[entry[units] == unit].sum(axis=0), 1))
+        n = int(known.sum())
+        yield _Visits(
+            np.full(n, component.number),
+            np.full(n, site),
+            group.slot[known],
+            instance[known],
+            np.full(n, 1 / of_a_site[site]),
+            log[known],
+            failing[known],
+        )
+
+
+def _beside_siblings(instances: tuple[tuple[str, str], ...], visits: _Visits, folded: int) -> InstanceSums:
+    """Compare each instance's visits with its siblings' at the same call site in the same tick, and add up.
+
+    Of n visits among N the mean is off that of the others by N / (N - n) times what it is off that of all; as
+    much is known of that as of n (N - n) / N visits beside something known.
+    """
+    code, first = numbered((visits.site, visits.tick, visits.instance))
+    n, x, xx, bad = (
+        totals(code, visits.weight * value, len(first))
+        for value in (np.ones(len(code)), visits.log, visits.log**2, visits.failing)
+    )
+    component, site, tick, instance = (column[first] for column in visits[:4])
+    cell, at = numbered((site, tick))
+    all_n, all_x, all_bad = (totals(cell, value, len(at))[cell] for value in (n, x, bad))
+    # How an instance's own visits scatter; where each has one at a site, how all do.
+    place, at = numbered((component, tick))
+    own, of_own, every, of_every = (
+        totals(place, value, len(at))[place]
+        for value in (
+            xx - x * x / n,
+            np.maximum(n - 1, 0),
+            xx - x * all_x / all_n,
+            n * np.maximum(1 - 1 / all_n, 0),
+        )
+    )
+    square = np.where(of_own > _TINY, own / np.maximum(of_own, _TINY), every / np.maximum(of_every, _TINY))
+    den = n * (all_n - n) / all_n
+    values = (den, x - n * all_x / all_n, den * square, bad - n * all_bad / all_n)
+    place, at = numbered((instance, tick))
+    sums = [totals(place, value, len(at)) for value in values]
+    mine = (instance[at] != _REST) & (sums[0] > _TINY)
+    den, slower, sq, failing = (value[mine] for value in sums)
+    return InstanceSums(
+        instances,
+        instance[at][mine] - 1,
+        tick[at][mine],
+        den,
+        slower,
+        sq + slower**2 / den,
+        np.where(np.abs(failing) > _TINY, failing, 0.0),
+        folded,
+    )
