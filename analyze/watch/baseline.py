@@ -171,7 +171,7 @@ class Pooled:
     both: B1
     """Whether it alarms downward, too."""
     new: B1
-    """Whether nothing is known yet of itself: it raises nothing until it has `warm_ticks` values."""
+    """Whether it is an instance of which nothing is known: its first values are left out."""
     many: F8
     """Series that it is said of, on average: of an instance that stands for all those of its component."""
 

@@ -184,6 +184,8 @@ def evidence_of(
             - season_at(group.season, pool * k * ring.tick_ns + k * ring.tick_ns // 2)
             - group.middle[:, None]
         )
+        is_first = np.cumsum(np.isfinite(left), axis=1) <= settings.first_values
+        left[group.new[:, None] & is_first] = np.nan
         place = np.searchsorted(pool, ends // k)
         gain, size = _weighed(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
         now = left[:, place]
@@ -191,8 +193,7 @@ def evidence_of(
             np.maximum(group.sd[:, None], error[:, place]), group.allow[:, None] / 2 + _LEAST_SPREAD
         )
         z = now / usual
-        known = np.cumsum(np.isfinite(left), axis=1)[:, place] >= min(settings.warm_ticks, MEMORY)
-        there = np.isfinite(now) & (known | ~group.new[:, None])
+        there = np.isfinite(now)
         for column, end in enumerate(ends.tolist()):
             chosen = np.flatnonzero(there[:, column])
             if len(chosen):

@@ -42,6 +42,8 @@ class WatchSettings(Config):
     most_instances: int = Field(default=50, ge=0)
     """Instances of a component that are watched one by one beside its others: those with most calls. 0: none.
     They are looked for where windows are cut into ticks."""
+    first_values: int = Field(default=4, ge=0, lt=16)
+    """Values of a new instance, its first ones, that are left out: its caches are cold."""
     warm_ticks: int = Field(default=12, ge=8)
     """A series with fewer values is being learned and raises nothing."""
     guard_ticks: int = Field(default=6, ge=0)
