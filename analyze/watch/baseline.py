@@ -196,7 +196,7 @@ class Baseline:
     @property
     def n_series(self) -> int:
         """Series that are known well enough."""
-        return round(sum(group.many.sum() for group in self.all_groups))
+        return round(sum(float(group.many.sum()) for group in self.all_groups))
 
     @property
     def all_groups(self) -> tuple[Pooled, ...]:

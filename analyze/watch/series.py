@@ -10,6 +10,8 @@ of half an octave.
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -75,7 +77,9 @@ BOTH_WAYS: Final = frozenset({CALLS, PATTERN})
 """Times, slow calls and failures alarm upward only."""
 COARSE: Final = BINS_PER_OCTAVE // 2
 """Bins of a profile in one of half an octave."""
-_HEAD: Final = b"flowdiff.watch"
+_HEAD: Final = "flowdiff.watch"
+_MOST_HEAD: Final = 1 << 28
+"""Bytes: names of half a million series."""
 HOUR_NS: Final = 60 * NS_PER_MINUTE
 PATTERN_MARK: Final = " => "
 CALLER_MARK: Final = " < "
@@ -356,7 +360,7 @@ _STORED: Final = {
 
 
 def _encode(ticks: WindowTicks) -> bytes:
-    """Parquet: the rows, and the rest as metadata."""
+    """Parquet: the rows, and the rest as metadata, which Parquet does not compress."""
     columns = {
         name: pa.array(ticks.rows[name].astype(_STORED[name].to_pandas_dtype()), _STORED[name])
         for name in _COLUMNS
@@ -370,16 +374,21 @@ def _encode(ticks: WindowTicks) -> bytes:
         "folded": ticks.folded,
     }
     sink = pa.BufferOutputStream()
-    table = pa.table(columns).replace_schema_metadata({_HEAD: json.dumps(head).encode()})
-    pq.write_table(table, sink, compression="zstd", write_statistics=False, write_page_checksum=True)
+    told, table = b64encode(zlib.compress(json.dumps(head).encode())), pa.table(columns)
+    # Metadata of the schema would be in the file twice.
+    how = {"write_statistics": False, "write_page_checksum": True, "store_schema": False}
+    with pq.ParquetWriter(sink, table.schema, compression="zstd", **how) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({_HEAD: told.decode()})
     return bytes(sink.getvalue())
 
 
 def _decode(data: pa.Buffer) -> WindowTicks | None:
     """What `_encode` wrote; None for anything else."""
     try:
-        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
-        head = json.loads((table.schema.metadata or {})[_HEAD])
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        table, unpacked = file.read(), zlib.decompressobj()
+        head = json.loads(unpacked.decompress(b64decode(file.metadata.metadata[_HEAD.encode()]), _MOST_HEAD))
         rows = np.empty(table.num_rows, dtype=ROW)
         for name in _COLUMNS:
             rows[name] = table[name].to_numpy()
@@ -392,7 +401,7 @@ def _decode(data: pa.Buffer) -> WindowTicks | None:
             np.array(head["requests"], dtype=np.float64),
             int(head["folded"]),
         )
-    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError):
+    except (pa.ArrowException, zlib.error, ValueError, KeyError, TypeError, OSError):
         return None
 
 

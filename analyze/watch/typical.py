@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from analyze.stats.noise import row_medians
 from analyze.watch.baseline import (
+    BLOCK,
     MEDIAN_VARIANCE,
     MOST_POOLED,
     RUN,
@@ -34,9 +35,6 @@ from analyze.watch.settings import WatchSettings
 from schemas.arrays import F8, I8
 
 _KINDS: Final = (INSTANCE, INSTANCE_FAIL)
-_LEVEL: Final = Level.__slots__
-_AT_ONCE: Final = 8
-"""Components whose instances are learned from at once: all their values are in memory."""
 _TINY: Final = 1e-9
 
 
@@ -53,41 +51,47 @@ class Typical:
     apart: float
     """Standard deviation of that: one of which it is not known may be off as far."""
 
-    def of_rows(self, rows: I8, names: Sequence[Name], settings: WatchSettings) -> Pooled:
-        """Say it of instances."""
-        one, n = self.pooled, len(rows)
-        new = np.array([name not in self.own for name in names], dtype=np.bool_)
-        wide = np.maximum(one.allow, settings.allowance * self.apart)
-        return replace(
-            one,
-            rows=rows,
-            kinds=[self.kind] * n,
-            middle=np.array([self.own.get(name, 0.0) for name in names]),
-            season=np.zeros((n, 0)),
-            sd=np.repeat(one.sd, n),
-            level=_each(one.level, n),
-            spread=np.repeat(one.spread, n),
-            allow=np.where(new, wide, one.allow),
-            n=np.repeat(one.n, n),
-            past=np.repeat(one.past, n, axis=0),
-            signature=np.repeat(one.signature, n, axis=0),
-            both=np.zeros(n, dtype=np.bool_),
-            new=new,
-            many=np.ones(n),
-        )
-
 
 def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -> Iterator[Pooled]:
-    """Give what is usual of the instances that are there."""
-    there: dict[tuple[str, str], list[Name]] = defaultdict(list)
-    for name in ring.missed:
-        for one in (name, name._replace(kind=INSTANCE_FAIL)):
-            if one in ring.codes:
-                there[one.kind, one.component].append(one)
-    for one in typical:
-        if names := there[one.kind, one.component]:
-            rows = np.array([ring.codes[name] for name in names], dtype=np.int64)
-            yield one.of_rows(rows, names, settings)
+    """Say it of the instances that are there."""
+    known = {(one.kind, one.component): one for one in typical}
+    there: dict[int, list[tuple[Typical, Name]]] = defaultdict(list)
+    for instance in ring.missed:
+        for name in (instance._replace(kind=kind) for kind in _KINDS):
+            one = known.get((name.kind, name.component))
+            if one is not None and name in ring.codes:
+                there[one.pooled.k].append((one, name))
+    for mine in there.values():
+        yield _said_of([one for one, _ in mine], [name for _, name in mine], ring, settings)
+
+
+def _said_of(
+    typical: Sequence[Typical], names: Sequence[Name], ring: Ring, settings: WatchSettings
+) -> Pooled:
+    n, groups = len(names), [one.pooled for one in typical]
+    past = np.full((n, max(group.past.shape[1] for group in groups)), np.nan)
+    for row, group in enumerate(groups):
+        past[row, : group.past.shape[1]] = group.past
+    new = np.array([name not in one.own for one, name in zip(typical, names, strict=True)], dtype=np.bool_)
+    allow = np.concatenate([group.allow for group in groups])
+    apart = settings.allowance * np.array([one.apart for one in typical])
+    return Pooled(
+        k=groups[0].k,
+        rows=np.array([ring.codes[name] for name in names], dtype=np.int64),
+        kinds=[name.kind for name in names],
+        middle=np.array([one.own.get(name, 0.0) for one, name in zip(typical, names, strict=True)]),
+        season=np.zeros((n, 0)),
+        sd=np.concatenate([group.sd for group in groups]),
+        level=_levels([group.level for group in groups]),
+        spread=np.concatenate([group.spread for group in groups]),
+        allow=np.where(new, np.maximum(allow, apart), allow),
+        n=np.concatenate([group.n for group in groups]),
+        past=past,
+        signature=np.concatenate([group.signature for group in groups]),
+        both=np.zeros(n, dtype=np.bool_),
+        new=new,
+        many=np.ones(n),
+    )
 
 
 def typical_instances(
@@ -117,11 +121,12 @@ def typical_instances(
         pool = np.unique(at // k)
         if k <= MOST_POOLED:
             learning[k] += [_learning(kind, most, of, k, pool, settings, anew) for kind in _KINDS]
-    found = []
+    found: list[Typical] = []
     for k, mine in sorted(learning.items()):
         enough = [one for one in mine if np.isfinite(one.left).sum() >= settings.warm_ticks]
-        for n in range(0, len(enough), _AT_ONCE):
-            found += _whitened(enough[n : n + _AT_ONCE], k, np.unique(at // k), settings)
+        at_once = max(BLOCK // max(len(one.names) for one in enough), 1) if enough else 1
+        for n in range(0, len(enough), at_once):
+            found += _whitened(enough[n : n + at_once], k, np.unique(at // k), settings)
     return tuple(found)
 
 
@@ -178,11 +183,9 @@ def _learning(
 
 def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSettings) -> Iterator[Typical]:
     """Learn how innovations of each component's instances scatter."""
-    if not learning:
-        return
     allow = [settings.floor_share * FLOORS[one.kind] for one in learning]
     of = np.repeat(np.arange(len(learning)), [len(one.names) for one in learning])
-    levels = Level(*(np.concatenate([getattr(one.level, name) for one in learning])[of] for name in _LEVEL))
+    levels = _levels([one.level for one in learning for _ in one.names])
     left, error = (np.concatenate([getattr(one, name) for one in learning]) for name in ("left", "error"))
     white = innovations(left, pool, error, levels, np.array(allow)[of])[0]
     for number, one in enumerate(learning):
@@ -215,6 +218,6 @@ def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSe
         )
 
 
-def _each(level: Level, n: int) -> Level:
-    """Give a level of one series to n."""
-    return Level(*(np.repeat(getattr(level, name), n) for name in _LEVEL))
+def _levels(levels: Sequence[Level]) -> Level:
+    """Put levels of one series each together."""
+    return Level(*(np.concatenate([getattr(one, name) for one in levels]) for name in Level.__slots__))

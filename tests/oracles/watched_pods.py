@@ -1,4 +1,4 @@
-"""Windows of components whose instances come and go, without a lake: what a watch of them has to be silent on."""
+"""Windows of components whose instances come and go, without a lake, and of one call site beside them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def pod_windows(
     """Give windows of pods, and of one call site beside them.
 
     events: visits of a pod in a tick, on average. Logs of own times are off for good (`apart`), and move by
-    themselves (`drift`, from window to window by `rho`). rollouts: windows until all pods are other ones, one a
-    window. slow: first window, window past, and by how much (log) the third pod of the first component is
-    slower meanwhile.
+    themselves (`drift`, from window to window by `rho`). rollouts: windows until all pods are other ones, one
+    pod of each component a window. slow: first window, window past, and by how much (log) the third pod of
+    the first component is slower meanwhile.
     """
     n, step = components * pods, rho ** (1 / ticks)
     noise = rng.standard_t(5, (n, n_windows * ticks)) * drift / np.sqrt(5 / 3) * np.sqrt(1 - step**2)
