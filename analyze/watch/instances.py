@@ -61,18 +61,19 @@ def instances_of(population: Population, profiled: Profiled, most: int) -> Insta
     for group, hosts, entry in groups:
         for unit in np.unique(entry).tolist():
             mine = hosts[group.sites.start[unit]]
-            found, n = np.unique(mine if mine.strides[0] else mine[:1], return_counts=True)
-            visits[component_of[group.sites.site[unit]]].update(
-                dict(zip(found.tolist(), n.tolist(), strict=True))
-            )
+            alike = mine.strides[0] == 0
+            n = np.bincount((mine[:1] if alike else mine).astype(np.int64) + 1) * (len(mine) if alike else 1)
+            found = np.flatnonzero(n)
+            n_by_host = dict(zip((found - 1).tolist(), n[found].tolist(), strict=True))
+            visits[component_of[group.sites.site[unit]]].update(n_by_host)
     instances: list[tuple[str, str]] = []
     several: dict[str, _Several] = {}
     folded = 0
-    for component, by_host in sorted(visits.items()):
-        by_host.pop(-1, None)
-        if len(by_host) < 2:
+    for component, n_of in sorted(visits.items()):
+        known = n_of.keys() - {_UNKNOWN}
+        if len(known) < 2:
             continue
-        ordered = sorted(by_host, key=lambda host: (-by_host[host], population.hosts[host]))
+        ordered = sorted(known, key=lambda host: (-n_of[host], population.hosts[host]))
         of_host = np.full(len(population.hosts) + 1, _REST)
         of_host[ordered[:most]] = len(instances) + 1 + np.arange(len(ordered[:most]))
         of_host[-1] = _UNKNOWN

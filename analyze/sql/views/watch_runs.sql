@@ -9,6 +9,8 @@
 -- threshold       DOUBLE     log of the e-value from which a candidate is looked at
 -- candidates      INTEGER    candidates that were looked at for the first time
 -- comparisons     INTEGER    comparisons made
+-- withheld        INTEGER    series over the threshold whose change was too small for one
+-- folded          INTEGER    instances that are not watched one by one, as their component has too many (most_instances)
 -- open_incidents  INTEGER    incidents that go on
 -- suspended       VARCHAR    why nothing could be raised: learning, load; empty: it could
 -- seconds         DOUBLE     time that it took
@@ -23,6 +25,8 @@ SELECT
     threshold,
     candidates,
     comparisons,
+    withheld,
+    folded,
     open_incidents,
     suspended,
     seconds
