@@ -481,7 +481,7 @@ class Ring:
     def _let_go(self, window: WindowTicks) -> list[int]:
         """Free the series of instances that are gone by a window."""
         here = {name for name in window.names if name.kind == INSTANCE}
-        components = {name.component for name in here}
+        components = {name.component for name in window.names}
         self.missed |= {name: n + 1 for name, n in self.missed.items() if name.component in components}
         self.missed |= dict.fromkeys(here, 0)
         gone = [name for name, n in self.missed.items() if n >= self.gone_windows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from oracles.watched_pods import pod_windows
 from oracles.watched_series import MONDAY, WINDOW_NS
 
 from analyze.watch.decide import CHANGED, UNCHANGED, Decision
-from analyze.watch.series import INSTANCE, INSTANCES, WindowTicks
+from analyze.watch.series import INSTANCE, INSTANCES, TIME, Name, WindowTicks, rows_of
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
 from schemas.watch_tables import ChangePoint
@@ -96,3 +97,15 @@ def test_an_incident_of_a_pod_that_is_gone_is_over() -> None:
     renamed = windows(SLOW[1] + 8, rollouts=SLOW[1], slow=(SLOW[0], SLOW[1] + 2, SLOW[2]))
     candidates(watcher, renamed[SLOW[1] :])
     assert watcher.book.open == []
+
+
+def test_an_instance_is_gone_also_where_its_component_is_left_with_one() -> None:
+    made = windows(5)
+    ring = watcher_of().ring
+    ring.add_ticks(made[0])
+    site = Name(TIME, "component-0", "op", "component-0/op < -")
+    for window in made[1 : 1 + SETTINGS.gone_windows]:
+        only = rows_of(np.zeros(TICKS, np.int64), np.arange(TICKS), 9.0, np.full(TICKS, 9.0))
+        ring.add_ticks(replace(window, names=(site,), rows=only))
+    assert {name.component for name in ring.missed} == {"component-1"}
+    assert {name.component for name in ring.codes if name.kind in INSTANCES} == {"component-1"}
