@@ -76,6 +76,20 @@ def worse_of(decision: Decision) -> list[Finding]:
     return [finding for finding in decision.findings if not finding.is_better]
 
 
+def parted(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding], list[Finding]]:
+    """Part findings into those that may have begun by a time, or with one that may, and those that certainly
+    began later."""
+    began = [None if finding.when is None else finding.when.began for finding in worse]
+    by_then = max((at.high_ns for at in began if at is not None and at.low_ns <= by_ns), default=by_ns)
+    is_later = [at is not None and at.low_ns > max(by_then, by_ns) for at in began]
+    if all(is_later):
+        return [*worse], []
+    first, later = (
+        [f for f, is_ in zip(worse, is_later, strict=True) if is_ is which] for which in (False, True)
+    )
+    return first, later
+
+
 def quiet_ticks(
     at: I8, tracked: Iterable[Tracked], *, length: I8 | int = 1, small: Collection[LaneName] = ()
 ) -> B1:

@@ -17,7 +17,7 @@ from analyze.report.gate import Outcome
 from analyze.watch.baseline import MOST_POOLED, RECENT, Baseline, Sample, count_slow, fit
 from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, joined
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
-from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, worse_of
+from analyze.watch.incidents import Book, Tracked, parted, places_of, quiet_ticks, worse_of
 from analyze.watch.ordinary import Ordinary
 from analyze.watch.series import Name, Ring, WindowTicks
 from analyze.watch.settings import WatchSettings
@@ -25,7 +25,6 @@ from analyze.watch.typical import groups_of, typical_instances
 from schemas.arrays import B1, F8, I8
 from schemas.config import Config
 from schemas.incidents import Incident, IncidentEvent, LaneName
-from schemas.report.findings import Finding
 from schemas.watch_tables import ChangePoint, WatchRun
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
@@ -351,32 +350,28 @@ class Watcher:
         onset = int(evidence.since[hit[0]])
         evidence.tried[hit] += 1
         found = self._compared(onset, at)
-        incident: Incident | None = None
-        outcome = found.outcome
-        worse: Sequence[Finding] = ()
+        point = ChangePoint(
+            at_ns=(at + 1) * self.tick_ns,
+            onset_ns=onset * self.tick_ns,
+            series=names[0].text,
+            log_evidence=float(evidence.most[hit[0]]),
+            threshold=threshold,
+            outcome=found.outcome,
+            comparisons=int(evidence.tried[hit[0]]),
+        )
+        points = [point]
         if found.code == CHANGED:
             report = "" if found.report is None else self._keep(found.report)
-            with_it_since = onset - self.settings.guard_ticks
-            self._ordinary.drop_since(with_it_since)
-            rising = evidence.rising(with_it_since, threshold * self.settings.rising_share)
-            with_it = [ring.names[row] for row in rising.tolist()]
-            incident = self.book.take(found, onset, at, names, with_it, report=report)
-            worse = worse_of(found)
-            outcome = outcome if incident is not None else "better"
-        decided.change_points.append(
-            ChangePoint(
-                at_ns=(at + 1) * self.tick_ns,
-                onset_ns=onset * self.tick_ns,
-                series=names[0].text,
-                log_evidence=float(evidence.most[hit[0]]),
-                threshold=threshold,
-                outcome=outcome,
-                headline=worse[0].title if worse else "",
-                places=places_of(worse[0]) if worse else (),
-                incident="" if incident is None else incident.id,
-                comparisons=int(evidence.tried[hit[0]]),
-            )
-        )
+            self._ordinary.drop_since(onset - self.settings.guard_ticks)
+            first, later = parted(worse_of(found), (onset + 1) * self.tick_ns)
+            points = [self._taken(replace(found, findings=tuple(first)), point, at, names, report)]
+            for began in [one.when.began for one in later if one.when and one.when.began][:1]:
+                # No series says so, but the comparison that one asked for.
+                after = point.model_copy(update={"onset_ns": began.at_ns, "log_evidence": 0.0})
+                between = began.low_ns, began.high_ns
+                rest = replace(found, findings=tuple(later))
+                points.append(self._taken(rest, after, at, names, report, began_ns=between))
+        decided.change_points += points
         if found.code == UNSURE:
             wait = int(np.ceil((at + 1 - onset) * self.settings.again_share))
             evidence.again[hit] = at + max(wait, 1)
@@ -385,6 +380,32 @@ class Watcher:
                 self._ordinary.add(onset, float(evidence.size[hit].max()))
             evidence.drop(at, hit)
         return 1
+
+    def _taken(
+        self,
+        found: Decision,
+        point: ChangePoint,
+        at: int,
+        names: Sequence[Name],
+        report: str,
+        *,
+        began_ns: tuple[int, int] | None = None,
+    ) -> ChangePoint:
+        """Take what a comparison found into an incident; the change point with it."""
+        worse = worse_of(found)
+        onset = point.onset_ns // self.tick_ns
+        since = onset - self.settings.guard_ticks
+        rising = self.evidence.rising(since, point.threshold * self.settings.rising_share)
+        with_it = [self.ring.names[row] for row in rising.tolist()]
+        incident = self.book.take(found, onset, at, names, with_it, report=report, began_ns=began_ns)
+        return point.model_copy(
+            update={
+                "outcome": point.outcome if incident is not None else "better",
+                "headline": worse[0].title if worse else "",
+                "places": places_of(worse[0]) if worse else (),
+                "incident": "" if incident is None else incident.id,
+            }
+        )
 
     def _drop_transient(self, at: int, threshold: float, decided: Decided) -> None:
         """Drop candidates that were over before a comparison could tell, and keep a row of each."""

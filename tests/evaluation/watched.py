@@ -418,7 +418,7 @@ def judged(
 
     A fault is found where a candidate was confirmed while it was there (or began there); covered where an
     incident of its service was open meanwhile; right first where the comparison's first finding names its
-    service.
+    service, and in an incident where one of those of the comparison does.
     """
     faults = faults_of(cases)
     found: dict[str, list[tuple[float, float, bool]]] = {}
@@ -444,6 +444,7 @@ def judged(
         "found": len(mine),
         "covered": sum(_is_covered(f, events) for f in visible if f["id"] not in found),
         "first": sum(right for _, _, right in mine),
+        "in an incident": sum(any(right for _, _, right in found.get(f["id"], ())) for f in visible),
         "delay_s": median(delay for delay, _, _ in mine) if mine else None,
         "onset_in_a_tick": sum(off <= tick for _, off, _ in mine),
         "incidents": opened,
