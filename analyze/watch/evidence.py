@@ -184,8 +184,9 @@ def evidence_of(
             - season_at(group.season, pool * k * ring.tick_ns + k * ring.tick_ns // 2)
             - group.middle[:, None]
         )
-        is_first = np.cumsum(np.isfinite(left), axis=1) <= settings.first_values
-        left[group.new[:, None] & is_first] = np.nan
+        if group.new.any():
+            is_first = np.cumsum(np.isfinite(left), axis=1) <= settings.first_values
+            left[group.new[:, None] & is_first] = np.nan
         place = np.searchsorted(pool, ends // k)
         gain, size = _weighed(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
         now = left[:, place]
