@@ -319,9 +319,7 @@ def open_session(
 
 def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Sequence[Path]]) -> None:
     for name, table in LISTED.items():
-        connection.register("_schema", table.schema.empty_table())
         connection.execute(table.columns)
-        connection.unregister("_schema")
         connection.execute(table.unread if files[name] else table.empty)
     flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
     connection.register("_quality_flags", pa.table(flags))

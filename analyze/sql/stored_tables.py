@@ -55,6 +55,35 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
     return read
 
 
+def sql_type(type_: pa.DataType) -> str:
+    """What DuckDB makes of an Arrow type. Looked up: to let it look at an empty table takes it longer than
+    the rest of an opening.
+    """
+    if pa.types.is_dictionary(type_):
+        return sql_type(type_.value_type)
+    if pa.types.is_list(type_):
+        return f"{sql_type(type_.value_type)}[]"
+    if pa.types.is_struct(type_):
+        return f"STRUCT({', '.join(map(_column, type_.fields))})"
+    return _SQL_TYPES[type_]
+
+
+_SQL_TYPES: Final = {
+    pa.bool_(): "BOOLEAN",
+    pa.uint8(): "UTINYINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
+}
+
+
+def _column(field: pa.Field) -> str:
+    return f'"{field.name}" {sql_type(field.type)}'
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTable:
     """A table's schema and its statements: constant but for `@`, which stands for the name of the table."""
@@ -63,8 +92,8 @@ class StoredTable:
     schema: pa.Schema
     source: str
     """What its view reads from a query on that uses it."""
-    blank: str = "FROM _schema"
-    """What it reads without files: `_schema` is the empty table of its schema."""
+    with_filename: bool = False
+    """Whether its view has, behind the columns of the schema, the file of each row."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Reads the files where DuckDB does not: all rows, of `schema`."""
 
@@ -74,7 +103,8 @@ class StoredTable:
     @property
     def columns(self) -> str:
         """Makes the empty table `_schema_<table>`."""
-        return self._named(f"CREATE TABLE _schema_@ AS {self.blank}")
+        columns = [_column(field) for field in self.schema] + ["filename VARCHAR"] * self.with_filename
+        return self._named(f"CREATE TABLE _schema_@ ({', '.join(columns)})")
 
     @property
     def empty(self) -> str:
@@ -115,7 +145,7 @@ def _of_reports(name: str, table: str) -> StoredTable:
         " filename = true, union_by_name = true, hive_partitioning = false)"
         " UNION ALL BY NAME FROM _schema_@"
     )
-    return StoredTable(name, REPORT_TABLES[table], source, "SELECT *, '' AS filename FROM _schema")
+    return StoredTable(name, REPORT_TABLES[table], source, with_filename=True)
 
 
 LISTED: Final = {
@@ -136,7 +166,7 @@ LISTED: Final = {
             "dead_letters",
             REJECT_SCHEMA,
             "FROM read_parquet(getvariable('@_files'), filename = true, hive_partitioning = false)",
-            "SELECT *, '0-0-0' AS filename FROM _schema",
+            with_filename=True,
         ),
         *(
             StoredTable(name, WATCH_TABLES[name], _ROWS, rows=_read_watch(name))
