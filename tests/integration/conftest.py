@@ -15,6 +15,7 @@ from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, own, shared
 from oracles import fork_server
 from oracles.bucket_server import BucketServer, chosen_server
+from oracles.devtools import Tab, chromium
 from oracles.encoded_once import encoded_once
 
 from analyze.sql import session_process
@@ -24,9 +25,10 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 @pytest.fixture(scope="session")
-def browser() -> str:
-    """A Chromium."""
-    return browser_path()
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """A tab of a Chromium, one for all pages of a run."""
+    with chromium(browser_path(), tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
 @pytest.fixture(name="encoded_once")

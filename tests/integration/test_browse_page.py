@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from oracles.devtools import Tab, chromium
+from oracles.devtools import Tab
 from oracles.hostile_period import hostile_period
 from rich.console import Console
 
@@ -54,12 +53,6 @@ def page(outcome: Outcome, tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("page") / "browse.html"
     file.write_text(render_html(outcome.report, outcome.views), encoding="utf-8")
     return file.as_uri()
-
-
-@pytest.fixture(scope="module")
-def tab(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with chromium(browser, tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.mark.browser

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from fixtures.chromium_pages import CONSOLE, fits, headless, served
+from fixtures.chromium_pages import fits, loaded
+from oracles.devtools import Tab
 from oracles.hbase import hbase
 from rich.console import Console
 
@@ -53,11 +54,8 @@ def page(outcome: Outcome) -> str:
 
 
 @pytest.mark.browser
-def test_the_page_loads_alone_and_without_complaint(browser: str, page: str, tmp_path: Path) -> None:
-    with served(page) as (address, asked):
-        dom, log = headless(browser, tmp_path / "profile", "--dump-dom", address)
-    assert [path for path in asked if path != "/favicon.ico"] == ["/report.html"]
-    assert CONSOLE.findall(log) == []
+def test_the_page_loads_alone_and_without_complaint(tab: Tab, page: str) -> None:
+    dom = loaded(tab, page)
     assert 'id="distalyze"' in dom
     assert 'id="dc1"' in dom
     assert dom.count('<svg class="graph network') >= 2
@@ -67,8 +65,8 @@ def test_the_page_loads_alone_and_without_complaint(browser: str, page: str, tmp
 
 
 @pytest.mark.browser
-def test_the_page_fits_the_window(browser: str, page: str, tmp_path: Path) -> None:
-    told = fits(browser, page, (1400, 400), tmp_path)
+def test_the_page_fits_the_window(tab: Tab, page: str, tmp_path: Path) -> None:
+    told = fits(tab, page, (1385, 385), tmp_path)
     for found in told.values():
         assert found["over"] <= 0
         assert found["unreached"] == found["covered"] == 0

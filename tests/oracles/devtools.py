@@ -31,18 +31,23 @@ class Tab:
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Ask, and wait for the answer."""
+        number = self._ask(method, **params)
+        while True:
+            told = self._next()
+            if told.get("id") == number:
+                assert "error" not in told, told["error"]
+                found: dict[str, Any] = told["result"]
+                return found
+            self._told.append(told)
+
+    def _ask(self, method: str, **params: Any) -> int:
+        """Ask; the number that the answer will have."""
         self._number += 1
         asked: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
             asked["sessionId"] = self._session
         os.write(self._to, json.dumps(asked).encode() + b"\0")
-        while True:
-            told = self._next()
-            if told.get("id") == self._number:
-                assert "error" not in told, told["error"]
-                found: dict[str, Any] = told["result"]
-                return found
-            self._told.append(told)
+        return self._number
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -51,6 +56,8 @@ class Tab:
             self._rest += part
         one, self._rest = self._rest.split(b"\0", 1)
         found: dict[str, Any] = json.loads(one)
+        if found.get("method") == "Page.javascriptDialogOpening":  # the page would wait for an answer
+            self._ask("Page.handleJavaScriptDialog", accept=True)
         return found
 
     def open(self, address: str, *, script: bool = True, width: int = 1400, dark: bool = False) -> float:
@@ -105,8 +112,13 @@ class Tab:
         file.write_bytes(base64.b64decode(shot["data"]))
 
     @property
+    def dom(self) -> str:
+        """The page as it is now."""
+        return str(self.run("document.documentElement.outerHTML"))
+
+    @property
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console, breaches of the policy, uncaught errors."""
+        """Errors and warnings of the console, breaches of the policy, uncaught errors, dialogs."""
         self.send("Runtime.evaluate", expression="0")
         found = []
         for told in self._told:
@@ -115,6 +127,8 @@ class Tab:
                 found.append(params["entry"]["text"])
             if told.get("method") == "Runtime.exceptionThrown":
                 found.append(json.dumps(params["exceptionDetails"]))
+            if told.get("method") == "Page.javascriptDialogOpening":
+                found.append(params["message"])
             if told.get("method") == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
                 found.append(json.dumps(params["args"]))
         return found
