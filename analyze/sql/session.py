@@ -23,7 +23,7 @@ from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.connection import locked_connection, run_interruptible, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
-from analyze.sql.stored_tables import LISTED, tables_behind
+from analyze.sql.stored_tables import LISTED, behind, tables_behind
 from analyze.verify import verify
 from schemas.errors import ConfigError, InputError, LakeError, QueryError
 from schemas.quality import Quality
@@ -65,6 +65,13 @@ _TEMPORARY: Final = re.compile(
     r"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+table\s+[a-z]\w*\s+as\s+(?:select|from|with)\b",
     re.IGNORECASE,
 )
+_RELATIONS: Final = dict.fromkeys([*(f"_{table}" for table in LISTED), *VIEWS])
+"""What a statement may name, what is read by others before them."""
+_WORD: Final = re.compile(r"\w+")
+_CATALOG: Final = re.compile(
+    r"show|describe|summarize|query|query_table|information_schema|(?:duckdb|pg|sqlite)_\w+"
+)
+"""Words of statements that may ask which relations there are, or name one in parts."""
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
 _REPORT_TABLES: Final = {
@@ -92,6 +99,8 @@ class Session:
         self._found = found
         self._files = files
         self._unread = {table for table, files in self._files.items() if files}
+        self._made: set[str] = set()
+        """Views that were made, and views `_<table>` behind them."""
         self._bound: dict[str, list[Path]] = {}
         """Tables that DuckDB reads by itself, and where their files were then."""
 
@@ -113,6 +122,7 @@ class Session:
             text = bound_names(text, values)
         try:
             *before, text = _readable_statements(text)
+            self._make_views_of(";".join([*before, text]))
             for made in before:
                 self._read_files_of(made)
                 self._run(partial(self._connection.execute, made))
@@ -172,6 +182,26 @@ class Session:
     def _bind(self, table: str, files: list[Path]) -> None:
         self._connection.execute(LISTED[table].set_files, [[str(path) for path in files]])
         self._bound[table] = files
+
+    def _make_views_of(self, text: str) -> None:
+        """Make the views that statements name, and what they read: to make all of them takes longer than the
+        rest of an opening.
+        """
+        words = {*_WORD.findall(text.lower())}
+        named = words & _RELATIONS.keys()
+        if not named or any(map(_CATALOG.fullmatch, words)):
+            named = {*_RELATIONS}
+        wanted = frozenset(each for name in named for each in behind(name)) - self._made
+        for name in _RELATIONS:
+            if name not in wanted:
+                continue
+            if name in VIEWS:
+                self._connection.execute(relation(name).sql)
+            else:
+                table = LISTED[name[1:]]
+                self._connection.execute(table.columns)
+                self._connection.execute(table.unread if self._files[table.name] else table.empty)
+            self._made.add(name)
 
     def _read_files_of(self, text: str) -> None:
         """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
@@ -309,7 +339,7 @@ def open_session(
             )
             for name, function, parameters, returns in functions:
                 connection.create_function(name, function, parameters, returns, type=PythonUDFType.ARROW)
-            _create_views(connection, files)
+            _create_macros(connection)
             for name, table in (attached or {}).items():
                 connection.register(name, table)
         except duckdb.OutOfMemoryException as error:
@@ -317,16 +347,13 @@ def open_session(
         yield Session(connection, found, files, span_times)
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Sequence[Path]]) -> None:
-    for name, table in LISTED.items():
-        connection.execute(table.columns)
-        connection.execute(table.unread if files[name] else table.empty)
+def _create_macros(connection: duckdb.DuckDBPyConnection) -> None:
     flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
-    connection.register("_quality_flags", pa.table(flags))
+    connection.register("_flags", pa.table(flags))
+    connection.execute("CREATE TABLE _quality_flags AS FROM _flags")  # fails where there is no memory at all
+    connection.unregister("_flags")
     connection.execute(_QUALITY_NAMES)
     connection.execute(_STEADY_SUM)
-    for name in VIEWS:
-        connection.execute(relation(name).sql)
 
 
 def bound_names(text: str, names: Collection[str]) -> str:

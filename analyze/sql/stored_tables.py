@@ -178,12 +178,17 @@ LISTED: Final = {
 
 
 @cache
-def tables_behind(name: str) -> frozenset[str]:
-    """Tables that a view (or a view below the views, `_flows`) reads; empty for any other name."""
+def behind(name: str) -> frozenset[str]:
+    """A view and all that it reads: views, and `_<table>` of tables; empty for any other name."""
     if name.startswith("_"):
-        return frozenset({name[1:]} & {*LISTED})
+        return frozenset({name} if name[1:] in LISTED else ())
     if name not in VIEWS:
         return frozenset()
     lines = (line for line in relation(name).sql.splitlines() if not line.startswith("--"))
     used = {*re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", "\n".join(lines))} - {name}
-    return frozenset(table for other in used for table in tables_behind(other))
+    return frozenset({name}).union(*map(behind, used))
+
+
+def tables_behind(name: str) -> frozenset[str]:
+    """Tables that a view (or a view below the views, `_flows`) reads; empty for any other name."""
+    return frozenset(each[1:] for each in behind(name) if each.startswith("_"))

@@ -21,6 +21,7 @@ from analyze.report.drawing.swimlane import activities
 from analyze.report.store import write_report
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.browse import categories, find_flow, flagged
+from analyze.sql.catalog import VIEWS
 from analyze.sql.category_sort import CategorySort
 from analyze.sql.session import open_session
 from analyze.sql.stored_tables import tables_behind
@@ -325,6 +326,28 @@ def test_only_tables_that_are_asked_for_are_opened(lake: Path, tmp_path: Path) -
         ):
             with pytest.raises((LakeError, QueryError)):
                 session.query(query)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT name FROM (SHOW TABLES), (SELECT count(*) FROM windows)",
+        "SELECT view_name FROM duckdb_views(), (SELECT count(*) FROM windows)",
+        "SELECT table_name FROM information_schema.tables, (SELECT count(*) FROM windows)",
+    ],
+)
+def test_views_are_made_as_they_are_named_and_all_are_seen(small: Path, text: str) -> None:
+    with open_session(period_of(small)) as session:
+        assert session.query("SELECT count(*) AS n FROM windows")["n"].to_pylist() == [3]
+        assert {*VIEWS} <= {*session.query(text)[0].to_pylist()}
+
+
+def test_a_view_that_cannot_be_made_leaves_the_others(small: Path) -> None:
+    with open_session(period_of(small)) as session:
+        session.query("CREATE TEMP TABLE requests AS SELECT 1 AS one")
+        with pytest.raises(QueryError):
+            session.query("FROM categories")
+        assert session.query("SELECT count(*) AS n FROM nodes")["n"][0].as_py() > 0
 
 
 def test_what_stands_behind_a_view() -> None:
