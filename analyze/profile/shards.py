@@ -64,8 +64,7 @@ class SiteShard(NamedTuple):
 
     def _profile(self, votes: SlotVotes) -> Profile:
         empty = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-        rows = {**self.tables, "votes": votes.table()}
-        return Profile(names_of(self.names), self.slots, **(empty | rows))
+        return Profile(names_of(self.names), self.slots, **(empty | self.tables), runs=votes)
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:

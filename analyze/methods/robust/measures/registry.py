@@ -21,7 +21,7 @@ import numpy as np
 from analyze.methods.robust.changes import Instance
 from analyze.methods.robust.measures.far_calls import Touched, far_calls
 from analyze.methods.robust.measures.instances import InstanceTests, failing_instances, slower_instances
-from analyze.methods.robust.view import View, is_known
+from analyze.methods.robust.view import View, by_site, is_known
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
@@ -220,12 +220,11 @@ def overlap(view: View) -> Observed | None:
     one after the other only if they also take longer together than the longest of them does, by more than
     before.
     """
-    values, pattern = view.values(OVERLAP)
-    if not len(values.n):
+    values = view.values(OVERLAP)
+    if not len(values.bin):
         return None
-    values = view.given_pattern(values, pattern)
-    found, alone = view.level(values)
-    together, _ = view.level(view.given_pattern(*view.values(STRETCH)))
+    found, alone = view.level(view.given_pattern(values))
+    together, _ = view.level(view.given_pattern(view.values(STRETCH)))
     with np.errstate(invalid="ignore"):
         matters = -np.sign(found.change) * together.change > np.log1p(view.settings.time_floor)
     seen = _at_sites(view, found, np.log1p(view.settings.count_floor), matters, np.zeros(view.n_sites))
@@ -248,7 +247,7 @@ def calls(view: View) -> Observed | None:
 def _calls(view: View, kind: SiteKind) -> Observed | None:
     """Estimate the mean, not the median: most requests call once, whatever a loop does."""
     settings, n_sites = view.settings, view.n_sites
-    values, _ = view.values(CALLS)
+    values = by_site(view.values(CALLS))
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
     # A site that is called once by every request has nothing to tell.
     wanted = chosen & (totals(values.place, values.n * (values.bin > _ONE_CALL), n_sites) > 0)
