@@ -378,7 +378,8 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
 
 
 def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
-    """Give exact bounds of the shares that leave an envelope, which others need not: of them the share itself."""
+    """Give exact bounds of the shares that leave an envelope; of others, where they do not matter, the share
+    itself."""
     out = (share < low) | (share > high)
     least, most = share.copy(), share.copy()
     least[out], most[out] = share_bounds(share[out] * n[out], n[out])
