@@ -26,8 +26,8 @@ from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
 """Votes that are held as a table, and tested at once: a GB. More stay in runs."""
-SHARD_VOTES: Final = 1_000_000
-"""Votes of a shard: 0.25 GB."""
+SHARD_VOTES: Final = 2_000_000
+"""Votes of a shard: 0.1 GB."""
 BY_SITE: Final = ("visits", "patterns")
 """Tables of which a shard has its part; rows of a slot lie in the order of the shards."""
 PROBLEM: Final = 1
