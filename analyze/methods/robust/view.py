@@ -126,6 +126,12 @@ class View:
                 v[np.ix_(abnormal, own)] = 0.0
         return share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=margin), alone
 
+    @cached_property
+    def failing_change(self) -> tuple[Estimate, Estimate | None]:
+        """The change of the share of calls that fail at every site; with a history also from the
+        reference."""
+        return self.shares(self.visits("failing") * self.worth, self.touching * self.worth)
+
     # -- levels: per-request values
 
     @cached_property

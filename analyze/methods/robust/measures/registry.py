@@ -247,8 +247,10 @@ def calls(view: View) -> Observed | None:
 def _calls(view: View, kind: SiteKind) -> Observed | None:
     """Estimate the mean, not the median: most requests call once, whatever a loop does."""
     settings, n_sites = view.settings, view.n_sites
-    values = by_site(view.values(CALLS))
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
+    if not chosen.any():
+        return None
+    values = by_site(view.values(CALLS))
     # A site that is called once by every request has nothing to tell.
     wanted = chosen & (totals(values.place, values.n * (values.bin > _ONE_CALL), n_sites) > 0)
     if not wanted.any():
@@ -330,14 +332,16 @@ def call_pattern(view: View) -> Observed:
     gain = (site_calls / periods).mean(axis=1) * (share[:, AFTER] - share[:, BEFORE]) * (a_call - usual)
     # A site with one pattern has nothing to choose.
     several = np.bincount(at, minlength=view.n_sites)[at] > 1
-    found = _shares(view, at, patterns.votes, patterns.requests)
+    worth = view.worth[at]
+    change = view.shares(patterns.votes * worth, view.touching[at] * worth)
+    found = _shares(view, at, change, patterns.requests)
     return replace(found, tested=found.tested & several, gain_ns=gain, pattern=patterns.pattern)
 
 
 def failing_calls(view: View) -> Observed:
     """Observe the share of a request's calls here that fail."""
     failing, requests = view.visits("failing"), view.visits("failing_n")
-    found = _shares(view, np.arange(view.n_sites), failing, requests)
+    found = _shares(view, np.arange(view.n_sites), view.failing_change, requests)
     return replace(found, tested=found.tested & (failing.sum(axis=1) > 0), call_ratio=view.call_ratio)
 
 
@@ -349,7 +353,7 @@ def failing_requests(view: View) -> Observed:
     n, calls = view.visits("n"), view.before.calls + view.after.calls
     several = calls > view.settings.several_calls * (view.before.w + view.after.w)
     found, alone = view.shares(np.minimum(view.visits("failing_n"), n), n)
-    seen = _shares(view, np.arange(view.n_sites), view.visits("failing"), view.visits("failing_n"))
+    seen = _shares(view, np.arange(view.n_sites), view.failing_change, view.visits("failing_n"))
     weight = np.nan_to_num(np.abs(found.change)) * view.after.w / max(view.after.requests, 1e-300)
     return replace(
         seen,
@@ -407,14 +411,14 @@ def _on_instances(view: View, found: InstanceTests, floor: float, matters: B1) -
     )
 
 
-def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
-    """Estimate weighted shares of the requests that touch sites; rows of several may be of one site.
+def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], requests: F8) -> Observed:
+    """Observe changes of weighted shares of the requests that touch sites; rows of several may be of one
+    site.
 
     requests: [rows, columns] those in which it shows, at least.
     """
     settings = view.settings
-    worth = view.worth[at]
-    found, alone = view.shares(weighted * worth, view.touching[at] * worth)
+    found, alone = change
     weight = np.abs(found.change) * view.touching[at, AFTER] / max(view.after.requests, 1e-300)
     return Observed(
         at,
