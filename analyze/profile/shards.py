@@ -68,7 +68,7 @@ class SiteShard(NamedTuple):
 
     def _profile(self, votes: SlotVotes) -> Profile:
         empty = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-        return Profile(names_of(self.names), self.slots, **(empty | self.tables), runs=votes)
+        return Profile(names_of(self.names), self.slots, **{**empty, **self.tables}, runs=votes)
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
@@ -130,8 +130,8 @@ def _by_slot(responses: pa.Table) -> pa.Table:
     """Response times of each slot, all root types and bins together."""
     slot = responses["slot"].to_numpy()
     n = int(slot.max(initial=-1)) + 1
-    columns = {name: totals(slot, responses[name].to_numpy(), n) for name in TABLES["responses"][1]}
-    columns |= {"root": np.zeros(n), "slot": np.arange(n), "bin": np.zeros(n)}
+    columns: dict[str, Column] = {"root": np.zeros(n), "slot": np.arange(n), "bin": np.zeros(n)}
+    columns |= {name: totals(slot, responses[name].to_numpy(), n) for name in TABLES["responses"][1]}
     return pa.table({f.name: columns[f.name].astype(f.type.to_pandas_dtype()) for f in SCHEMAS["responses"]})
 
 
