@@ -21,7 +21,7 @@ from analyze.profile.name_columns import NameColumns
 from analyze.profile.names import Names, Recoding
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
-from analyze.profile.shards import MOST_VOTES, site_parts
+from analyze.profile.shards import BY_SITE, MOST_VOTES, site_parts
 from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
 from analyze.profile.votes import Column, Votes, summed_votes
 from schemas.arrays import I8
@@ -29,7 +29,7 @@ from stitch.scratch import Scratch
 
 MOST_APART: Final = 6
 """Windows that are held one by one until they are added up."""
-MOST_ROWS: Final = 2_000_000
+MOST_ROWS: Final = 200_000
 """Rows of a table that are put in order; in more nobody looks for an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 
@@ -117,7 +117,11 @@ class Adding:
             return None
         (slot,) = stored.slots
         votes = OneSlotVotes.of(stored.votes, parts, folder)
-        return Added(stored.names, slot, votes, stored.tables, stored.folded)
+        tables = {**stored.tables}
+        for name in BY_SITE:
+            order = np.argsort(parts[tables[name]["site"]], kind="stable")
+            tables[name] = {key: column[order] for key, column in tables[name].items()}
+        return Added(stored.names, slot, votes, tables, stored.folded)
 
 
 @dataclass(slots=True)

@@ -31,8 +31,7 @@ class Keys:
     def numbers(self, keys: I8) -> I8:
         """Numbers of keys, new ones too. O(keys log known)."""
         at = np.searchsorted(self.ordered, keys)
-        known = at < len(self.ordered)
-        known[known] = self.ordered[at[known]] == keys[known]
+        known = self.ordered.take(at, mode="clip") == keys if len(self) else np.zeros(len(keys), np.bool_)
         if not known.all():
             new, first = np.unique(keys[~known], return_index=True)
             rank = np.empty(len(new), dtype=np.int64)

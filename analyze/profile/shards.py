@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -17,15 +18,18 @@ import pyarrow as pa
 
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.names import NO_CALLER, Names, SiteKind
-from analyze.profile.profile import SCHEMAS, Profile, Slot, summed
+from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot
 from analyze.profile.slot_votes import SlotVotes
 from analyze.profile.votes import Column
+from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
 """Votes that are held as a table, and tested at once: a GB. More stay in runs."""
-SHARD_VOTES: Final = 1_000_000
-"""Votes of a shard: 0.25 GB."""
+SHARD_VOTES: Final = 2_000_000
+"""Votes of a shard: 0.1 GB."""
+BY_SITE: Final = ("visits", "patterns")
+"""Tables of which a shard has its part; rows of a slot lie in the order of the shards."""
 PROBLEM: Final = 1
 """Sample that is compared with the one before."""
 _PART_BITS: Final = 10
@@ -64,8 +68,7 @@ class SiteShard(NamedTuple):
 
     def _profile(self, votes: SlotVotes) -> Profile:
         empty = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-        rows = {**self.tables, "votes": votes.table()}
-        return Profile(names_of(self.names), self.slots, **(empty | rows))
+        return Profile(names_of(self.names), self.slots, **{**empty, **self.tables}, runs=votes)
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
@@ -74,11 +77,8 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
     n = n_shards(profile.names, votes, most_votes)
     shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
     runs = [_by_shard(shard[part.keys[1]], n) for part in votes.parts]
-    # Batch by batch: to take rows of a table of many would copy it whole for every shard.
-    batches = {name: getattr(profile, name).to_batches() for name in ("visits", "patterns")}
-    rows = {
-        name: [_by_shard(shard[batch["site"].to_numpy()], n) for batch in several]
-        for name, several in batches.items()
+    pieces = {
+        name: [_cut(batch, shard, n) for batch in getattr(profile, name).to_batches()] for name in BY_SITE
     }
     responses = _by_slot(profile.responses)
     for number in range(n):
@@ -87,11 +87,8 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
             continue
         mine = tuple(part.some(of[number]) for part, of in zip(votes.parts, runs, strict=True))
         tables = {
-            name: pa.Table.from_batches(
-                [batch.take(pa.array(of[number])) for batch, of in zip(several, rows[name], strict=True)],
-                SCHEMAS[name],
-            )
-            for name, several in batches.items()
+            name: pa.Table.from_batches([of[number] for of in several], SCHEMAS[name]).combine_chunks()
+            for name, several in pieces.items()
         }
         yield _shard(names, profile.slots, site, SlotVotes(mine), tables | {"responses": responses})
 
@@ -119,11 +116,23 @@ def _by_shard(shard: np.ndarray[tuple[int], np.dtype[np.int16]], n: int) -> list
     return np.split(order, np.cumsum(np.bincount(shard, minlength=n))[:-1])
 
 
+def _cut(rows: pa.RecordBatch, shard: Column, n: int) -> list[pa.RecordBatch]:
+    """[shards] the rows of each, which are not copied where they come in order."""
+    of = shard[rows["site"].to_numpy()]
+    if not (of[1:] >= of[:-1]).all():
+        order = np.argsort(of, kind="stable")
+        rows, of = rows.take(pa.array(order)), of[order]
+    ends = np.searchsorted(of, np.arange(n), side="right").tolist()
+    return [rows.slice(first, past - first) for first, past in pairwise([0, *ends])]
+
+
 def _by_slot(responses: pa.Table) -> pa.Table:
     """Response times of each slot, all root types and bins together."""
-    none = {"root": np.zeros(responses.num_rows, np.int32), "bin": np.zeros(responses.num_rows, np.int16)}
-    columns = [pa.array(none[name]) if name in none else responses[name] for name in responses.column_names]
-    return summed("responses", [pa.table(columns, schema=SCHEMAS["responses"])])
+    slot = responses["slot"].to_numpy()
+    n = int(slot.max(initial=-1)) + 1
+    columns: dict[str, Column] = {"root": np.zeros(n), "slot": np.arange(n), "bin": np.zeros(n)}
+    columns |= {name: totals(slot, responses[name].to_numpy(), n) for name in TABLES["responses"][1]}
+    return pa.table({f.name: columns[f.name].astype(f.type.to_pandas_dtype()) for f in SCHEMAS["responses"]})
 
 
 def _shard(

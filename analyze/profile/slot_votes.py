@@ -8,7 +8,7 @@ needs one piece of every file, and whoever tests it reads that himself. Nobody h
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkstemp
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS
-from analyze.profile.votes import Column, Votes, rows_of, summed_votes
+from analyze.profile.votes import Column, Votes, joined_votes, rows_of, summed_votes
 from schemas.arrays import B1, I8
 from stitch.scratch import Scratch
 
@@ -34,12 +34,10 @@ class _FileColumn(NamedTuple):
     offset: int
     n: int
 
-    def rows(self, numbers: I8) -> Column:
-        """Read some rows, from the first of them to the last: those of a shard lie side by side."""
-        first, past = int(numbers.min(initial=self.n)), int(numbers.max(initial=-1)) + 1
-        n, size = max(past - first, 0), np.dtype(self.type).itemsize
-        column = np.fromfile(self.path, self.type, n, offset=self.offset + first * size)
-        return column[numbers - first]
+    def rows(self, first: int, past: int) -> Column:
+        """Read some rows."""
+        at = self.offset + first * np.dtype(self.type).itemsize
+        return np.fromfile(self.path, self.type, past - first, offset=at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class OneSlotVotes:
         """Some runs; what lies in a file stays there."""
         first, n_rows, columns = self.first[runs], self.n_rows[runs], self.columns
         if not any(isinstance(column, _FileColumn) for column in columns):
-            columns = tuple(_rows(column, rows_of(first, n_rows)) for column in columns)
+            columns = tuple(_rows(columns, first, n_rows))
             first = _first(n_rows)
         return replace(
             self, keys=tuple(key[runs] for key in self.keys), n_rows=n_rows, first=first, columns=columns
@@ -88,8 +86,7 @@ class OneSlotVotes:
 
     def read(self) -> Votes:
         """Give them with their rows."""
-        numbers = rows_of(self.first, self.n_rows)
-        bins, *sums = (_rows(column, numbers) for column in self.columns)
+        bins, *sums = _rows(self.columns, self.first, self.n_rows)
         slot = np.full(len(self.n_rows), self.slot, dtype=np.int32)
         return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums))
 
@@ -98,8 +95,15 @@ def _first(n_rows: Column) -> Column:
     return (np.cumsum(n_rows, dtype=np.int64) - n_rows).astype(np.uint32)
 
 
-def _rows(column: Column | _FileColumn, numbers: I8) -> Column:
-    return column.rows(numbers) if isinstance(column, _FileColumn) else column[numbers]
+def _rows(columns: Iterable[Column | _FileColumn], first: Column, n_rows: Column) -> Iterator[Column]:
+    """Give the rows of runs, read from the first of them to the last: those of a shard lie side by side."""
+    ends = first.astype(np.int64) + n_rows
+    past = int(ends.max(initial=0))
+    begin = int(first.min(initial=past))
+    numbers = None if (first[1:] == ends[:-1]).all() else rows_of(first - begin, n_rows)
+    for column in columns:
+        rows = column.rows(begin, past) if isinstance(column, _FileColumn) else column[begin:past]
+        yield rows if numbers is None else rows[numbers]
 
 
 def _written(columns: Iterable[Column], folder: Path) -> tuple[_FileColumn, ...]:
@@ -135,6 +139,10 @@ class SlotVotes:
         if not self.parts:
             return SCHEMAS["votes"].empty_table()
         return summed_votes([part.read() for part in self.parts]).table()
+
+    def read(self) -> Votes:
+        """Give them with their rows; a key may come more than once."""
+        return joined_votes([part.read() for part in self.parts])
 
     def of_sites(self, sites: B1) -> SlotVotes:
         """Those of some sites, [sites] whether it is one."""

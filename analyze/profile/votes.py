@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS
+from analyze.stats.histograms import N_BINS, Histograms
 from analyze.stats.sums import numbered
-from schemas.arrays import I8
+from schemas.arrays import B1, I8
 
 Column = npt.NDArray[Any]
 _WEIGHTS = ("n", "w", "w2")
@@ -75,6 +76,31 @@ class Votes:
         measure, of_site, of_pattern, slot = self.keys
         return replace(self, keys=(measure, site[of_site], pattern[of_pattern], slot))
 
+    def where(self, runs: B1) -> Votes:
+        """Keep some of the runs."""
+        if runs.all():
+            return self
+        rows = np.repeat(runs, self.n_rows)
+        return Votes(
+            tuple(key[runs] for key in self.keys),
+            self.n_rows[runs],
+            self.bin[rows],
+            tuple(column[rows] for column in self.sums),
+        )
+
+    def moved(self, bins: I8) -> Votes:
+        """With bins that are so many further, [runs]; as far as there are bins."""
+        there = np.clip(self.bin + np.repeat(bins.astype(np.int32), self.n_rows), 0, N_BINS - 1)
+        return replace(self, bin=there.astype(np.uint16))
+
+    def histograms(self, place: I8, column: I8) -> Histograms:
+        """Add the first of the sums up by the place and column of each run."""
+        alike = np.zeros_like(place)
+        (of, *_), rows = self.sums, self.n_rows
+        summed = summed_votes([Votes((alike, place, alike, column), rows, self.bin, (of,))])
+        _, place, _, column = (np.repeat(key.astype(np.int64), summed.n_rows) for key in summed.keys)
+        return Histograms(place, column, summed.bin.astype(np.int64), summed.sums[0].astype(np.float64))
+
     def table(self) -> pa.Table:
         """The table, its rows in the order of the runs."""
         schema = SCHEMAS["votes"]
@@ -86,6 +112,17 @@ class Votes:
         values = [pa.array(column.astype(np.float64)) for column in self.sums]
         values = values if len(values) > 1 else values * len(_WEIGHTS)
         return pa.table([*map(pa.array, keys), pa.array(self.bin.astype(np.int16)), *values], schema=schema)
+
+
+def joined_votes(parts: Sequence[Votes]) -> Votes:
+    """Votes of several one after the other; a key may come in each of them."""
+    weighted = max(len(part.sums) for part in parts)
+    return Votes(
+        tuple(np.concatenate(columns) for columns in zip(*(part.keys for part in parts), strict=True)),
+        np.concatenate([part.n_rows for part in parts]),
+        np.concatenate([part.bin for part in parts]),
+        tuple(map(np.concatenate, zip(*(part.weights[:weighted] for part in parts), strict=True))),
+    )
 
 
 def rows_of(first: I8, n_rows: Column) -> I8:

@@ -168,7 +168,7 @@ class Estimate:
         is not normal."""
         least = most = self.before
         if self.unit == "share":
-            least, most = share_bounds(np.nan_to_num(self.before) * self.n0, self.n0)
+            least, most = _bounds_outside(self.before, self.n0, self.low, self.high)
         above = (self.before > self.high + self.margin) & (least > self.high)
         below = (self.before < self.low - self.margin) & (most < self.low)
         return np.asarray((above | below) & np.isfinite(self.high))
@@ -264,6 +264,7 @@ def share_change(
     counts, trials = (np.where(known, v[:, FIRST_BLOCK:], 0.0) for v in (x, n))
     phi = np.maximum(share_dispersion(counts, trials), prior)
     seen = np.where(n[:, FIRST_BLOCK:] >= LEAST_IN_ENVELOPE, share[:, FIRST_BLOCK:], np.nan)
+    low, high = envelope(seen)
     p = np.ones(len(x))
     if tested:
         exact = fisher(
@@ -283,9 +284,10 @@ def share_change(
         n[:, BEFORE],
         n[:, AFTER],
         seen,
-        *envelope(seen),
+        low,
+        high,
         appears | filled,
-        share_bounds(x[:, AFTER], n[:, AFTER]),
+        _bounds_outside(share[:, AFTER], n[:, AFTER], low, high),
         margin,
     )
 
@@ -373,6 +375,15 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     inner = np.full(len(found.p), np.inf) if found.inner_freedom is None else found.inner_freedom
     between, freedom = noise.variance(found.sampling, inner)
     return replace(found, between=between, freedom=freedom, noise=noise)
+
+
+def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
+    """Give exact bounds of the shares that leave an envelope; of others, where they do not matter, the share
+    itself."""
+    out = (share < low) | (share > high)
+    least, most = share.copy(), share.copy()
+    least[out], most[out] = share_bounds(share[out] * n[out], n[out])
+    return least, most
 
 
 def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:

@@ -7,10 +7,8 @@ what is freed, in pieces: within minutes as much as is in use, beside the budget
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from schemas.errors import ConfigError
+from stitch import heap
 from stitch.heap import ARENA_MAX, set_heap
 
 EVERY_S: Final = 1.0
@@ -92,6 +91,4 @@ def give_back() -> None:
     import pyarrow as pa  # not before the heap is shared
 
     pa.default_memory_pool().release_unused()
-    # Of the GNU C library; others have none, or need none.
-    if sys.platform.startswith("linux") and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
-        trim(0)
+    heap.give_back()

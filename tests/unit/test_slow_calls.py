@@ -56,7 +56,7 @@ def rows_of(sites: Sequence[tuple[list[int], ...]]) -> Histograms:
         for place in sorted(bins)
     ]
     site, slot, place = np.array(rows, dtype=np.int64).T
-    return Histograms(site, slot, place, np.ones(len(rows)))
+    return Histograms.of(site, slot, place, np.ones(len(rows)))
 
 
 def profile_of(rows: Histograms, w: F8, ns: F8) -> Profile:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from analyze.profile.profile import Profile
-from analyze.stats.histograms import value_of
+from analyze.stats.histograms import N_BINS, value_of
 from analyze.stats.time_blocks import BlockSums
 from schemas.arrays import B1, F8, I8
 
@@ -145,8 +145,9 @@ def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] =
     at = mine[used]
     cell = at * n_roots + table["root"].to_numpy()[used]
     bins, weight = table["bin"].to_numpy()[used], table["w"].to_numpy()[used]
-    logs = np.log(value_of(bins + 0.5) * _US)
-    first_us = value_of(bins) * _US
+    every = np.arange(N_BINS)
+    logs = np.log(value_of(every + 0.5) * _US)[bins]
+    first_us = (value_of(every) * _US)[bins]
 
     def cells(cell: I8, values: F8) -> F8:
         found = np.bincount(cell, values, n_blocks * n_roots).astype(np.float64)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from analyze.methods.robust.measures.instances import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
+from analyze.profile.votes import Votes
 from analyze.stats.estimate import (
     AFTER,
     BEFORE,
@@ -126,31 +126,42 @@ class View:
                 v[np.ix_(abnormal, own)] = 0.0
         return share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=margin), alone
 
+    @cached_property
+    def failing_change(self) -> tuple[Estimate, Estimate | None]:
+        """The change of the share of calls that fail at every site; with a history also from the
+        reference."""
+        return self.shares(self.visits("failing") * self.worth, self.touching * self.worth)
+
     # -- levels: per-request values
 
-    def values(self, measure: int) -> tuple[Histograms, I8]:
-        """Give the per-request values of a measure by site and slot, and the call pattern of each row."""
-        return values_by_site(self.profile, measure)
+    @cached_property
+    def _votes(self) -> Votes:
+        return votes_of(self.profile)
 
-    def given_pattern(self, values: Histograms, pattern: I8) -> Histograms:
+    def values(self, measure: int) -> Votes:
+        """Give the per-request values of a measure by site, call pattern and slot."""
+        return values_of(self._votes, measure)
+
+    def given_pattern(self, values: Votes) -> Histograms:
         """Take values relative to the median before of their call pattern, scaled to the site's own median.
 
         A call that took another path is no slower call. A pattern that was not there before is for the test
         of patterns alone: its values are left out.
         """
-        code, first = numbered((values.place, pattern))
-        ordinary = np.where(self.roles.ordinary, 0, -1).astype(np.int64)
-        mine = Histograms(code, values.column, values.bin, values.n).pooled(ordinary)
+        _, site, pattern, slot = values.keys
+        code, first = numbered((site, pattern))
+        ordinary = self.roles.ordinary[slot]
+        mine = values.where(ordinary).histograms(code[ordinary], np.zeros_like(code[ordinary]))
         medians, n = mine.log_medians(len(first), 1)
-        every = Histograms.of(values.place[first[mine.place]], mine.column, mine.bin, mine.n)
-        of_site, _ = every.log_medians(int(values.place.max(initial=0)) + 1, 1)
-        site_median = of_site.value[values.place[first], 0]
+        every = Histograms.of(site[first[mine.place]].astype(np.int64), mine.column, mine.bin, mine.n)
+        of_site, _ = every.log_medians(self.n_sites, 1)
+        site_median = of_site.value[site[first], 0]
         usable = (n[:, 0] >= self.settings.least_of_pattern) & ~np.isnan(site_median)
         shift = np.zeros(len(first), dtype=np.int64)
         shift[usable] = np.rint((site_median[usable] - medians.value[usable, 0]) / BIN_LOG)
         keep = usable[code]
-        here = values.where(keep)
-        return Histograms.of(here.place, self._first[here.column], here.bin + shift[code[keep]], here.n)
+        here = values.where(keep).moved(shift[code[keep]])
+        return here.histograms(site[keep], self._first[slot[keep]])
 
     @cached_property
     def _first(self) -> I8:
@@ -169,7 +180,7 @@ class View:
     def own_times(self) -> Histograms:
         """Own times of calls, given their patterns, by site and slot; of a block of ordinary times in its
         first slot."""
-        return self.given_pattern(*self.values(OWN_TIME))
+        return self.given_pattern(self.values(OWN_TIME))
 
     @cached_property
     def own_by_period(self) -> Histograms:
@@ -326,24 +337,29 @@ def is_known(reference: Estimate, settings: RobustSettings) -> B1:
     return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)
 
 
-def values_by_site(profile: Profile, measure: int) -> tuple[Histograms, I8]:
-    """Give the per-request values of a measure by site and slot, and the call pattern of each row.
+def votes_of(profile: Profile) -> Votes:
+    """Give all votes of a profile."""
+    if profile.runs is not None:
+        return profile.runs.read()
+    return Votes.of({name: profile.votes[name].to_numpy() for name in profile.votes.column_names})
+
+
+def values_of(votes: Votes, measure: int) -> Votes:
+    """Give the per-request values of a measure by site, call pattern and slot.
 
     Weighted requests count as the requests that they are worth.
     """
-    table = profile.votes
-    of = table["measure"].to_numpy()
-    first, past = np.searchsorted(of, np.array([measure, measure + 1], dtype=of.dtype)).tolist()
-    rows: pa.Table = table.slice(first, past - first)
-    site, slot, bins, pattern = (
-        rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "pattern")
-    )
-    w = rows["w"].to_numpy()
-    square = rows["w2"].to_numpy()
-    if np.array_equal(w, square):  # requests that stand for themselves
-        return Histograms(site, slot, bins, w), pattern
-    group = site * (int(slot.max(initial=0)) + 1)
-    group += slot
-    n = int(group.max(initial=-1)) + 1
-    worth = in_requests(totals(group, w, n), totals(group, square, n))
-    return Histograms(site, slot, bins, w * worth[group]), pattern
+    votes = votes.where(votes.keys[0] == measure)
+    if len(votes.sums) == 1:  # requests that stand for themselves
+        return votes
+    _, w, square = votes.sums
+    _, site, _, slot = votes.keys
+    group, first = numbered((site, slot))
+    group = np.repeat(group, votes.n_rows)
+    worth = in_requests(totals(group, w, len(first)), totals(group, square, len(first)))
+    return replace(votes, sums=(w * worth[group],))
+
+
+def by_site(values: Votes) -> Histograms:
+    """Put values of all call patterns together, by site and slot."""
+    return values.histograms(values.keys[1], values.keys[3])

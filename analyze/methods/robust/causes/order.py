@@ -42,11 +42,12 @@ class Entries:
         operations = [*dict.fromkeys(points.values())]
         place = {operation: at for at, operation in enumerate(operations)}
         rows: list[tuple[int, int, float]] = []
-        columns = (table[name].to_pylist() for name in ("site", "pattern", "entering_n"))
+        is_point = np.array([name.kind is SiteKind.POINT for name in names.sites], dtype=np.bool_)
+        enters = (table["entering_n"].to_numpy() != 0) & is_point[table["site"].to_numpy()]
+        columns = (table[name].to_numpy()[enters].tolist() for name in ("site", "pattern", "entering_n"))
         for site, pattern, n in zip(*columns, strict=True):
-            if n and site in points:
-                children = {child.operation for child in names.patterns[pattern]}
-                rows += [(place[child], place[points[site]], n) for child in children]
+            children = {child.operation for child in names.patterns[pattern]}
+            rows += [(place[child], place[points[site]], n) for child in children]
         later, earlier, n = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         visits = profile.at_sites("visits", "n", np.ones(len(profile.slots), dtype=np.bool_))
         of_point = np.array([place[operation] for operation in points.values()], dtype=np.int64)

@@ -17,7 +17,7 @@ from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
-from analyze.methods.robust.view import values_by_site
+from analyze.methods.robust.view import by_site, values_of, votes_of
 from analyze.population import Population
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.histograms import Histograms, value_of
@@ -136,7 +136,7 @@ def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
     One server with random arrivals: t = s / (1 - rho), and rho / (1 - rho) requests are there (M/M/1). So rho
     is known from how many were there, slot by slot; with rho·ratio >= 1 any time is possible.
     """
-    votes, _ = values_by_site(profile, OWN_TIME)
+    votes = by_site(values_of(votes_of(profile), OWN_TIME))
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
     # Votes of the reference are known by block only (`gathered`); how many calls there were, slot by slot.
     slots = np.flatnonzero(roles.reference & (roles.noise >= 0))

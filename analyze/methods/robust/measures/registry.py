@@ -21,7 +21,7 @@ import numpy as np
 from analyze.methods.robust.changes import Instance
 from analyze.methods.robust.measures.far_calls import Touched, far_calls
 from analyze.methods.robust.measures.instances import InstanceTests, failing_instances, slower_instances
-from analyze.methods.robust.view import View, is_known
+from analyze.methods.robust.view import View, by_site, is_known
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
@@ -220,12 +220,11 @@ def overlap(view: View) -> Observed | None:
     one after the other only if they also take longer together than the longest of them does, by more than
     before.
     """
-    values, pattern = view.values(OVERLAP)
-    if not len(values.n):
+    values = view.values(OVERLAP)
+    if not len(values.bin):
         return None
-    values = view.given_pattern(values, pattern)
-    found, alone = view.level(values)
-    together, _ = view.level(view.given_pattern(*view.values(STRETCH)))
+    found, alone = view.level(view.given_pattern(values))
+    together, _ = view.level(view.given_pattern(view.values(STRETCH)))
     with np.errstate(invalid="ignore"):
         matters = -np.sign(found.change) * together.change > np.log1p(view.settings.time_floor)
     seen = _at_sites(view, found, np.log1p(view.settings.count_floor), matters, np.zeros(view.n_sites))
@@ -248,8 +247,10 @@ def calls(view: View) -> Observed | None:
 def _calls(view: View, kind: SiteKind) -> Observed | None:
     """Estimate the mean, not the median: most requests call once, whatever a loop does."""
     settings, n_sites = view.settings, view.n_sites
-    values, _ = view.values(CALLS)
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
+    if not chosen.any():
+        return None
+    values = by_site(view.values(CALLS))
     # A site that is called once by every request has nothing to tell.
     wanted = chosen & (totals(values.place, values.n * (values.bin > _ONE_CALL), n_sites) > 0)
     if not wanted.any():
@@ -331,14 +332,16 @@ def call_pattern(view: View) -> Observed:
     gain = (site_calls / periods).mean(axis=1) * (share[:, AFTER] - share[:, BEFORE]) * (a_call - usual)
     # A site with one pattern has nothing to choose.
     several = np.bincount(at, minlength=view.n_sites)[at] > 1
-    found = _shares(view, at, patterns.votes, patterns.requests)
+    worth = view.worth[at]
+    change = view.shares(patterns.votes * worth, view.touching[at] * worth)
+    found = _shares(view, at, change, patterns.requests)
     return replace(found, tested=found.tested & several, gain_ns=gain, pattern=patterns.pattern)
 
 
 def failing_calls(view: View) -> Observed:
     """Observe the share of a request's calls here that fail."""
     failing, requests = view.visits("failing"), view.visits("failing_n")
-    found = _shares(view, np.arange(view.n_sites), failing, requests)
+    found = _shares(view, np.arange(view.n_sites), view.failing_change, requests)
     return replace(found, tested=found.tested & (failing.sum(axis=1) > 0), call_ratio=view.call_ratio)
 
 
@@ -350,7 +353,7 @@ def failing_requests(view: View) -> Observed:
     n, calls = view.visits("n"), view.before.calls + view.after.calls
     several = calls > view.settings.several_calls * (view.before.w + view.after.w)
     found, alone = view.shares(np.minimum(view.visits("failing_n"), n), n)
-    seen = _shares(view, np.arange(view.n_sites), view.visits("failing"), view.visits("failing_n"))
+    seen = _shares(view, np.arange(view.n_sites), view.failing_change, view.visits("failing_n"))
     weight = np.nan_to_num(np.abs(found.change)) * view.after.w / max(view.after.requests, 1e-300)
     return replace(
         seen,
@@ -408,14 +411,14 @@ def _on_instances(view: View, found: InstanceTests, floor: float, matters: B1) -
     )
 
 
-def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
-    """Estimate weighted shares of the requests that touch sites; rows of several may be of one site.
+def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], requests: F8) -> Observed:
+    """Observe changes of weighted shares of the requests that touch sites; rows of several may be of one
+    site.
 
     requests: [rows, columns] those in which it shows, at least.
     """
     settings = view.settings
-    worth = view.worth[at]
-    found, alone = view.shares(weighted * worth, view.touching[at] * worth)
+    found, alone = change
     weight = np.abs(found.change) * view.touching[at, AFTER] / max(view.after.requests, 1e-300)
     return Observed(
         at,
