@@ -72,7 +72,7 @@ def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, obje
     """Fork the workers from one process, which has collected: each of them would import all tests."""
     config = session.config
     if config.getoption("numprocesses", None) and sys.platform == "linux":
-        with fork_server.forked_tests([str(argument) for argument in config.args]):
+        with fork_server.forked_tests([*map(str, config.invocation_params.args)]):
             return (yield)
     return (yield)
 

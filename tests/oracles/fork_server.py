@@ -54,7 +54,7 @@ _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceber
 """What starts a program, and what few programs need and takes long to import."""
 _SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base, {})"
 _WITH_THREADS: Final = ("polars",)
-_COLLECT: Final = ("--collect-only", "-qq", "-p", "no:xdist", "-p", "no:cacheprovider")
+_COLLECT: Final = ("--collect-only", "-n0", "--dist=no", "--maxfail=0", "-qq", "-p", "no:cacheprovider")
 _SET_CHILD_SUBREAPER: Final = 36
 _OF_WORKERS: Final = "--multiprocessing-fork"
 _MOST_BYTES, _MOST_DESCRIPTORS, _HIGH = 1 << 20, 32, 500
@@ -187,9 +187,9 @@ class _Worker(Popen):
 
 
 @contextmanager
-def forked_tests(tests: Sequence[str]) -> Iterator[None]:
-    """Within, workers that xdist starts are forked, and have imported these files and folders of tests."""
-    _SERVERS[os.getpid()] = _Server(tests)
+def forked_tests(asked: Sequence[str]) -> Iterator[None]:
+    """Within, workers that xdist starts are forked, and have imported what pytest is asked for."""
+    _SERVERS[os.getpid()] = _Server(asked)
     with patch.object(subprocess, "Popen", _Worker):
         yield
 
@@ -197,13 +197,13 @@ def forked_tests(tests: Sequence[str]) -> Iterator[None]:
 class _Server:
     """The process that forks, and this end of what it is asked through."""
 
-    def __init__(self, tests: Sequence[str] = ()) -> None:
+    def __init__(self, tests: Sequence[str] | None = None) -> None:
         self._asking = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno(), [*tests])],
+                [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno(), tests)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
@@ -247,14 +247,17 @@ def _server() -> _Server:
         return _SERVERS[os.getpid()]
 
 
-def serve(descriptor: int, path: list[str], tests: list[str]) -> None:
-    """Import all, then fork for everyone who asks, and run the program there. `path` is that of modules."""
+def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:
+    """Import all, then fork for everyone who asks, and run the program there. `path` is that of modules.
+
+    With `tests`, the arguments of a pytest, the programs are workers that run them.
+    """
     # Extension modules complain at the end of what is not collected. A command asks for its handler to be
     # called after all those of its libraries, which are registered here before.
     last: list[Callable[[], None]] = [gc.unfreeze]
     atexit.register(lambda: [leave() for leave in last])
     _import_all()
-    if tests:
+    if tests is not None:
         _collect(tests)
     gc.collect()
     gc.freeze()
@@ -284,7 +287,7 @@ def serve(descriptor: int, path: list[str], tests: list[str]) -> None:
     while os.getppid() == here:  # as long as it is not that of whoever asks
         time.sleep(0.001)
     asking.detach()
-    if not tests:
+    if tests is None:
         _FORKED.append(base)
         forking = SimpleNamespace(Popen=Popen, DEVNULL=subprocess.DEVNULL)
         import_module("analyze.sql.session_process").subprocess = forking  # type: ignore[attr-defined]
@@ -325,7 +328,7 @@ def _collect(tests: list[str]) -> None:
     before = _threads()
     sys.modules.update(dict.fromkeys(_WITH_THREADS))  # as if they were not installed
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
-        import_module("pytest").main([*_COLLECT, *tests])
+        import_module("pytest").main([*tests, *_COLLECT])
     for name in _WITH_THREADS:
         del sys.modules[name]
     if more := _threads() - before:
