@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import gc
 import os
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from oracles import fork_server
 
 from flowdiff.__main__ import GC_THRESHOLDS
 
@@ -68,23 +68,18 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect first in one worker, then in the others: the first writes the byte code of all modules.
-
-    In a new clone each of them would, at the same time, which takes more than to read them.
-    """
-    folder = os.open(REPOSITORY / "tests", os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(folder, fcntl.LOCK_SH)
-        return (yield)
-    finally:
-        os.close(folder)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, object]:
+    """Fork the workers from one process, which has collected: each of them would import all tests."""
+    config = session.config
+    if config.getoption("numprocesses", None) and sys.platform == "linux":
+        with fork_server.forked_tests([*map(str, config.invocation_params.args)]):
+            return (yield)
+    return (yield)
 
 
-gc.disable()  # to collect makes half a million objects, and hardly any garbage
+def pytest_collection() -> None:
+    """Collect no garbage: to collect tests makes half a million objects, and hardly any garbage."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:

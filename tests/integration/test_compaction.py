@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -96,6 +97,7 @@ def both(store: Store) -> None:
     compacted(store, hours=2)
 
 
+@cache
 def at_rest() -> MemoryDisk:
     disk = MemoryDisk()
     filled(LocalStore(disk))
@@ -103,12 +105,9 @@ def at_rest() -> MemoryDisk:
     return disk
 
 
-FILLED = at_rest()
-
-
 def made(disk: MemoryDisk) -> LocalStore:
     """The lake of `filled`, at rest, on a new disk."""
-    disk.__dict__.update(deepcopy(FILLED.__dict__))
+    disk.__dict__.update(deepcopy(at_rest().__dict__))
     return LocalStore(disk)
 
 
@@ -126,7 +125,9 @@ def rows_of(told: Content) -> Content:
     return Content({key: 1 if key[0] == "structures" else n for key, n in told.items()})
 
 
-EXPECTED = rows_of(content(made(MemoryDisk())))
+@cache
+def expected() -> Content:
+    return rows_of(content(made(MemoryDisk())))
 
 
 def files_a_window(store: Store) -> list[int]:
@@ -144,12 +145,12 @@ def test_sealed_windows_become_one_file_a_table() -> None:
     done = compacted(store)
     assert (done.windows, done.files_before, done.files_after, done.removed) == (3, 24, 7, 0)
     assert files_a_window(store) == [2, 2, 3, 6]  # the last is not sealed
-    assert rows_of(content(store)) == EXPECTED
+    assert rows_of(content(store)) == expected()
     assert check(store) == []
     assert [reader.read(file) for file in files]  # of a reader that had begun
     assert compacted(store).windows == 0
     assert compacted(store, hours=2).removed == 24
-    assert rows_of(content(store)) == EXPECTED
+    assert rows_of(content(store)) == expected()
     assert check(store) == []
     for number in (1, 2):  # their last commits are there, those before were swept
         Lane(store, open_manifest(store).info, owner="test", created_by="test", lane=number)
@@ -179,7 +180,7 @@ def test_a_window_is_written_anew_again_and_retired_at_last() -> None:
     more = Import("late", {"z": 1})
     run(store, Acknowledged(), (more,))
     with_more = rows_of(content(store))
-    assert sum(with_more.values()) == sum(EXPECTED.values()) + 1
+    assert sum(with_more.values()) == sum(expected().values()) + 1
     assert compacted(store).windows == 1
     assert rows_of(content(store)) == with_more
     assert check(store) == []
@@ -354,7 +355,7 @@ def test_a_lane_is_taken_over_while_files_of_its_last_commit_are_set_aside() -> 
     disk = MemoryDisk()
     made(disk)
     open_lane(CompactedMeanwhile(disk))
-    assert rows_of(content(LocalStore(disk))) == EXPECTED
+    assert rows_of(content(LocalStore(disk))) == expected()
     assert check(LocalStore(disk)) == []
 
 
@@ -374,5 +375,5 @@ def test_live_lanes_go_on_beside_a_compaction() -> None:
     with live.stage() as staging:
         standing = Standing(positions=positions, sealed_to_ns=4 * WINDOW_NS)
         live.commit(staging, CommitBody(kind="live", standing=standing))
-    assert rows_of(content(store)) == EXPECTED
+    assert rows_of(content(store)) == expected()
     assert check(store) == []

@@ -140,3 +140,10 @@ def test_a_shell_sees_the_same(tmp_path: Path) -> None:
 def test_what_it_cannot_do_is_refused(words: Sequence[str], how: dict[str, Any]) -> None:
     with pytest.raises(NotImplementedError):
         fork_server.Popen(words, **how)
+
+
+def test_a_worker_is_a_fork_of_who_has_collected() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.skip("these tests have no workers")
+    assert b"import serve" in Path("/proc/self/cmdline").read_bytes()
+    assert sys.orig_argv[1] == "-c", "and sees itself as one that was started"

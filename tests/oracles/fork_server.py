@@ -13,6 +13,9 @@ start, of its time and of the memory of a process use `subprocess`.
 A program that was forked forks its sessions of SQL itself; its workers are started anew. Those of a test's
 process are forked within `forked_workers`.
 
+The workers of xdist are forked within `forked_tests`, from a server that has collected the tests: to import
+all takes six seconds. A worker's own server is started anew: to fork one that has tests takes twice as long.
+
 How: the server forks twice, so that the program is an orphan, and whoever asks is for that moment the one
 that orphans are given to. Only Linux has that; elsewhere all programs are started anew.
 """
@@ -33,8 +36,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -42,12 +46,15 @@ from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final, NoReturn
+from unittest.mock import patch
 
 _READ_AT_START: Final = ("LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "GLIBC_", "ARROW_", "TYPER_")
 _ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "flowdiff")
 _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceberg")
 """What starts a program, and what few programs need and takes long to import."""
-_SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base)"
+_SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base, {})"
+_WITH_THREADS: Final = ("polars",)
+_COLLECT: Final = ("--collect-only", "-n0", "--dist=no", "--maxfail=0", "-qq", "-p", "no:cacheprovider")
 _SET_CHILD_SUBREAPER: Final = 36
 _OF_WORKERS: Final = "--multiprocessing-fork"
 _MOST_BYTES, _MOST_DESCRIPTORS, _HIGH = 1 << 20, 32, 500
@@ -172,16 +179,31 @@ def forked_workers() -> Iterator[None]:
         multiprocessing.util.spawnv_passfds = started
 
 
+class _Worker(Popen):
+    """A Python that runs tests, as xdist starts it."""
+
+    def __init__(self, words: Sequence[str], **how: Any) -> None:
+        super().__init__([word for word in words if word != "-u"], **how)  # it writes past `sys.stdout`
+
+
+@contextmanager
+def forked_tests(asked: Sequence[str]) -> Iterator[None]:
+    """Within, workers that xdist starts are forked, and have imported what pytest is asked for."""
+    _SERVERS[os.getpid()] = _Server(asked)
+    with patch.object(subprocess, "Popen", _Worker):
+        yield
+
+
 class _Server:
     """The process that forks, and this end of what it is asked through."""
 
-    def __init__(self) -> None:
+    def __init__(self, tests: Sequence[str] | None = None) -> None:
         self._asking = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno())],
+                [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno(), tests)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
@@ -225,13 +247,18 @@ def _server() -> _Server:
         return _SERVERS[os.getpid()]
 
 
-def serve(descriptor: int, path: list[str]) -> None:
-    """Import all, then fork for everyone who asks, and run the program there. `path` is that of modules."""
+def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:
+    """Import all, then fork for everyone who asks, and run the program there. `path` is that of modules.
+
+    With `tests`, the arguments of a pytest, the programs are workers that run them.
+    """
     # Extension modules complain at the end of what is not collected. A command asks for its handler to be
     # called after all those of its libraries, which are registered here before.
     last: list[Callable[[], None]] = [gc.unfreeze]
     atexit.register(lambda: [leave() for leave in last])
     _import_all()
+    if tests is not None:
+        _collect(tests)
     gc.collect()
     gc.freeze()
     ours = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -260,10 +287,11 @@ def serve(descriptor: int, path: list[str]) -> None:
     while os.getppid() == here:  # as long as it is not that of whoever asks
         time.sleep(0.001)
     asking.detach()
-    _FORKED.append(base)
-    forking = SimpleNamespace(Popen=Popen, DEVNULL=subprocess.DEVNULL)
-    import_module("analyze.sql.session_process").subprocess = forking  # type: ignore[attr-defined]
-    import_module("flowdiff.cli.outcome").atexit = SimpleNamespace(register=last.append)  # type: ignore[attr-defined]
+    if tests is None:
+        _FORKED.append(base)
+        forking = SimpleNamespace(Popen=Popen, DEVNULL=subprocess.DEVNULL)
+        import_module("analyze.sql.session_process").subprocess = forking  # type: ignore[attr-defined]
+        import_module("flowdiff.cli.outcome").atexit = SimpleNamespace(register=last.append)  # type: ignore[attr-defined]
     try:
         _become(asked, descriptors, base)
     except SystemExit as left:
@@ -290,6 +318,30 @@ def _import_all() -> None:
             if not found.name.startswith(_RARE):
                 with suppress(ModuleNotFoundError):  # of an extra that is not installed
                     import_module(found.name)
+
+
+def _collect(tests: list[str]) -> None:
+    """Import tests as pytest does, but for those that need a library with threads: a fork would have none.
+
+    Workers import the rest, and tell what cannot be collected.
+    """
+    before = _threads()
+    sys.modules.update(dict.fromkeys(_WITH_THREADS))  # as if they were not installed
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
+        import_module("pytest").main([*tests, *_COLLECT])
+    for name in _WITH_THREADS:
+        del sys.modules[name]
+    if more := _threads() - before:
+        sys.exit(
+            f"Threads that forks of the tests would not have, {more}: their library is one _WITH_THREADS."
+        )
+
+
+def _threads() -> Counter[str]:
+    """Count those that have a name; those of Arrow and BLAS have none, and begin anew in a fork."""
+    names = Counter(name.read_text().strip() for name in Path("/proc/self/task").glob("*/comm"))
+    del names[Path("/proc/self/comm").read_text().strip()]
+    return names
 
 
 def _become(asked: Asked, descriptors: list[int], base: list[str]) -> None:
