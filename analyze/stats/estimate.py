@@ -18,10 +18,12 @@ from scipy.special import betaincinv, ndtri, stdtr
 
 from analyze.stats.noise import (
     SHRINKAGE_WEIGHT,
+    SPREAD_WEIGHT,
     LogMedians,
     enough_errors,
     envelope,
     shrunk_tau2,
+    sum_freedom,
     window_noise,
 )
 from analyze.stats.proportions import fisher, newcombe, share_dispersion
@@ -47,7 +49,7 @@ class BetweenBlocks:
     """Variance between blocks beyond sampling; NaN for too few."""
     blocks: I8
     """How many blocks tell."""
-    least_tau: float
+    least_tau: F8
     """What is assumed at least,"""
     told: B1
     """but where blocks tell enough: there it is a prior, see `shrunk_tau2`."""
@@ -66,9 +68,7 @@ class BetweenBlocks:
             np.inf,
             SHRINKAGE_WEIGHT + np.maximum(self.blocks - 1.0, 0.0),
         )
-        with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
-            both = (sampling + between) ** 2 / (sampling**2 / inner_freedom + between**2 / freedom)
-        return between, np.where(np.isnan(both), np.inf, both)
+        return between, sum_freedom((sampling, inner_freedom), (between, freedom))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Estimate:
     """By how much a value must leave the envelope."""
     inner_freedom: F8 | None = None
     """Degrees of freedom of the sampling variance alone; None: infinite."""
-    freedom_of: Callable[[F8], F8] | None = None
-    """Those by the number of requests; None: more requests do not make more of them."""
+    known_of: Callable[[F8], F8] | None = None
+    """Those that the values of so many requests give; None: more requests do not make more of them."""
     noise: BetweenBlocks | None = None
     """Of levels: what `between` and `freedom` were made of."""
     usual_p: F8 | None = None
@@ -211,8 +211,9 @@ class Estimate:
         inner, few = self.inner_freedom, np.minimum(self.n0, self.n1)
         with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
             between = np.maximum(self.se**4 / self.freedom - self.sampling**2 / inner, 0.0)
-            if self.freedom_of is not None:
-                inner = inner * self.freedom_of(few * factor) / self.freedom_of(few)
+            if self.known_of is not None:
+                first, last = (self.known_of(n) + SPREAD_WEIGHT for n in (few, few * factor))
+                inner = inner * last / first
             freedom = more.se**4 / (more.sampling**2 / inner + between)
         freedom = np.where(np.isnan(freedom), self.freedom, freedom)
         return replace(more, freedom=freedom, inner_freedom=inner)
@@ -231,8 +232,7 @@ class Estimate:
         values["surely"] = tuple(bound[places] for bound in self.surely)
         if self.noise is not None:
             noise = self.noise
-            of_places = {name: getattr(noise, name)[places] for name in ("raw_tau2", "blocks", "told")}
-            values["noise"] = replace(noise, **of_places)
+            values["noise"] = BetweenBlocks(*(getattr(noise, f.name)[places] for f in fields(noise)))
         return Estimate(**values)
 
 
@@ -299,7 +299,7 @@ def level_change(
     blocks: LogMedians,
     blocks_n: F8,
     *,
-    least_tau: float,
+    least_tau: F8 | float,
     told: B1 | None = None,
 ) -> Estimate:
     """Estimate changes of levels, as logarithms.
@@ -313,11 +313,12 @@ def level_change(
     noise = window_noise(
         LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=least_tau
     )
-    sampling = periods.variance.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner_freedom = sampling**2 / (periods.variance**2 / periods.freedom(n)).sum(axis=1)
+    sampling, inner_freedom = periods.variance.sum(axis=1), periods.change_freedom()
     scatter = BetweenBlocks(
-        noise.raw_tau2, noise.windows, least_tau, np.zeros(len(p), np.bool_) if told is None else told
+        noise.raw_tau2,
+        noise.windows,
+        np.broadcast_to(least_tau, p.shape),
+        np.zeros(len(p), np.bool_) if told is None else told,
     )
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
     before, after = periods.value[:, BEFORE], periods.value[:, AFTER]
@@ -335,7 +336,7 @@ def level_change(
         np.zeros(len(p), np.bool_),
         (after, after),
         inner_freedom=inner_freedom,
-        freedom_of=periods.freedom,
+        known_of=periods.known_of,
         noise=scatter,
     )
 
@@ -366,11 +367,8 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     if first.noise is None:
         return found
     noises = [part.noise for part in parts if part.noise is not None]
-    noise = replace(
-        first.noise,
-        raw_tau2=np.concatenate([one.raw_tau2 for one in noises]),
-        blocks=np.concatenate([one.blocks for one in noises]),
-        told=np.concatenate([one.told for one in noises]),
+    noise = BetweenBlocks(
+        *(np.concatenate([getattr(one, f.name) for one in noises]) for f in fields(BetweenBlocks))
     )
     inner = np.full(len(found.p), np.inf) if found.inner_freedom is None else found.inner_freedom
     between, freedom = noise.variance(found.sampling, inner)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
+from analyze.stats.noise import SPREAD_WEIGHT, LogMedians, known_of_mean
 from analyze.stats.rank import rank_p_of_groups
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
@@ -85,8 +85,6 @@ _CELLS_A_ROW = 8
 """Cells that the array of `_summed_in_cells` may have, a row: half the time of a sort, half more memory."""
 _MEDIAN_RANKS = 0.98
 """Half of 1.96: an interval of 95 % of the median reaches so many times √n ranks to either side."""
-_MEDIAN_SE = 1.2533
-"""√(π/2): standard error of a median over that of a mean."""
 _LEAST_SPREAD = 0.02
 """A sample of equal values is not without error, relative: a bin is 2.2 % wide."""
 
@@ -128,8 +126,8 @@ class Histograms:
         What a median may be by chance lies between the values at the ends of its interval by ranks (McKean
         and Schrader 1984), the quartiles at most: how far it is to the other values does not matter. Where
         half of the requests are fast and half are slow, it may be either. They are order statistics: their
-        distance over what it is of a normal law on average (Blom 1958) is the spread. All [places, columns];
-        NaN where there is no request.
+        distance over what it is of a normal law on average (Blom 1958) is the spread, and the variance that
+        of a median of an odd number of normal values. All [places, columns]; NaN where there is no request.
         """
         from scipy.special import ndtri  # see analyze.stats.noise
 
@@ -138,15 +136,18 @@ class Histograms:
         ranks = _median_ranks(n)
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = [0.5 - ranks / n, 0.5 + ranks / n]
-            low, middle, high = self._quantiles(cell, n, (ends[0], 0.5, ends[1]))
+            low, high = self._quantiles(cell, n, ends)
             # A hair less, as `_holding` asks: rounding must not make the next value of one.
-            first, last = (ndtri((np.ceil(end * n - 1e-9) - 0.375) / (n + 0.25)) for end in ends)
+            places = [np.ceil(end * n - 1e-9) for end in ends]
+            first, last = (ndtri((place - 0.375) / (n + 0.25)) for place in places)
             # A single value has no spread of its own.
             spread = np.where(last > first, (high - low) * BIN_LOG / (last - first), 0.0)
+            known = _known_of_distance(places[1] - places[0], n)
         shape = (n_places, n_columns)
-        spread, n, ranks = (values.reshape(shape) for values in (spread, n, ranks))
-        variance = _MEDIAN_SE**2 * _variances(spread, n, ranks)
-        return LogMedians((middle * BIN_LOG).reshape(shape), variance, _median_freedom), n
+        spread, n, known = (values.reshape(shape) for values in (spread, n, known))
+        middle = self._medians(cell, n.ravel()).reshape(shape)
+        variance = np.pi / 2 * _variances(spread, np.where(n > 0, n + np.pi / 2 - 1, 0.0), known)
+        return LogMedians(middle * BIN_LOG, variance, known, _known_of_median), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
         """Give means of the numbers of rows, natural logarithm, with their sampling variance, and requests.
@@ -156,8 +157,9 @@ class Histograms:
         n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n
-            spread = np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean
-            return LogMedians(np.log(mean), _variances(spread, n, n)), n
+            known = known_of_mean(n)
+            spread = np.sqrt(np.maximum(squares - n * mean**2, 0) / known) / mean
+            return LogMedians(np.log(mean), _variances(spread, n, known), known), n
 
     def trimmed_log_means(self, n_places: int, n_columns: int, trim: float) -> tuple[LogMedians, F8]:
         """Give means of logarithms without a part at either end, with their sampling variance, and requests.
@@ -178,9 +180,11 @@ class Histograms:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = totals(cell, inside * (self.bin + 0.5), len(n)) / totals(cell, inside, len(n)) * BIN_LOG
             first, second = (totals(cell, self.n * drawn**k, len(n)) / n for k in (1, 2))
-            spread = np.sqrt(np.maximum(second - first**2, 0.0)) * BIN_LOG / (1 - 2 * trim)
-        mean, spread, n = (values.reshape(n_places, n_columns) for values in (mean, spread, n))
-        return LogMedians(mean, _variances(spread, n, n)), n
+            known = known_of_mean(n * (1 - 2 * trim))
+            square = np.maximum(second - first**2, 0.0) * n / (known * (1 - 2 * trim))
+            spread = np.sqrt(square) * BIN_LOG
+        mean, spread, n, known = (values.reshape(n_places, n_columns) for values in (mean, spread, n, known))
+        return LogMedians(mean, _variances(spread, n, known), known), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
         """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a
@@ -194,23 +198,6 @@ class Histograms:
         group, first = numbered((self.place, self.bin))
         before, after = (totals(group, self.n * (self.column == side), len(first)) for side in (0, 1))
         return rank_p_of_groups(self.place[first], before, after, n_places)
-
-    def size_p(self, n_places: int, tau: float) -> F8:
-        """Test column 1 against column 0 by the size of the change of logarithms (Student's law): [places] p.
-
-        The variance is that of both sides pooled, a bin's width at least, and tau² of either side besides.
-        """
-        from scipy.special import stdtr  # see analyze.stats.noise
-
-        n, total, squares = (self.sums(self.n * self.bin**k, n_places, 2) for k in (0, 1, 2))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean = total / n
-            within = np.maximum(squares - n * mean**2, 0.0).sum(axis=1)
-            freedom = n.sum(axis=1) - 2
-            spread = np.maximum(within / freedom * BIN_LOG**2, _LEAST_SPREAD**2)
-            error = np.sqrt(spread * (1 / n).sum(axis=1) + 2 * tau**2)
-            p = 2 * stdtr(freedom, -np.abs(mean[:, 1] - mean[:, 0]) * BIN_LOG / error)
-        return np.where(np.isnan(p) | (freedom < 1), 1.0, p)
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[I8]:
         """Find the row of each filled cell that holds a quantile, one for all or [cells]: up to it so many
@@ -240,6 +227,17 @@ class Histograms:
             found.append(place)
         return found
 
+    def _medians(self, cell: I8, n: F8) -> F8:
+        """Give [cells] medians on the axis of bins: between two values it is the middle of them."""
+        (found,) = self._quantiles(cell, n, (0.5,))
+        (at,) = self._holding(cell, n, (0.5,))
+        filled = np.flatnonzero(n > 0)
+        after = np.minimum(at + 1, len(cell) - 1)
+        past = np.cumsum(self.n)[at] - np.concatenate(([0.0], np.cumsum(n)))[filled]
+        between = (np.abs(past - n[filled] / 2) <= 1e-9 * np.maximum(past, 1)) & (cell[after] == filled)
+        found[filled] = np.where(between, (found[filled] + self.bin[after]) / 2, found[filled])
+        return found
+
 
 def _median_ranks(n: F8) -> F8:
     """Give how many ranks the ends of the interval of a median of n requests lie to either side of it: the
@@ -248,23 +246,30 @@ def _median_ranks(n: F8) -> F8:
     return ranks
 
 
-def _median_freedom(n: F8) -> F8:
-    """Give the degrees of freedom of the error of a median of n requests.
+def _known_of_median(n: F8) -> F8:
+    """Give the degrees of freedom of the spread that the interval of a median of n requests is read from."""
+    return _known_of_distance(2 * _median_ranks(n), n)
 
-    The distance of values r ranks to either side has relative variance 1 / 2r, as the root of χ² with r
-    degrees of freedom over r: so few values tell little of it.
+
+def _known_of_distance(ranks: F8, n: F8) -> F8:
+    """Give the degrees of freedom of the distance of two of n values that lie so many ranks apart.
+
+    As a part of the law it has the law Beta(ranks, n + 1 - ranks), whose relative variance is that of the
+    root of χ² with f degrees of freedom over f, 1 / 2f.
     """
-    return _median_ranks(n) + SPREAD_WEIGHT
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.clip(ranks * (n + 2) / (2 * (n + 1 - ranks)), 0.0, known_of_mean(n))
+    return np.where(n > 0, found, 0.0)
 
 
 def _variances(spread: F8, n: F8, known: F8) -> F8:
-    """Give variances of means of n requests from spreads learnt from so many, all [places, columns]; NaN
-    where there is none.
+    """Give variances of means of n requests from spreads of `known` degrees of freedom, all [places,
+    columns]; NaN where there is none.
 
     A spread learnt from few requests is shrunk to that of all columns of its place: four values that happen
     to be equal are not without error.
     """
-    square = np.where(n > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
+    square = np.where(known > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_place = ((known * square).sum(axis=1) / known.sum(axis=1))[:, None]
         shrunk = (known * square + SPREAD_WEIGHT * of_place) / (known + SPREAD_WEIGHT)

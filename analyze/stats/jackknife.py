@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from analyze.stats.noise import sum_freedom
 from schemas.arrays import F8
 
 LEAST_BLOCKS: Final = 3
@@ -36,8 +37,7 @@ class Jackknifed:
     def minus(self, other: Jackknifed) -> Jackknifed:
         """The difference from independent statistics; degrees of freedom as Welch and Satterthwaite."""
         mine, theirs = self.se**2, other.se**2
-        with np.errstate(invalid="ignore", divide="ignore"):
-            df = (mine + theirs) ** 2 / (mine**2 / self.df + theirs**2 / other.df)
+        df = sum_freedom((mine, self.df), (theirs, other.df))
         least = np.minimum(self.df, other.df)
         return Jackknifed(
             self.value - other.value, np.sqrt(mine + theirs), np.where(np.isfinite(df), df, least)

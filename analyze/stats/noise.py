@@ -26,9 +26,17 @@ MAD = 1.4826
 """Median absolute deviation to standard deviation, normal law."""
 
 
-def spread_freedom(n: F8) -> F8:
-    """Give the degrees of freedom of a spread of n requests, shrunk as it is."""
-    return n + SPREAD_WEIGHT - 1
+def sum_freedom(*parts: tuple[F8, F8 | float]) -> F8:
+    """Give the degrees of freedom of a sum of independent variances, (variance, its own) each: Welch and
+    Satterthwaite; infinite where nothing is estimated."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = sum(v for v, _ in parts) ** 2 / sum(v**2 / freedom for v, freedom in parts)
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def known_of_mean(n: F8) -> F8:
+    """Give the degrees of freedom of the spread of n requests about their mean."""
+    return np.maximum(n - 1, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,21 @@ class LogMedians:
 
     value: F8
     variance: F8
-    freedom: Callable[[F8], F8] = spread_freedom
-    """Degrees of freedom of that variance by the number of requests."""
+    known: F8 | float = np.inf
+    """Degrees of freedom that its own values give that variance; infinite where it is no estimate."""
+    known_of: Callable[[F8], F8] = known_of_mean
+    """Those by the number of requests."""
+
+    def change_freedom(self) -> F8:
+        """Give the degrees of freedom of the variance of [places, 2] values' difference.
+
+        A spread is shrunk to that of its place, which is worth SPREAD_WEIGHT; but what both have in common is
+        no more sure than all their values make it.
+        """
+        known = np.broadcast_to(self.known, self.variance.shape)
+        both = ((self.variance[:, at], known[:, at] + SPREAD_WEIGHT) for at in (0, 1))
+        freedom: F8 = np.minimum(sum_freedom(*both), known.sum(axis=1))
+        return freedom
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +89,7 @@ class WindowNoise:
 def window_noise(
     medians: LogMedians,
     *,
-    floor: float,
+    floor: F8 | float,
     prior_tau2: F8 | None = None,
 ) -> WindowNoise:
     """Noise of sites from their windows' log-medians, [sites, windows].
@@ -90,7 +111,7 @@ def window_noise(
 
 
 def shrunk_tau2(
-    raw: F8, windows: I8, *, floor: float, prior_tau2: F8 | None = None, told: B1 | None = None
+    raw: F8, windows: I8, *, floor: F8 | float, prior_tau2: F8 | None = None, told: B1 | None = None
 ) -> F8:
     """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows.
 
@@ -99,7 +120,7 @@ def shrunk_tau2(
     known = ~np.isnan(raw)
     prior = prior_tau2
     if prior is None:
-        prior = np.full(len(raw), float(np.median(raw[known])) if known.any() else floor**2)
+        prior = np.broadcast_to(np.median(raw[known]) if known.any() else floor**2, raw.shape)
     if told is None:
         told = np.zeros(len(raw), np.bool_)
     prior = np.where(told, np.maximum(prior, floor**2), prior)

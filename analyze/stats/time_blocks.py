@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from analyze.stats.estimate import Estimate
-from analyze.stats.noise import envelope
+from analyze.stats.noise import envelope, sum_freedom
 from schemas.arrays import F8, I8
 
 
@@ -67,12 +67,11 @@ def mean_change(
         value = [mean if of_logs else np.log(mean) for mean, *_ in sides]
         parts = [v if of_logs else v / mean**2 for mean, v, *_ in sides]
         sampling = parts[0] + parts[1]
-        weak = sum(
-            part**2 / np.maximum(freedom, 1.0) for part, (_, _, freedom, _) in zip(parts, sides, strict=True)
+        inner = sum_freedom(
+            *((part, np.maximum(freedom, 1.0)) for part, (_, _, freedom, _) in zip(parts, sides, strict=True))
         )
-        inner = np.where(weak > 0, sampling**2 / weak, np.inf)
         between = np.broadcast_to(np.asarray(tau2, np.float64), sampling.shape)
-        freedom = (sampling + between) ** 2 / (weak + between**2 / tau_freedom)
+        freedom = sum_freedom((sampling, inner), (between, tau_freedom))
         p = 2 * stdtr(inner, -np.abs(value[1] - value[0]) / np.sqrt(sampling))
     return level_estimate(
         value[0],

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from scipy.special import stdtr
 
+from analyze.stats.noise import sum_freedom
 from schemas.arrays import B1, F8
 
 MOST_T: Final = 1e3
@@ -58,7 +59,7 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
         error = spread / size
         both = error.sum(axis=0)
         t = (mean[1] - mean[0]) / np.sqrt(both)
-        freedom = both**2 / (error[0] ** 2 / (size[0] - 1) + error[1] ** 2 / (size[1] - 1))
+        freedom = sum_freedom(*zip(error, size - 1, strict=True))
         p = 2 * stdtr(freedom, -np.abs(t))
         z = (mean[1] - mean[0]) / np.sqrt(whole / size[0] + whole / size[1])
         pooled = 2 * stdtr(size.sum(axis=0) - 2, -np.abs(z))

@@ -80,7 +80,7 @@ def test_what_few_requests_tell_of_their_own_scatter_is_not_sure(n: int) -> None
     blocks = LogMedians(np.zeros((N_SITES, 0)), np.zeros((N_SITES, 0)))
     requests = np.tile([200.0, n], (N_SITES, 1))
     found = level_change(
-        LogMedians(value, variance),
+        LogMedians(value, variance, requests - 1),
         requests,
         np.ones(N_SITES),
         blocks,

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
-from scipy.stats import ttest_ind
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
-from analyze.stats.histograms import BIN_LOG, Histograms
 
 HOUR_NS = 3_600 * 10**9
 
@@ -56,14 +54,3 @@ def test_ninety_times_as_slow_is_found_in_four_requests(n: tuple[int, int]) -> N
 @pytest.mark.parametrize("seed", range(4))
 def test_four_requests_that_take_what_they_take_are_no_finding(seed: int) -> None:
     assert run(requests(4, 1, seed), requests(4, 1.5, seed + 100)).causes == ()
-
-
-def test_size_p_is_students_test_of_logarithms() -> None:
-    rng = np.random.default_rng(4)
-    sides = [rng.integers(100, 200, n) for n in (9, 4)]
-    bins = np.concatenate(sides).astype(np.int64)
-    column = np.repeat([0, 1], [9, 4]).astype(np.int64)
-    table = Histograms.of(np.zeros_like(bins), column, bins, np.ones(13))
-    expected = ttest_ind(*(side * BIN_LOG for side in sides)).pvalue
-    assert table.size_p(1, 0.0)[0] == pytest.approx(expected)
-    assert table.size_p(1, 0.5)[0] > expected, "less what periods differ by on their own"

@@ -244,9 +244,9 @@ class View:
         rows = by_period.pooled(np.array([0, 1, 0]))
         periods, n = medians(rows, self.n_sites, 2)
         p = rows.rank_p(self.n_sites)
-        if medians is Histograms.log_medians:
-            p = self._by_size(rows, periods, n, p, least_tau)
         found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau, told=told)
+        if medians is Histograms.log_medians:
+            found = self._by_size(rows, found, least_tau)
         return found, alone
 
     @property
@@ -255,15 +255,19 @@ class View:
         settings = self.settings
         return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
-    def _by_size(self, rows: Histograms, periods: LogMedians, n: F8, p: F8, tau: float) -> F8:
+    def _by_size(self, rows: Histograms, found: Estimate, tau: float) -> Estimate:
         """Let few requests speak by the size of a change: ranks of four against four say 3 % at best."""
-        settings = self.settings
+        settings, least = self.settings, np.minimum(found.n0, found.n1)
         with np.errstate(invalid="ignore"):
-            large = np.abs(periods.value[:, AFTER] - periods.value[:, BEFORE]) > np.log(settings.few_times)
-        least = n.min(axis=1)
+            large = np.abs(found.change) > np.log(settings.few_times)
         few = (least <= settings.few_requests) & (least >= settings.min_requests) & large
-        few &= p > settings.few_rank_p
-        return np.where(few, np.minimum(p, 2 * rows.size_p(self.n_sites, tau)), p) if few.any() else p
+        few &= found.p > settings.few_rank_p
+        if not few.any():
+            return found
+        # Of few a mean of logarithms is surer than a median.
+        means, n = rows.where(few[rows.place]).trimmed_log_means(self.n_sites, 2, 0.0)
+        by_size = level_change(means, n, found.p, LogMedians(n[:, :0], n[:, :0]), n[:, :0], least_tau=tau)
+        return replace(found, p=np.where(few, np.minimum(found.p, 2 * by_size.p_with_noise), found.p))
 
     @cached_property
     def by_instance(self) -> ByInstance | None:

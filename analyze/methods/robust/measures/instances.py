@@ -27,7 +27,7 @@ from analyze.profile.names import Names
 from analyze.profile.times import own_time_ns
 from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_change
 from analyze.stats.histograms import BIN_LOG, Histograms, bin_of
-from analyze.stats.noise import LogMedians
+from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
@@ -283,6 +283,8 @@ class _Row(NamedTuple):
     past: float = np.nan
     added_ns: float = 0.0
     tau: float = 0.0
+    known: tuple[float, float] = (np.inf, np.inf)
+    """Degrees of freedom that their own values give the first two variances."""
 
 
 def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
@@ -322,11 +324,13 @@ def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSetting
             own = groups[level.hosts]
             known = n[own, 0] >= settings.least_of_instance
             value, variance = medians.value[:, 1], medians.variance[:, 1]
+            sure = np.broadcast_to(medians.known, n.shape)[:, 1]
             if known:  # all against their own past
                 value = value - medians.value[:, 0]
                 variance = np.where(
                     n[:, 0] >= settings.least_of_instance, variance + medians.variance[:, 0], np.nan
                 )
+                sure = np.maximum(medians.change_freedom() - SPREAD_WEIGHT, 0.0)
             usable = (n[:, 1] >= settings.least_of_instance) & np.isfinite(variance)
             others = [k for hosts in level.siblings if usable[k := groups[hosts]]]
             if not others or not usable[own]:
@@ -351,22 +355,22 @@ def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSetting
                     rank_p=_rank_p(here.where(late), is_own[late], usual) if slower else 1.0,
                     added_ns=float((here.own_ns * waited[here.site])[mine].sum()),
                     tau=tau,
+                    known=(float(sure[others].sum()), float(sure[own])),
                 )
             )
     if not rows:
         return None
     value, variance = _columns(rows, np.nan)
     e = level_change(
-        LogMedians(value[:, :FIRST_BLOCK], variance[:, :FIRST_BLOCK]),
+        LogMedians(value[:, :FIRST_BLOCK], variance[:, :FIRST_BLOCK], np.array([row.known for row in rows])),
         np.array([[row.requests_before, row.requests] for row in rows]),
         np.array([row.rank_p for row in rows]),
         LogMedians(value[:, FIRST_BLOCK:], variance[:, FIRST_BLOCK:]),
         np.where(np.isnan(value[:, FIRST_BLOCK:]), 0.0, np.inf),
-        least_tau=settings.min_tau,
+        # How much instances differ for good is not known of a newcomer.
+        least_tau=np.array([row.tau for row in rows]),
     )
-    # How much instances differ for good is not known of a newcomer.
-    between = np.maximum(e.between, [row.tau**2 for row in rows])
-    e = _alone(replace(e, between=between))
+    e = _alone(e)
     return InstanceTests(
         np.array([row.site for row in rows]),
         _instances(rows),
