@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import _ufuncs, betaincinv, chdtr, chdtri, gammaln
+from scipy.special import _ufuncs, betainc, betaincinv, betaln, chdtr, chdtri, gammaln
 
 from schemas.arrays import F8, I8
 
@@ -160,6 +160,60 @@ def share_dispersion(counts: F8, trials: F8) -> F8:
     usable = (windows >= LEAST_WINDOWS) & (share > 0) & (share < 1)
     phi: F8 = np.maximum(1.0, np.where(usable, mean, 1.0))
     return phi
+
+
+MOST_EXACT = 1_000
+"""Requests up to which the law of `surprise` is added up; of more it is continuous."""
+_WORTH_ASKING = 0.05
+"""Larger p are not looked at: nothing comes of them."""
+_LEAST_HISTORY = 5
+"""Windows of a history from which they tell what a share does by itself."""
+
+
+def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, one_sided: bool) -> F8:
+    """Give p of one more window's share by what windows of a history do, `p` at least, see `correlation`.
+
+    x, n: [tests, 2] before and after; windows: [tests, windows]. Windows' shares have a Beta law about that
+    before, so a window's requests that of Pólya (beta-binomial); how well the share before is known widens
+    it.
+    """
+    found = p.copy()
+    rho = correlation(windows_x, windows_n)
+    for at in np.flatnonzero((p < _WORTH_ASKING) & (rho > 0)).tolist():
+        (before, after), (n0, n1) = x[at], n[at]
+        total = windows_n[at].sum()
+        worth = n0 / (1 + max((windows_n[at] ** 2).sum() / total - 1, 0.0) * rho[at])
+        share, both = (before + 0.5) / (n0 + 1), min(rho[at] + 1 / (worth + 1), 0.99)
+        rises = _polya_tail(after, n1, share, both)
+        tail = rises if one_sided else 2 * min(rises, _polya_tail(n1 - after, n1, 1 - share, both))
+        found[at] = max(p[at], min(tail, 1.0))
+    return found
+
+
+def correlation(counts: F8, trials: F8) -> F8:
+    """Give the part of a share's variance that requests of a window have in common, by the method of moments
+    (Kleinman 1973); 0 for fewer than five windows. counts, trials: [tests, windows]."""
+    total, windows = trials.sum(axis=1), (trials > 0).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = counts.sum(axis=1) / total
+        square = np.where(trials > 0, (counts - trials * share[:, None]) ** 2 / trials, 0.0).sum(axis=1)
+        room = total - (trials**2).sum(axis=1) / total - (windows - 1)
+        found = (square / (share * (1 - share)) - (windows - 1)) / room
+    return np.where((windows >= _LEAST_HISTORY) & (room > 0) & (found > 0), np.minimum(found, 0.99), 0.0)
+
+
+def _polya_tail(k: float, n: float, share: float, rho: float) -> float:
+    """P(X >= k) of n requests whose share has a Beta law of that mean, its variance rho of the largest."""
+    if k <= 0:
+        return 1.0
+    if n > MOST_EXACT:
+        of_all = 1 / (rho + (1 - rho) / n) - 1
+        return float(betainc((1 - share) * of_all, share * of_all, 1 - (k - 0.5) / n))
+    a, b = share * (1 / rho - 1), (1 - share) * (1 / rho - 1)
+    seen = np.arange(round(k), round(n) + 1)
+    of = np.full_like(seen, round(n))
+    logs = _log_choose(of, seen) + betaln(seen + a, of - seen + b) - betaln(a, b)
+    return float(np.exp(logs).sum())
 
 
 def _left_of_chi2(kept: F8) -> F8:

@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import statistics as oracle
-from scipy.stats import hypergeom
+from scipy.stats import betabinom, hypergeom
 
 from analyze.stats.estimate import share_change
-from analyze.stats.proportions import at_least, at_most, fisher, share_dispersion
+from analyze.stats.proportions import (
+    MOST_EXACT,
+    at_least,
+    at_most,
+    correlation,
+    fisher,
+    share_dispersion,
+    surprise,
+)
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.data())
@@ -117,3 +125,37 @@ def test_tails_are_those_of_scipy() -> None:
     law = hypergeom(total, marked, drawn)
     assert np.array_equal(at_least(k, total, marked, drawn), law.sf(k - 1))
     assert np.array_equal(at_most(k, total, marked, drawn), law.cdf(k))
+
+
+@pytest.mark.parametrize(("share", "rho"), [(0.05, 0.02), (0.3, 0.02), (0.3, 0.1), (0.3, 0.3)])
+def test_one_more_window_is_as_rare_as_windows_make_it(share: float, rho: float) -> None:
+    """Requests of a window have something in common: by Fisher's test, of requests that stand for themselves,
+    up to 17 % of windows of 20 requests would differ with p < 0.001 from 21 others, where 30 % show it."""
+    rng, tests, windows = np.random.default_rng(1), 3_000, 21
+    of_window = rng.beta(share * (1 / rho - 1), (1 - share) * (1 / rho - 1), (tests, windows + 1))
+    x, n = rng.binomial(20, of_window).astype(np.float64), np.full((tests, windows + 1), 20.0)
+    periods = [np.stack([v[:, :-1].sum(axis=1), v[:, -1]], axis=1) for v in (x, n)]
+    exact = fisher(*(v[:, at].astype(np.int64) for at in (0, 1) for v in periods)).p
+    p = surprise(*periods, x[:, :-2], n[:, :-2], exact, one_sided=False)
+    assert correlation(x[:, :-2], n[:, :-2]).mean() == pytest.approx(rho, rel=0.15)
+    for level in (0.01, 0.001):
+        assert (p < level).mean() <= level + 3 * np.sqrt(level / tests)
+    assert (exact < 0.001).mean() > (p < 0.001).mean()
+
+
+@pytest.mark.parametrize(("k", "n"), [(3, 4), (0, 4), (4, 4), (60, 200), (1_500, 2_000)])
+def test_tails_of_polyas_law_are_scipys(k: int, n: int) -> None:
+    x, of = np.array([[20.0, k]]), np.array([[200.0, n]])
+    windows_x, windows_n = np.array([[0.0, 8, 0, 6, 6, 0]]), np.array([[30.0, 40, 30, 40, 30, 30]])
+    rho = correlation(windows_x, windows_n)[0]
+    share = 20.5 / 201
+    both = rho + 1 / (200 / (1 + ((windows_n**2).sum() / 200 - 1) * rho) + 1)
+    expected = betabinom.sf(k - 1, n, share * (1 / both - 1), (1 - share) * (1 / both - 1))
+    found = surprise(x, of, windows_x, windows_n, np.zeros(1), one_sided=True)
+    assert found[0] == pytest.approx(expected, rel=1e-6 if n <= MOST_EXACT else 0.05)
+
+
+def test_a_history_whose_windows_are_alike_leaves_p_as_it_is() -> None:
+    x, n, windows = np.array([[40.0, 4]]), np.array([[400.0, 4]]), np.full((1, 8), 5.0)
+    p = surprise(x, n, windows, 10 * windows, np.array([1e-4]), one_sided=True)
+    assert p.tolist() == [1e-4]

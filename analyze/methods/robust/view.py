@@ -30,6 +30,7 @@ from analyze.stats.estimate import (
 )
 from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LogMedians
+from analyze.stats.proportions import surprise
 from analyze.stats.rank import in_requests
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
@@ -124,7 +125,14 @@ class View:
             for v, before in zip((x, n), reference, strict=True):
                 v[abnormal, BEFORE] -= before[abnormal, 0]
                 v[np.ix_(abnormal, own)] = 0.0
-        return share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=margin), alone
+        found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=margin)
+        if len(others):
+            (periods_x, windows_x), (periods_n, windows_n) = (
+                (v[:, [BEFORE, AFTER]], v[:, others]) for v in (x, n)
+            )
+            p = surprise(periods_x, periods_n, windows_x, windows_n, found.p, one_sided=one_sided)
+            found = replace(found, p=p)
+        return found, alone
 
     @cached_property
     def failing_change(self) -> tuple[Estimate, Estimate | None]:
