@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from oracles import fork_server
 
 from flowdiff.__main__ import GC_THRESHOLDS
 
@@ -72,6 +71,8 @@ def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, obje
     """Fork the workers from one process, which has collected: each of them would import all tests."""
     config = session.config
     if config.getoption("numprocesses", None) and sys.platform == "linux":
+        from oracles import fork_server  # within: a copy of this file alone is a conftest, too
+
         with fork_server.forked_tests([*map(str, config.invocation_params.args)]):
             return (yield)
     return (yield)
