@@ -142,6 +142,27 @@ def test_what_it_cannot_do_is_refused(words: Sequence[str], how: dict[str, Any])
         fork_server.Popen(words, **how)
 
 
+def test_workers_tell_what_cannot_be_collected(repository: Path, tmp_path: Path) -> None:
+    """Which pytest leaves half imported, and forks would take for the whole."""
+    broken = "def test_before(): pass\n\n\nimport nowhere_to_be_found\n\n\ndef test_after(): assert False\n"
+    (tmp_path / "test_broken.py").write_text(broken)
+    (tmp_path / "test_threads.py").write_text("import polars\n\n\ndef test_fine(): pass\n")
+    told = subprocess.run(
+        [
+            sys.executable,
+            *["-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-p", "conftest"],
+            f"-c{repository}/pyproject.toml",
+            tmp_path,
+        ],
+        cwd=repository,
+        env=os.environ | {"PYTHONPATH": f"{repository}{os.pathsep}{repository / 'tests'}"},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "1 passed, 1 error" in told.stdout
+
+
 def test_a_worker_is_a_fork_of_who_has_collected() -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("these tests have no workers")

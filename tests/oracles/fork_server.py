@@ -323,13 +323,25 @@ def _import_all() -> None:
 def _collect(tests: list[str]) -> None:
     """Import tests as pytest does, but for those that need a library with threads: a fork would have none.
 
-    Workers import the rest, and tell what cannot be collected.
+    Workers import the rest, and tell what cannot be collected: pytest leaves the half of a module that it
+    began, and would take that for the whole.
     """
+    pytest = import_module("pytest")
     before = _threads()
+    begun: set[str] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def reported(collector: Any) -> Iterator[Any]:
+        report = yield
+        if not report.passed:
+            begun.add(str(collector.path))
+        return report
+
     sys.modules.update(dict.fromkeys(_WITH_THREADS))  # as if they were not installed
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
-        import_module("pytest").main([*tests, *_COLLECT])
-    for name in _WITH_THREADS:
+        pytest.main([*tests, *_COLLECT], [SimpleNamespace(pytest_make_collect_report=reported)])
+    halves = (name for name, module in sys.modules.items() if getattr(module, "__file__", None) in begun)
+    for name in [*_WITH_THREADS, *halves]:
         del sys.modules[name]
     if more := _threads() - before:
         sys.exit(
