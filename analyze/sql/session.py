@@ -93,8 +93,10 @@ class Session:
         found: LakePeriod,
         files: Mapping[str, Sequence[Path]],
         span_times: SpanTimes,
+        memory: str,
     ) -> None:
         self._connection = connection
+        self._memory = memory
         self._span_times = span_times
         self._found = found
         self._files = files
@@ -185,23 +187,24 @@ class Session:
 
     def _make_views_of(self, text: str) -> None:
         """Make the views that statements name, and what they read: to make all of them takes longer than the
-        rest of an opening.
+        rest of an opening. What an interruption left is made again.
         """
         words = {*_WORD.findall(text.lower())}
         named = words & _RELATIONS.keys()
         if not named or any(map(_CATALOG.fullmatch, words)):
             named = {*_RELATIONS}
         wanted = frozenset(each for name in named for each in behind(name)) - self._made
-        for name in _RELATIONS:
-            if name not in wanted:
-                continue
-            if name in VIEWS:
-                self._connection.execute(relation(name).sql)
-            else:
-                table = LISTED[name[1:]]
-                self._connection.execute(table.columns)
-                self._connection.execute(table.unread if self._files[table.name] else table.empty)
-            self._made.add(name)
+        with _enough(self._memory):
+            for name in _RELATIONS:
+                if name not in wanted:
+                    continue
+                if name in VIEWS:
+                    self._connection.execute(relation(name).sql)
+                else:
+                    table = LISTED[name[1:]]
+                    self._connection.execute(table.columns)
+                    self._connection.execute(table.unread if self._files[table.name] else table.empty)
+                self._made.add(name)
 
     def _read_files_of(self, text: str) -> None:
         """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
@@ -246,7 +249,10 @@ class Session:
                 f"There is no table '{unknown['name']}'.",
                 remedy=f"There are {', '.join(VIEWS)}: docs/sql.md.",
             )
-        return QueryError(f"The query failed: {_first_lines(error)}")
+        failed = f"The query failed: {_first_lines(error)}"
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return QueryError(f"{failed.removesuffix('.')}.", remedy="Raise --memory.")
+        return QueryError(failed)
 
 
 def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
@@ -329,7 +335,7 @@ def open_session(
     readable = [path for table, paths in files.items() if table not in WATCH_TABLES for path in paths]
     numbers = (found.period.start_ns, found.period.end_ns)
     with locked_connection(readable, memory_limit=memory, threads=threads) as connection:
-        try:
+        with _enough(memory):
             for statement, number in zip(_SET_NUMBERS, numbers, strict=True):
                 connection.execute(statement, [number])
             span_times, versions = SpanTimes(), RequestVersions(found, files["params"])
@@ -342,9 +348,15 @@ def open_session(
             _create_macros(connection)
             for name, table in (attached or {}).items():
                 connection.register(name, table)
-        except duckdb.OutOfMemoryException as error:
-            raise ConfigError(f"'{memory}' of memory is too little.", remedy="Raise --memory.") from error
-        yield Session(connection, found, files, span_times)
+        yield Session(connection, found, files, span_times, memory)
+
+
+@contextmanager
+def _enough(memory: str) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise ConfigError(f"'{memory}' of memory is too little.", remedy="Raise --memory.") from error
 
 
 def _create_macros(connection: duckdb.DuckDBPyConnection) -> None:

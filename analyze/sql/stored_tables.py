@@ -104,18 +104,19 @@ class StoredTable:
     def columns(self) -> str:
         """Makes the empty table `_schema_<table>`."""
         columns = [_column(field) for field in self.schema] + ["filename VARCHAR"] * self.with_filename
-        return self._named(f"CREATE TABLE _schema_@ ({', '.join(columns)})")
+        return self._named(f"CREATE OR REPLACE TABLE _schema_@ ({', '.join(columns)})")
 
     @property
     def empty(self) -> str:
         """Makes its view without files."""
-        return self._named("CREATE VIEW _@ AS FROM _schema_@")
+        return self._named("CREATE OR REPLACE VIEW _@ AS FROM _schema_@")
 
     @property
     def unread(self) -> str:
         """Makes its view until a query uses it."""
         return self._named(
-            "CREATE VIEW _@ AS SELECT s.* FROM (SELECT 1 WHERE error('the table @ is not read yet') IS NULL)"
+            "CREATE OR REPLACE VIEW _@ AS"
+            " SELECT s.* FROM (SELECT 1 WHERE error('the table @ is not read yet') IS NULL)"
             " LEFT JOIN _schema_@ AS s ON true"
         )
 

@@ -342,6 +342,13 @@ def test_views_are_made_as_they_are_named_and_all_are_seen(small: Path, text: st
         assert {*VIEWS} <= {*session.query(text)[0].to_pylist()}
 
 
+def test_views_that_an_interruption_left_are_made_again(small: Path) -> None:
+    with open_session(period_of(small)) as session:
+        session.query("SHOW TABLES")
+        session._made.clear()  # as if Ctrl-C had come behind the last, before it was noted
+        assert session.query("SELECT count(*) AS n FROM windows")["n"].to_pylist() == [3]
+
+
 def test_a_view_that_cannot_be_made_leaves_the_others(small: Path) -> None:
     with open_session(period_of(small)) as session:
         session.query("CREATE TEMP TABLE requests AS SELECT 1 AS one")

@@ -14,7 +14,7 @@
 -- mix        DOUBLE    part from the workload mix
 -- total      DOUBLE    the four together; over all rows of a measure: after - before
 -- rank       INTEGER   finding that it belongs to; null: to none
-CREATE VIEW account AS
+CREATE OR REPLACE VIEW account AS
 SELECT
     parse_path(filename)[-2] AS report,
     method,

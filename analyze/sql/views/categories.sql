@@ -15,7 +15,7 @@
 -- category_l1    VARCHAR    key with loop counts rounded up to powers of two
 -- category_l2    VARCHAR    key with loop counts dropped
 -- canonical      VARCHAR    the path as text: a b series, { x | y } parallel, ( body )*n loop
-CREATE VIEW categories AS
+CREATE OR REPLACE VIEW categories AS
 SELECT
     s.category,
     s.root,

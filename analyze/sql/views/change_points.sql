@@ -10,7 +10,7 @@
 -- places        VARCHAR[]  components that this finding names
 -- incident      VARCHAR    id of the incident that it opened or joined; empty: none
 -- comparisons   INTEGER    how often this candidate was compared so far
-CREATE VIEW change_points AS
+CREATE OR REPLACE VIEW change_points AS
 SELECT
     make_timestamp(at_ns // 1000) AS looked_at,
     make_timestamp(onset_ns // 1000) AS onset,

@@ -9,7 +9,7 @@
 -- raw            VARCHAR    its first 64 KB as text; if that is not UTF-8, other bytes than ASCII as \xNN
 -- size           BIGINT     bytes of the refused item
 -- sha256         VARCHAR    of the refused item, hex
-CREATE VIEW dead_letters AS
+CREATE OR REPLACE VIEW dead_letters AS
 SELECT
     split_part(parse_filename(filename), '-', 2)::BIGINT AS commit,
     source,

@@ -16,7 +16,7 @@
 -- src_host       VARCHAR    host of the earlier node; null where unknown
 -- dst_host       VARCHAR    host of the later node; null where unknown
 -- latency_us     DOUBLE     microseconds from src to dst as recorded; negative under clock skew
-CREATE VIEW edges AS
+CREATE OR REPLACE VIEW edges AS
 SELECT
     f.request_id,
     f.kind::VARCHAR AS kind,

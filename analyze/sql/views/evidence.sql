@@ -22,7 +22,7 @@
 -- contribution_us  DOUBLE    part of the change of the mean response time, microseconds a request
 -- consequence_of   INTEGER   `place` of what it follows from; null: a cause
 -- relation         VARCHAR   by which relation it belongs to the finding (docs/concepts.md); empty for what leads
-CREATE VIEW evidence AS
+CREATE OR REPLACE VIEW evidence AS
 SELECT
     parse_path(filename)[-2] AS report,
     method,

@@ -24,7 +24,7 @@
 -- q                DOUBLE    p corrected for the number of tests
 -- explanation      VARCHAR   what distinguishes affected requests, in a sentence; or empty
 -- examples         VARCHAR[] requests of the problem period to look at
-CREATE VIEW findings AS
+CREATE OR REPLACE VIEW findings AS
 SELECT
     parse_path(filename)[-2] AS report,
     method,

@@ -32,7 +32,7 @@
 -- problem_requests    VARCHAR[]  examples since
 -- note                VARCHAR    what a person said, or the deployment it goes with
 -- document            VARCHAR    the incident as it was then, JSON
-CREATE VIEW incident_events AS
+CREATE OR REPLACE VIEW incident_events AS
 SELECT
     event,
     incident,

@@ -29,7 +29,7 @@
 -- reference_requests  VARCHAR[]  examples of the baseline
 -- problem_requests    VARCHAR[]  examples since
 -- note                VARCHAR    what a person said, or the deployment it goes with
-CREATE VIEW incidents AS
+CREATE OR REPLACE VIEW incidents AS
 SELECT incident, decided_at AS changed, * EXCLUDE (event, incident, event_kind, decided_at, document)
 FROM incident_events
 QUALIFY row_number() OVER (PARTITION BY incident ORDER BY decided_at DESC, event_kind DESC) = 1

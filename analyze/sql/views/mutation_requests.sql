@@ -16,7 +16,7 @@
 -- response_us      DOUBLE     response time, microseconds
 -- weight           DOUBLE     1 / sampling probability; 1 where unknown
 -- status           VARCHAR    ok, or an error class
-CREATE VIEW mutation_requests AS
+CREATE OR REPLACE VIEW mutation_requests AS
 SELECT
     parse_path(listed.filename)[-2] AS report,
     coalesce(listed.method, 'paper') AS method, -- earlier reports had this one only, and no column

@@ -14,7 +14,7 @@
 -- baseline_mean_us      DOUBLE    mean it is compared with: its precursors', or its own before, microseconds
 -- precursors            INTEGER   candidate precursors; 0 for response-time mutations
 -- edges_changed         INTEGER   edges whose test rejected; 0 for structural mutations
-CREATE VIEW mutations AS
+CREATE OR REPLACE VIEW mutations AS
 SELECT
     parse_path(filename)[-2] AS report,
     coalesce(method, 'paper') AS method, -- earlier reports had this one only, and no column

@@ -13,7 +13,7 @@
 -- host           VARCHAR    machine, pod or instance; null where unknown
 -- offset_us      DOUBLE     microseconds since the start of the request
 -- status         VARCHAR    its own: ok, or its error class; of a span at its start only, so that each counts once
-CREATE VIEW nodes AS
+CREATE OR REPLACE VIEW nodes AS
 SELECT
     f.request_id,
     f.kind::VARCHAR AS kind,

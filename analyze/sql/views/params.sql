@@ -6,6 +6,6 @@
 -- key            VARCHAR    parameter name
 -- num            DOUBLE     value, where it is a number
 -- text           VARCHAR    value, where it is text; booleans as true/false
-CREATE VIEW params AS
+CREATE OR REPLACE VIEW params AS
 SELECT request_id, kind::VARCHAR AS kind, position, key::VARCHAR AS key, num, text
 FROM _params;

@@ -18,7 +18,7 @@
 -- n_nodes        INTEGER    nodes of the request-flow graph
 -- lane           INTEGER    partition the request came by; 0 for files
 -- window_start   TIMESTAMP  UTC start of the storage window
-CREATE VIEW requests AS
+CREATE OR REPLACE VIEW requests AS
 SELECT
     request_id,
     kind::VARCHAR AS kind,

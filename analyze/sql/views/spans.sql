@@ -16,7 +16,7 @@
 -- critical       BOOLEAN    on the critical path: going back from the response, the call that ended last
 -- critical_us    DOUBLE     part of the response time that was its own work, microseconds; 0 off the path
 -- status         VARCHAR    its own: ok, or its error class (the request's is requests.status)
-CREATE VIEW spans AS
+CREATE OR REPLACE VIEW spans AS
 SELECT
     f.request_id,
     f.category,

@@ -14,7 +14,7 @@
 -- open_incidents  INTEGER    incidents that go on
 -- suspended       VARCHAR    why nothing could be raised: learning, load; empty: it could
 -- seconds         DOUBLE     time that it took
-CREATE VIEW watch_runs AS
+CREATE OR REPLACE VIEW watch_runs AS
 SELECT
     make_timestamp(window_ns // 1000) AS window_start,
     make_timestamp(through_ns // 1000) AS through,

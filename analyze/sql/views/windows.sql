@@ -7,7 +7,7 @@
 -- errors         BIGINT     requests whose root did not end ok
 -- error_rate     DOUBLE     their weighted share, 0 to 1
 -- flagged        BIGINT     requests with a quality flag
-CREATE VIEW windows AS
+CREATE OR REPLACE VIEW windows AS
 SELECT
     window_start,
     count(*) AS requests,
