@@ -161,9 +161,8 @@ def _shape(
 ) -> _SpanShape:
     root = parent is None
     above = "" if root else f',"parentSpanId":"{_SPAN}{parent:04x}"'
-    text = (
-        f'{{"traceId":"{_TRACE}","spanId":"{_SPAN}{span_id:04x}"{above}{_words(point, status, state, root)}'
-    )
+    words = _words(point, status, state, root)
+    text = f'{{"traceId":"{_TRACE}","spanId":"{_SPAN}{span_id:04x}"{above}{words}'
     return _SpanShape(text, point.component, point.host, start, end, span_id, root)
 
 

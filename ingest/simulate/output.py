@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -103,16 +103,15 @@ def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
         "params": dict(point.params),
         "sample_rate": rate if rate < 1.0 else None,
     }
-    texts = (
-        _members({name: value for name, value in some.items() if value}) for some in (named, placed, last)
-    )
-    first, *others = (text.replace("\\u0001", _ID).replace("%", "%%") for text in texts)
-    return f'{first},"seq":', *others
+    first, second, third = (_members(some) for some in (named, placed, last))
+    return f'{first},"seq":', second, third
 
 
-def _members(fields: dict[str, object]) -> str:
-    """Members of an object as JSON, each behind a comma."""
-    return f",{json.dumps(fields, separators=(',', ':'))[1:-1]}" if fields else ""
+def _members(fields: Mapping[str, object]) -> str:
+    """Those that have a value as JSON, each behind a comma, in a format string."""
+    given = {name: value for name, value in fields.items() if value}
+    text = json.dumps(given, separators=(",", ":")).replace("\\u0001", _ID).replace("%", "%%")
+    return f",{text[1:-1]}" if given else ""
 
 
 GZIP_LEVEL = 3
