@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ingest.codecs.otlp.encode_otlp import threshold
 from ingest.simulate.points import Point, Span
@@ -86,14 +87,18 @@ def _line(spans: list[_SpanShape]) -> tuple[str, list[int]]:
         groups.setdefault((span.service, span.host), []).append(span)
     parts, order = [], []
     for (service, host), members in groups.items():
-        resource = {"attributes": [_attribute("service.name", service), _attribute("host.name", host)]}
-        body = ",".join(s.text for s in members)
-        parts.append(f'{{"resource":{_dumps(resource)},"scopeSpans":[{{"spans":[{body}]}}]}}')
+        body = ",".join([s.text for s in members])
+        parts.append(f'{{"resource":{_resource(service, host)},"scopeSpans":[{{"spans":[{body}]}}]}}')
         for s in members:
             order += [s.start, s.end]
             if s.root:
                 order.append(_ROOT_ATTRIBUTES)
     return f'{{"resourceSpans":[{",".join(parts)}]}}\n', order
+
+
+@lru_cache(maxsize=1024)
+def _resource(service: str, host: str) -> str:
+    return _dumps({"attributes": [_attribute("service.name", service), _attribute("host.name", host)]})
 
 
 def _dumps(value: object) -> str:
@@ -155,11 +160,16 @@ def _shape(
     span_id: int, parent: int | None, point: Point, start: int, end: int, status: str, state: str
 ) -> _SpanShape:
     root = parent is None
-    fields: dict[str, object] = {"traceId": _TRACE, "spanId": f"{_SPAN}{span_id:04x}"}
-    if not root:
-        fields["parentSpanId"] = f"{_SPAN}{parent:04x}"
-    if state:
-        fields["traceState"] = state
+    above = "" if root else f',"parentSpanId":"{_SPAN}{parent:04x}"'
+    words = _words(point, status, state, root)
+    text = f'{{"traceId":"{_TRACE}","spanId":"{_SPAN}{span_id:04x}"{above}{words}'
+    return _SpanShape(text, point.component, point.host, start, end, span_id, root)
+
+
+@lru_cache(maxsize=4096)
+def _words(point: Point, status: str, state: str, root: bool) -> str:
+    """What all spans of a point say behind their ids, and the places of what each says by itself."""
+    fields: dict[str, object] = {"traceState": state} if state else {}
     fields |= {"name": point.span_name or point.name, "kind": point.span.value}
     attributes = [_attribute(k, v) for k, v in point.params]
     if point.label:
@@ -169,7 +179,5 @@ def _shape(
         attributes.append(_attribute("error.type", status))
     if attributes and not root:
         fields["attributes"] = attributes
-    text = _dumps(fields).replace("\\u0001", _TRACE).replace("\\u0002", _SPAN)[:-1]
-    text += ',"startTimeUnixNano":"%d","endTimeUnixNano":"%d"'
-    text += ',"attributes":%s}' if root else "}"
-    return _SpanShape(text, point.component, point.host, start, end, span_id, root)
+    text = f',{_dumps(fields)[1:-1]},"startTimeUnixNano":"%d","endTimeUnixNano":"%d"'
+    return text + (',"attributes":%s}' if root else "}")

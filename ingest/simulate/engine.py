@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Generator
 from heapq import heappop, heappush
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -194,19 +195,26 @@ class Gather:
             self.loop.start(at_ns, self.sleeper)
 
 
-def newest_first(keys: npt.NDArray[np.int64]) -> list[int]:
-    """Each of many keys once, in the order of their last places, the last one first."""
-    return list(dict.fromkeys(keys[::-1].tolist()))
+def newest_first(keys: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """The last keys, each once, in the order of their last places, the last one first: at most so many."""
+    found: dict[int, None] = {}
+    for end in range(len(keys), 0, -most):
+        found |= dict.fromkeys(keys[max(0, end - most) : end][::-1].tolist())
+        if len(found) >= most:
+            break
+    return np.fromiter(islice(found, most), dtype=np.int64)
 
 
 class Lru:
-    """Least-recently-used set of integers."""
+    """Least-recently-used set of integers. What it was filled with is older than what was touched."""
 
-    __slots__ = ("_capacity", "_entries")
+    __slots__ = ("_entries", "_filled", "_oldest_last", "capacity")
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._entries: OrderedDict[int, None] = OrderedDict()
+        self._filled: set[int] = set()
+        self._oldest_last: list[int] = []
 
     def touch(self, key: int) -> bool:
         """True if the key was present; either way it is present and newest afterwards."""
@@ -215,17 +223,30 @@ class Lru:
             entries.move_to_end(key)
             return True
         entries[key] = None
-        if len(entries) > self._capacity:
-            entries.popitem(last=False)
+        if key in self._filled:
+            self._filled.remove(key)
+            return True
+        if len(self) > self.capacity:
+            self._drop_oldest()
         return False
 
-    def fill(self, newest: list[int]) -> None:
+    def _drop_oldest(self) -> None:
+        while self._oldest_last:
+            key = self._oldest_last.pop()
+            if key in self._filled:
+                self._filled.remove(key)
+                return
+        self._entries.popitem(last=False)
+
+    def fill(self, newest: npt.NDArray[np.int64]) -> None:
         """Put distinct keys in, the newest of them first (the cache must be empty): as many as it takes."""
-        self._entries = OrderedDict.fromkeys(reversed(newest[: self._capacity]))
+        self._oldest_last = newest[: self.capacity].tolist()
+        self._filled = set(self._oldest_last)
 
     def drop(self, key: int) -> None:
         """Forget the key, if present."""
         self._entries.pop(key, None)
+        self._filled.discard(key)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries) + len(self._filled)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from itertools import count
 
 import numpy as np
+import numpy.typing as npt
 
 from ingest.simulate import points as p
 from ingest.simulate.engine import Lock, Loop, Lru, Process, Server, Strand, newest_first
@@ -83,16 +84,16 @@ class MetadataServer:
         self._prefetch = injected(injections, FaultMechanism.PREFETCH)
         self._growth = injected(injections, FaultMechanism.TREE_GROWTH)
 
-    def warm(self, files: list[int]) -> None:
+    def warm(self, files: npt.NDArray[np.int64]) -> None:
         """Put items (the last used first, each once) and their pages into the caches, as if used before."""
         self.cache.fill(files)
         depths = max(self._p.lookup_pages, self._p.tree_pages)
-        oldest_first = np.array(files[::-1], dtype=np.int64)
-        leaf = ((oldest_first * KEY_SPREAD >> 7) % self._p.tree_items) >> 3
+        leaf = ((files[::-1] * KEY_SPREAD >> 7) % self._p.tree_items) >> 3
         pages = [META_BLOCK + ((d + 1) << 44) + (leaf >> self._p.fan_out_bits * d) for d in range(depths)]
-        order = newest_first(np.stack(pages, axis=1).ravel())
-        self._pages.fill(order)
-        self._meta_node.cache.fill(order)
+        caches = (self._pages, self._meta_node.cache)
+        order = newest_first(np.stack(pages, axis=1).ravel(), max(cache.capacity for cache in caches))
+        for cache in caches:
+            cache.fill(order)
 
     def call(self, s: Strand, kind: str, file: int) -> Process:
         """Simulate one RPC: dispatch, lock the directory, look the item up, change it, unlock, answer."""

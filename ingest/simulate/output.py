@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import BinaryIO, cast
 
 from ingest.simulate.emit_otlp import otlp_lines
@@ -79,32 +80,38 @@ def _template(structure: Structure, renamed: bool, rate: float) -> list[str]:
     """Make one format string a record; it takes the record's time (and the call's parameters)."""
     lines = []
     for number, strand in enumerate(structure.strands):
+        begin = f'{{"breadcrumb":"{_ID}.{number}"'
         for seq, step in enumerate(strand):
-            point = recorded_point(step.code, renamed)
-            fields: dict[str, object] = {
-                "breadcrumb": f"{_ID}.{number}",
-                "request_id": _ID,
-                "component": point.component,
-                "point": point.name,
-                "host": point.host,
-                "seq": seq,
-            }
-            if point.label:
-                fields["label"] = point.label
-            if point.kind != "event":
-                fields["kind"] = point.kind
+            named, placed, last = _words(step.code, renamed, rate)
+            links = ""
             if step.strands:
-                fields["links"] = [f"{_ID}.{child}" for child in step.strands]
-            if point.status != "ok":
-                fields["status"] = point.status
-            if point.params:
-                fields["params"] = dict(point.params)
-            if rate < 1.0:
-                fields["sample_rate"] = rate
-            text = json.dumps(fields, separators=(",", ":")).replace("\\u0001", _ID)
+                children = ",".join([f'"{_ID}.{child}"' for child in step.strands])
+                links = f',"links":[{children}]'
             params = ',"params":%s' if number == 0 and seq == 0 else ""
-            lines.append(f'{text[:-1].replace("%", "%%")},"ts":%d{params}}}\n')
+            lines.append(f'{begin}{named}{seq}{placed}{links}{last},"ts":%d{params}}}\n')
     return lines
+
+
+@lru_cache(maxsize=4096)
+def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
+    """What all records of a point say: before their number in the strand, before their links, behind them."""
+    point = recorded_point(code, renamed)
+    named = {"request_id": _ID, "component": point.component, "point": point.name, "host": point.host}
+    placed = {"label": point.label, "kind": "" if point.kind == "event" else point.kind}
+    last = {
+        "status": "" if point.status == "ok" else point.status,
+        "params": dict(point.params),
+        "sample_rate": rate if rate < 1.0 else None,
+    }
+    first, second, third = (_members(some) for some in (named, placed, last))
+    return f'{first},"seq":', second, third
+
+
+def _members(fields: Mapping[str, object]) -> str:
+    """Those that have a value as JSON, each behind a comma, in a format string."""
+    given = {name: value for name, value in fields.items() if value}
+    text = json.dumps(given, separators=(",", ":")).replace("\\u0001", _ID).replace("%", "%%")
+    return f",{text[1:-1]}" if given else ""
 
 
 GZIP_LEVEL = 3

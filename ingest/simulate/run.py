@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ingest.simulate.engine import Loop, Process, SimulatedFlow, Strand, newest_first
+from ingest.simulate.engine import Loop, Process, SimulatedFlow, Strand
 from ingest.simulate.faults import TRACING_ONLY, FaultCause, FaultMechanism, Injection, Injections, injected
 from ingest.simulate.metadata import MetadataServer
 from ingest.simulate.nfs import BLOCK_BITS, NfsServer
@@ -119,12 +119,11 @@ class _Run:
 
     def _warm(self, load: OfferedLoad, data_node: StorageNode) -> None:
         files, n_blocks = load.warm_files, load.warm_blocks
-        used = newest_first(files)
-        self._nfs.attributes.fill(used)
-        self._mds.warm(used)
+        self._nfs.attributes.fill(files[::-1])
+        self._mds.warm(files[::-1])
         first = np.cumsum(n_blocks) - n_blocks
         index = np.arange(int(n_blocks.sum())) - np.repeat(first, n_blocks)
-        blocks = newest_first(np.repeat(files << BLOCK_BITS, n_blocks) + index)
+        blocks = (np.repeat(files << BLOCK_BITS, n_blocks) + index)[::-1]
         self._nfs.blocks.fill(blocks)
         data_node.cache.fill(blocks)
 

@@ -54,7 +54,7 @@ class OfferedLoad:
     open_loop: bool
     clients: int
     warm_files: I8
-    """Files touched before the run, oldest first."""
+    """Files touched before the run, each once, oldest first."""
     warm_blocks: I8
     """Data blocks of each of them (0: none) that were read then."""
     n_creates: int
@@ -108,8 +108,9 @@ def power_law(rng: Rng, n: int, population: int, exponent: float) -> I8:
 
 def last_uses(files: I8) -> I8:
     """The files in order of their last use: all that a least-recently-used cache remembers of them."""
-    _, newest_first = np.unique(files[::-1], return_index=True)
-    return files[::-1][np.sort(newest_first)][::-1]
+    last = np.full(int(files.max(initial=0)) + 1, -1, dtype=np.int64)
+    np.maximum.at(last, files, np.arange(len(files)))
+    return files[np.sort(last[last >= 0])]
 
 
 def choose(rng: Rng, n: int, values: Mapping[int, float]) -> I8:

@@ -88,6 +88,9 @@ def test_zeros_are_dropped_before_sizes_are_checked():
     got = ks([1 * MS] * 8, [9 * MS] * 8 + [0])
     assert (got.n0[0], got.n1[0]) == (8, 8)
     assert not got.changed[0]
+    few = ks([1 * MS] * 3, [0, 9 * MS])  # too few whatever they are
+    assert (few.n0[0], few.n1[0]) == (3, 1)
+    assert np.isnan(few.p[0])
 
 
 def test_what_rounds_to_zero_is_not_dropped():

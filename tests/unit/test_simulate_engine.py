@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from ingest.simulate.engine import Gather, Lock, Loop, Lru, Process, Server
+from ingest.simulate.engine import Gather, Lock, Loop, Lru, Process, Server, newest_first
 
 
 def test_processes_touch_shared_state_in_order_of_time() -> None:
@@ -84,16 +85,33 @@ def test_gather_wakes_with_the_last() -> None:
     assert gather.left == 0
 
 
-def test_lru_against_a_list() -> None:
+@pytest.mark.parametrize("filled", [0, 12, 30])
+def test_lru_against_a_list(filled: int) -> None:
+    """The keys that it is filled with come from both ends of what is touched: often and seldom."""
     rng = np.random.default_rng(2)
-    cache, naive = Lru(20), []
-    for key in (rng.random(5_000) ** 2 * 60).astype(int).tolist():
+    warm = np.arange(filled) * 2
+    cache, naive = Lru(20), warm[:20][::-1].tolist()
+    cache.fill(warm)
+    assert len(cache) == len(naive)
+    for number, key in enumerate((rng.random(5_000) ** 2 * 60).astype(int).tolist()):
         hit = key in naive
         if hit:
             naive.remove(key)
+        if number % 10 == 3:
+            cache.drop(key)
+            continue
         naive.append(key)
         naive = naive[-20:]
         assert cache.touch(key) is hit
+        assert len(cache) == len(naive)
     cache.drop(naive[-1])
     assert len(cache) == 19
     assert not cache.touch(naive[-1])
+
+
+def test_the_newest_keys_are_named_once() -> None:
+    keys = np.random.default_rng(3).integers(0, 50, 400)
+    every = list(dict.fromkeys(keys[::-1].tolist()))
+    for most in (1, 7, 49, 50, 1_000):
+        assert newest_first(keys, most).tolist() == every[:most]
+    assert len(newest_first(keys[:0], 5)) == 0

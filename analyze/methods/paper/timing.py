@@ -65,6 +65,8 @@ def text_tests(values_ns: I8, problem: B1, critical: B1 | None, settings: PaperS
 
     Two-sided on ns, run where both periods have more than `min_requests` values.
     """
+    if np.minimum(*_sizes(problem)) <= settings.min_requests:
+        return _untested(np.ones(values_ns.shape, np.bool_) if critical is None else critical, problem)
     tested = ks_columns(values_ns, problem, critical)
     run = np.minimum(tested.n0, tested.n1) > settings.min_requests
     return _decide(tested, tested.d, p_two_sided(tested.d, tested.n0, tested.n1), run, settings)
@@ -77,10 +79,30 @@ def released_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTes
     edge in one period only is never significant; what is left is rounded half up to whole ms; the test is
     one-sided (slower).
     """
+    if not _released_enough(*_sizes(problem)).any():
+        return _untested(values_ns > 0, problem)
     tested = ks_columns((values_ns + _NS_PER_MS // 2) // _NS_PER_MS, problem, values_ns > 0)
-    size = tested.n0.astype(np.float64) * tested.n1 / (tested.n0 + tested.n1 + _RELEASED_SIZE_MARGIN)
     p = p_one_sided(tested.d_slower, tested.n0, tested.n1)
-    return _decide(tested, tested.d_slower, p, size >= _RELEASED_LEAST_SIZE, settings)
+    return _decide(tested, tested.d_slower, p, _released_enough(tested.n0, tested.n1), settings)
+
+
+def _released_enough(n0: I8, n1: I8) -> B1:
+    size: F8 = n0.astype(np.float64) * n1 / (n0 + n1 + _RELEASED_SIZE_MARGIN)
+    enough: B1 = size >= _RELEASED_LEAST_SIZE
+    return enough
+
+
+def _sizes(problem: B1) -> tuple[I8, I8]:
+    """Rows of each period, [1] each: what no column has more of."""
+    n1 = np.array([np.count_nonzero(problem)], dtype=np.int64)
+    return len(problem) - n1, n1
+
+
+def _untested(include: B1, problem: B1) -> KsTests:
+    """What is told of columns that are too short to be tested, as most are where requests differ."""
+    n1 = (include & problem[:, None]).sum(axis=0, dtype=np.int64)
+    none = np.full(include.shape[1], np.nan)
+    return KsTests(include.sum(axis=0, dtype=np.int64) - n1, n1, none, none, np.zeros(len(none), np.bool_))
 
 
 def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -> KsTests:

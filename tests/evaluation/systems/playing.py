@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from evaluation.systems.spans import CLIENT, CONSUMER, INTERNAL, PRODUCER, SERVER, MadeSystem
 
@@ -128,9 +129,8 @@ class System:
     """A pod serves some twenty visits, and starts for so long before the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """Where a request is: what is needed to write a span there."""
+class Visit(NamedTuple):
+    """Where a request is: what is needed to write a span there. A tuple, because a system has many."""
 
     trace: str
     attributes: dict[str, str]
@@ -188,8 +188,8 @@ class Playing(MadeSystem):
         pod = self.rng.randrange(self.system.pods.get(service, 1))
         fault = self._acts(operation, pod, at, here.attributes)
         versions = self.system.versions.get(service, ("",))
-        own = replace(here, span=self.new_id(), service=service, pod=pod, host=f"{service}-{pod}")
-        own = replace(own, version=versions[pod % len(versions)])
+        version = versions[pod % len(versions)]
+        own = Visit(here.trace, here.attributes, self.new_id(), service, pod, f"{service}-{pod}", version)
         now = at
         if self.system.cold_ms:
             own, now = self._start(own, at)
@@ -223,11 +223,11 @@ class Playing(MadeSystem):
         """A pod of a function serves, or starts first: (the visit there, when it begins its work)."""
         number = self.started.setdefault(own.service, self.rng.randrange(10**6))
         if self.rng.random() > COLD_SHARE:
-            return replace(own, host=f"{own.service}-{number}"), at
+            return own._replace(host=f"{own.service}-{number}"), at
         self.started[own.service] = number + 1
-        own = replace(own, host=f"{own.service}-{number + 1}")
+        own = own._replace(host=f"{own.service}-{number + 1}")
         ready = at + self.ms(self.system.cold_ms)
-        self._write(replace(own, span=self.new_id()), own.span, f"{own.service}/init", INTERNAL, (at, ready))
+        self._write(own._replace(span=self.new_id()), own.span, f"{own.service}/init", INTERNAL, (at, ready))
         return own, ready
 
     def _worked(self, at: int, ms: float, own: Visit) -> int:
@@ -262,7 +262,7 @@ class Playing(MadeSystem):
         if not (known or call.message or self.system.callers_record):
             end, failed = self.visit(own, call.to, SERVER, begin)
             return end + self.ms(NETWORK_MS), failed
-        caller = replace(own, span=self.new_id())
+        caller = own._replace(span=self.new_id())
         if call.message:
             kind, end, failed = PRODUCER, at + self.ms(1), False
             fault = self._acts(self.operations[call.to], 0, at, own.attributes)
