@@ -85,7 +85,8 @@ class Estimate:
     freedom: F8
     """Degrees of freedom of the standard error; infinite where it is assumed or known."""
     p: F8
-    """Two-sided, of no change; without the noise between blocks."""
+    """Two-sided, of no change; of shares with a history as its windows differ (`surprise`), else without the
+    noise between blocks."""
     n0: F8
     n1: F8
     """Effective requests before and after."""
@@ -109,6 +110,8 @@ class Estimate:
     """Of levels: what `between` and `freedom` were made of."""
     usual_p: F8 | None = None
     """Two-sided, of the values before being of the blocks; None: not asked."""
+    chance_p: F8 | None = None
+    """Two-sided, of no change by chance alone; None: that is `p`."""
 
     @property
     def change(self) -> F8:

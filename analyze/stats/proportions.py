@@ -1,4 +1,4 @@
-"""Two proportions, k0 of n0 against k1 of n1: exact, or with spread of their own.
+"""Two proportions, k0 of n0 against k1 of n1: exact, or with the spread that windows of a history show.
 
 Shares of shapes, error rates, mixes. All functions take arrays of one shape, one test an element.
 
@@ -162,31 +162,30 @@ def share_dispersion(counts: F8, trials: F8) -> F8:
     return phi
 
 
-MOST_EXACT = 1_000
-"""Requests up to which the law of `surprise` is added up; of more it is continuous."""
-_WORTH_ASKING = 0.05
-"""Larger p are not looked at: nothing comes of them."""
+MOST_TERMS = 5_000
+"""Numbers of requests that are added up for a tail of Pólya's law; where it is more, it is continuous."""
 _LEAST_HISTORY = 5
 """Windows of a history from which they tell what a share does by itself."""
 
 
-def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, one_sided: bool) -> F8:
-    """Give p of one more window's share by what windows of a history do, `p` at least, see `correlation`.
+def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, q: float, one_sided: bool) -> F8:
+    """Give p of the share of a period like the windows of a history by what those do, `p` at least, see
+    `correlation`; of p over `q`, which nothing makes significant, p itself.
 
     x, n: [tests, 2] before and after; windows: [tests, windows]. Windows' shares have a Beta law about that
     before, so a window's requests that of Pólya (beta-binomial); how well the share before is known widens
-    it.
+    it. A period with more requests than a window is a mean of so many windows, which do not know each other.
     """
     found = p.copy()
     rho = correlation(windows_x, windows_n)
-    for at in np.flatnonzero((p < _WORTH_ASKING) & (rho > 0)).tolist():
+    for at in np.flatnonzero((p <= q) & (rho > 0)).tolist():
         (before, after), (n0, n1) = x[at], n[at]
-        total = windows_n[at].sum()
-        worth = n0 / (1 + max((windows_n[at] ** 2).sum() / total - 1, 0.0) * rho[at])
-        share, both = (before + 0.5) / (n0 + 1), min(rho[at] + 1 / (worth + 1), 0.99)
-        rises = _polya_tail(after, n1, share, both)
-        tail = rises if one_sided else 2 * min(rises, _polya_tail(n1 - after, n1, 1 - share, both))
-        found[at] = max(p[at], min(tail, 1.0))
+        window = (windows_n[at] ** 2).sum() / windows_n[at].sum()
+        worth = n0 / (1 + max(window - 1, 0.0) * rho[at])
+        share, both = (before + 0.5) / (n0 + 1), rho[at] * min(1.0, window / n1) + 1 / (worth + 1)
+        rises = _polya_tail(after, n1, share, min(both, 0.99))
+        falls = 1.0 if one_sided else _polya_tail(n1 - after, n1, 1 - share, min(both, 0.99))
+        found[at] = max(p[at], min(rises if one_sided else 2 * min(rises, falls), 1.0))
     return found
 
 
@@ -204,15 +203,23 @@ def correlation(counts: F8, trials: F8) -> F8:
 
 def _polya_tail(k: float, n: float, share: float, rho: float) -> float:
     """P(X >= k) of n requests whose share has a Beta law of that mean, its variance rho of the largest."""
-    if k <= 0:
+    least, most = round(k), round(n)
+    if least <= 0:
         return 1.0
-    if n > MOST_EXACT:
+    if min(least, most - least + 1) > MOST_TERMS:
         of_all = 1 / (rho + (1 - rho) / n) - 1
         return float(betainc((1 - share) * of_all, share * of_all, 1 - (k - 0.5) / n))
     a, b = share * (1 / rho - 1), (1 - share) * (1 / rho - 1)
-    seen = np.arange(round(k), round(n) + 1)
-    of = np.full_like(seen, round(n))
-    logs = _log_choose(of, seen) + betaln(seen + a, of - seen + b) - betaln(a, b)
+    if least <= most - least:
+        return max(0.0, 1 - _polya_at_most(least - 1, most, a, b))
+    return _polya_at_most(most - least, most, b, a)
+
+
+def _polya_at_most(k: int, n: int, a: float, b: float) -> float:
+    """P(X <= k) of n requests whose share has the law Beta(a, b), term by term."""
+    seen = np.arange(k, dtype=np.float64)
+    times = np.log((n - seen) / (seen + 1)) + np.log((seen + a) / (n - seen - 1 + b))
+    logs = betaln(a, n + b) - betaln(a, b) + np.concatenate(([0.0], np.cumsum(times)))
     return float(np.exp(logs).sum())
 
 

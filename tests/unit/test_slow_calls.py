@@ -188,9 +188,7 @@ def test_requests_over_what_is_told_are_those_that_were_counted(
     profile = profile_of(rows_of(sites), w, 1e9 * w)
     seen = slow_calls(View(profile, ROLES, RobustSettings()))
     tail = next(m for m in MEASURES if m.name == "slow-calls")
-    change = _change(
-        _Row(tail, seen, seen.estimate.p, seen.tested, ~seen.tested, ~seen.tested, ~seen.tested), 0
-    )
+    change = _change(_Row(tail, seen, seen.estimate.p, seen.tested, *[~seen.tested] * 4), 0)
     counted = (round(change.before * change.n0), round(change.after * change.n1))
     assert affected_by_statistics(profile, ROLES, [change]) == counted
 

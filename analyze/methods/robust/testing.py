@@ -44,6 +44,9 @@ class Tested:
     """Sites that some test reached."""
     held_back: tuple[HeldBackChange, ...]
     """The largest of each place where nothing counts; the largest place first."""
+    open_path: float
+    """Share of the requests by which a path moved that does not count: over the floor and chance, but not
+    significant by what ordinary times do, or ordinary. 0 for none."""
 
 
 class _Row(NamedTuple):
@@ -54,7 +57,9 @@ class _Row(NamedTuple):
     q: F8
     counts: B1
     held: B1
-    """Only ordinary times keep it from counting."""
+    """Only ordinary times keep it from counting: they hold such values."""
+    open: B1
+    """It is over the floor and chance inside of the periods, and does not count."""
     abnormal: B1
     """The reference leaves what is ordinary: it alone says what was before."""
     there_before: B1
@@ -98,6 +103,14 @@ def judged_sites(seen: SitesSeen) -> Tested:
         tuple(kept),
         frozenset(np.unique(np.concatenate(tested)).tolist()),
         tuple(_held_back(rows, kept, seen.names)),
+        max(
+            (
+                row.seen.weight[row.open].max(initial=0.0)
+                for row in rows
+                if row.measure.kinds[0] in PATH_KINDS
+            ),
+            default=0.0,
+        ),
     )
 
 
@@ -105,22 +118,20 @@ def _judged(
     settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], before: Sequence[_Row] = ()
 ) -> list[_Row]:
     """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
+    estimates = [found.estimate for _, found in seen]
     tested = [found.tested for _, found in seen]
-    p = [found.estimate.p[mine] for (_, found), mine in zip(seen, tested, strict=True)]
-    q = q_values(np.concatenate([np.zeros(0), *p]))
+    levels = _levels([e.p for e in estimates], tested)
+    by_chance = _levels([e.p if e.chance_p is None else e.chance_p for e in estimates], tested)
     rows: list[_Row] = []
-    start = 0
-    for (measure, found), mine in zip(seen, tested, strict=True):
-        level = np.ones(len(mine))
-        level[mine] = q[start : start + int(mine.sum())]
-        start += int(mine.sum())
+    for (measure, found), mine, level, chance in zip(seen, tested, levels, by_chance, strict=True):
         e = found.estimate
         with np.errstate(invalid="ignore"):
             significant = level <= settings.q
             for other in before:
                 if other.measure.name == measure.where_of:
                     significant |= _at_changed_sites(other, found, mine) <= settings.instance_q
-            passes = mine & significant & found.matters
+            passes = mine & (significant | (chance <= settings.q)) & found.matters
+            plain = mine & found.matters & e.within().clears(settings.min_z, found.floor)
             if not measure.by_p_alone:
                 passes &= e.clears(settings.min_z, found.floor)
             if measure.only_more:
@@ -129,9 +140,21 @@ def _judged(
                 if other.measure.name == measure.unless:
                     passes &= ~np.isin(found.site, other.seen.site[other.began])
         abnormal, shows = _against_reference(found, settings)
-        counts = passes & e.outside()
-        rows.append(_Row(measure, found, level, counts, passes & ~counts, abnormal, abnormal & ~shows))
+        outside = e.outside()
+        counts, held, there_before = passes & significant & outside, passes & ~outside, abnormal & ~shows
+        rows.append(_Row(measure, found, level, counts, held, plain & ~counts, abnormal, there_before))
     return rows
+
+
+def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
+    """Give q of the rows of several measures together; 1 of those that are not tested."""
+    q = q_values(np.concatenate([np.zeros(0), *(v[mine] for v, mine in zip(p, tested, strict=True))]))
+    found, start = [], 0
+    for mine in tested:
+        found.append(np.ones(len(mine)))
+        found[-1][mine] = q[start : start + int(mine.sum())]
+        start += int(mine.sum())
+    return found
 
 
 def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:

@@ -130,8 +130,9 @@ class View:
             (periods_x, windows_x), (periods_n, windows_n) = (
                 (v[:, [BEFORE, AFTER]], v[:, others]) for v in (x, n)
             )
-            p = surprise(periods_x, periods_n, windows_x, windows_n, found.p, one_sided=one_sided)
-            found = replace(found, p=p)
+            q = self.settings.q
+            p = surprise(periods_x, periods_n, windows_x, windows_n, found.p, q=q, one_sided=one_sided)
+            found = replace(found, p=p, chance_p=found.p)
         return found, alone
 
     @cached_property

@@ -199,7 +199,9 @@ def far_slower_calls(view: View) -> Observed:
     found, _ = view.shares(x, n, one_sided=True)
     # There is no scatter of what was never there.
     sampling = np.maximum(far.n, 1e-9) / np.maximum(n[:, AFTER], 1e-9) ** 2
-    found = replace(found, p=far.p, sampling=sampling, between=np.zeros(view.n_sites), margin=0.0)
+    found = replace(
+        found, p=far.p, chance_p=None, sampling=sampling, between=np.zeros(view.n_sites), margin=0.0
+    )
     matters = far.passes & (view.slower_a_visit_ns > far.excess_ns * view.calls_a_visit / 2)
     seen = _at_sites(view, found, 0.0, matters, view.slower_ns)
     return replace(seen, threshold_us=value_of(far.threshold + 1.0) / 1e3)

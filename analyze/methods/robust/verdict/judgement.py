@@ -122,7 +122,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     whole = whole_change(before, after, blocks, noise, verdict)
     mix = mix_change(before, after, verdict)
     places = run.tested.seen.places
-    hidden = run.confounded.hidden_paths
+    hidden = max(run.confounded.hidden_paths, run.tested.open_path)
     history = _history(run)
     abnormal = [row.text for row in history_rows(before, after, history, verdict)]
     # Where the reference is one of many windows all of them say what a change would have shown against.

@@ -3,8 +3,9 @@
 To show that nothing changed by a few percent takes more requests than most minutes have, and a tool that
 cannot tell on every quiet minute is not asked again. So the user says which changes matter, and the question
 is whether such a change is still possible: it is not where the interval, which contains what the system does
-on its own, ends before it. Every number is one that the tests use: floors, levels and
-standard errors are those of the settings, so nothing is excluded that would not have been found.
+on its own, ends before it. Of paths it is the share of a new one that would have been found, the floor of a
+known one, and what moved by more than chance and yet does not count: none of them is excluded. Every number
+is one that the tests use: floors, levels and standard errors are those of the settings.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Paths:
     weight: F8
     """Requests of both periods."""
     hidden: float
-    """Share of a path that lost events hide."""
+    """Share of requests whose path lost events hide, or that moved and does not count (`open_path`)."""
 
     def smallest(self, root: int, settings: RobustSettings, factor: float = 1.0) -> float:
         """Give the share of a path, or of an error, that the reference never had and that would be found."""
