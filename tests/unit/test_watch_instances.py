@@ -192,27 +192,25 @@ def test_sums_are_taken_up_though_codes_are_more_than_series() -> None:
     assert evidence.most[5] == 1.0
 
 
-def test_a_restart_with_a_part_of_the_history_goes_on_as_if_it_had_been_one_process() -> None:
+@pytest.mark.parametrize("rollouts", [0, 100])
+def test_a_restart_with_a_part_of_the_history_goes_on_as_if_it_had_been_one_process(rollouts: int) -> None:
     settings = SETTINGS.model_copy(update={"baseline_ns": 6 * HOUR_NS, "season_days": 0})
-    made = windows(170, slow=(158, 170, 0.7), rollouts=60)
-    # A host that is visited now and then.
-    made = [
-        without(window, Name(INSTANCE, "component-1", "", "component-1 on pod-9-0")) if n % 50 else window
-        for n, window in enumerate(made)
-    ]
-    whole, states = watcher_of(settings=settings), list[State]()
+    at, n = 130, 150
+    made = windows(n, slow=(at - 3, n, 0.7), rollouts=rollouts)
+    whole, states, series = watcher_of(settings=settings), list[State](), list[set[Name]]()
     for window in made:
         whole.decide(window)
         states.append(whole.state)
-    for at in (152, 160):
-        again = watcher_of(states[at - 1], settings=settings)
-        first = at - again.history_ns // WINDOW_NS
-        assert first > 40
-        for window in made[first:at]:
-            again.learn(window)
-        for window, state in zip(made[at:], states[at:], strict=True):
-            again.decide(window)
-            assert again.state == state
+        series.append({*whole.ring.codes})
+    again = watcher_of(states[at - 1], settings=settings)
+    first = at - again.history_ns // WINDOW_NS
+    assert first > 20
+    for window in made[first:at]:
+        again.learn(window)
+    assert again.ring.codes.keys() == series[at - 1]
+    for window, state in zip(made[at:], states[at:], strict=True):
+        again.decide(window)
+        assert again.state == state
 
 
 def ring_of(made: Iterable[WindowTicks]) -> Ring:
