@@ -170,8 +170,8 @@ class Pooled:
     """[series, values] what a change of the level by one leaves in its innovation and those behind it."""
     both: B1
     """Whether it alarms downward, too."""
-    new: B1
-    """Whether it is an instance of which nothing is known: its first values are left out."""
+    since: I8
+    """Tick in which an instance of which nothing is known appeared: its first values are left out; else 0."""
     many: F8
     """Series that it is said of, on average: of an instance that stands for all those of its component."""
 
@@ -278,7 +278,7 @@ def fit(
                 past=np.sort(white, axis=1),
                 signature=signature_of(level, settings.size_values),
                 both=np.isin(mine, list(BOTH_WAYS)),
-                new=np.zeros(len(rows), dtype=np.bool_),
+                since=np.zeros(len(rows), dtype=np.int64),
                 many=np.ones(len(rows)),
             )
         )

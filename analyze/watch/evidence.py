@@ -184,9 +184,7 @@ def evidence_of(
             - season_at(group.season, pool * k * ring.tick_ns + k * ring.tick_ns // 2)
             - group.middle[:, None]
         )
-        if group.new.any():
-            is_first = np.cumsum(np.isfinite(left), axis=1) <= settings.first_values
-            left[group.new[:, None] & is_first] = np.nan
+        left[pool < (group.since // k + settings.first_values * (group.since > 0))[:, None]] = np.nan
         place = np.searchsorted(pool, ends // k)
         gain, size = _weighed(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
         now = left[:, place]
@@ -350,7 +348,7 @@ class RunningEvidence:
 
     def kept(self, names: list[Name]) -> list[Kept]:
         """The sums that are more than nothing: all that has to be remembered."""
-        rows = np.flatnonzero((self.sums > 0).any(axis=0))
+        rows = np.array(sorted(np.flatnonzero((self.sums > 0).any(axis=0)), key=names.__getitem__), np.int64)
         columns = [getattr(self, name)[..., rows].T.tolist() for name in _REMEMBERED]
         return [
             Kept(name=names[row], **dict(zip(_REMEMBERED, each, strict=True)))
@@ -359,7 +357,7 @@ class RunningEvidence:
 
     def restore(self, kept: Iterable[Kept], codes: Mapping[Name, int]) -> None:
         """Take up the sums that were kept, of series that are still there."""
-        self.grow(len(codes))
+        self.grow(max(codes.values(), default=-1) + 1)
         for one in kept:
             if one.name in codes:
                 for name in _REMEMBERED:

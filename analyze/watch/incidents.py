@@ -134,10 +134,13 @@ class Book:
         report: str = "",
         version: str = "",
         began_ns: tuple[int, int] | None = None,
+        asked: int | None = None,
     ) -> Incident | None:
         """A finding joins the incident of its place that goes on, or was over lately; else it opens one.
 
         None where nothing got worse. hit: series that alarmed, the strongest first. with_it: that rise since.
+        began_ns: where it began, if not at the onset; asked: onset of the series that the id is made of, if
+        that was measured by the comparison.
         """
         worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset, lane)]
         if not worse:
@@ -152,9 +155,10 @@ class Book:
         )
         if place is None:
             began = began_ns or ((onset - 1) * self._tick_ns, (onset + 1) * self._tick_ns)
+            told_ns = began[1] if asked is None else (asked + 1) * self._tick_ns
             id_ = incident_id(self._lake_id, _family(first.kind), "worse", there)
             known: dict[str, object] = {
-                "id": f"{id_}-{began[1] // NS_PER_SECOND}",
+                "id": f"{id_}-{told_ns // NS_PER_SECOND}",
                 "direction": "worse",
                 "lane": lane,
                 "state": "open",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -418,6 +419,17 @@ def base_of(name: Name) -> Name | None:
     return None
 
 
+class Seen(NamedTuple):
+    """An instance that is not gone."""
+
+    since: int
+    """Tick at the begin of the window in which it appeared."""
+    windows: int = 0
+    """Windows since it had a visit that have its component,"""
+    visits: float = 0.0
+    """and visits that each instance had in those if all that are not gone had as many."""
+
+
 @dataclass(slots=True)
 class Ring:
     """The ticks of the last windows, dense: sums by series and tick, and by series and hour for longer.
@@ -439,30 +451,37 @@ class Ring:
     slow: list[Rows] = field(default_factory=list)
     """A window: of its rows with a bin series, tick (a number since the epoch), bin and `num`."""
     gone_windows: int = 3
-    """Windows that have a component without an instance, after which that is gone."""
+    """Windows that have a component without an instance, after which that is gone,"""
+    gone_visits: float = 32.0
+    """if it would have had so many visits in them,"""
+    gone_ticks: int = 1024
+    """or they are so long that nothing of it would be looked at any more."""
     instances: list[Rows] = field(default_factory=list)
     """A window: its rows of instances, `series` numbers of `instance_names`. They are kept as long as ticks
     are, also of instances that are gone."""
     instance_names: Numbering[Name] = field(default_factory=Numbering)
-    missed: dict[Name, int] = field(default_factory=dict)
-    """Instances that are not gone, and windows since they were there that have their component."""
+    there: dict[Name, Seen] = field(default_factory=dict)
+    """Instances that are not gone: only these have series, of the time since they appeared."""
+    there_at: int = 0
+    """Tick by which that is known: windows before it, which are read again, change nothing of it."""
     free: list[int] = field(default_factory=list)
     """Series of instances that are gone: another one's soon."""
 
     def add_ticks(self, window: WindowTicks) -> list[int]:
         """Take in the ticks of a window that have a request, and not its hours; series whose instances are
         gone by it."""
-        gone = self._let_go(window)
-        codes, rows = self._codes(window), window.rows
-        there = np.flatnonzero(window.requests > 0)
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
+        gone = self._let_go(window, first) if first >= self.there_at else []
+        codes, rows = self._codes(window, since=first), window.rows
+        there = np.flatnonzero(window.requests > 0)
         column = np.full(window.n_ticks, -1)
         column[there] = n_old + np.arange(len(there))
         self.at = np.concatenate([self.at, first + there])
         self.requests = np.concatenate([self.requests, window.requests[there]])
         is_slow = rows["bin"] >= 0
         place = np.where(is_slow, -1, column[rows["tick"]])
-        self.ticks.add(len(self.names), len(self.at), codes[rows["series"]], place, rows)
+        series = codes[rows["series"]]
+        self.ticks.add(len(self.names), len(self.at), series, np.where(series < 0, -1, place), rows)
         if is_slow.any():
             slow = repack_fields(rows[["series", "tick", "bin", "num"]][is_slow])
             slow["series"] = codes[slow["series"]]
@@ -478,14 +497,23 @@ class Ring:
             self.instances.append(kept)
         return gone
 
-    def _let_go(self, window: WindowTicks) -> list[int]:
+    def _let_go(self, window: WindowTicks, first: int) -> list[int]:
         """Free the series of instances that are gone by a window."""
-        here = {name for name in window.names if name.kind == INSTANCE}
-        components = {name.component for name in window.names}
-        self.missed |= {name: n + 1 for name, n in self.missed.items() if name.component in components}
-        self.missed |= dict.fromkeys(here, 0)
-        gone = [name for name, n in self.missed.items() if n >= self.gone_windows]
-        self.missed = {name: n for name, n in self.missed.items() if n < self.gone_windows}
+        den = totals(window.rows["series"], window.rows["den"], len(window.names)).tolist()
+        visits = dict[str, float]()  # of components: of their series, the one with most
+        for name, n in zip(window.names, den, strict=True):
+            visits[name.component] = max(visits.get(name.component, 0.0), n)
+        of_component = Counter(name.component for name in self.there)
+        for name, (since, windows, n) in self.there.items():
+            if name.component in visits:
+                each = visits[name.component] / of_component[name.component]
+                self.there[name] = Seen(since, windows + 1, n + each)
+        for name in window.names:
+            if name.kind == INSTANCE:
+                self.there[name] = Seen(self.there[name].since if name in self.there else first)
+        gone = [name for name, seen in self.there.items() if self._is_gone(seen, window.n_ticks)]
+        for name in gone:
+            del self.there[name]
         both = [name._replace(kind=kind) for name in gone for kind in (INSTANCE, INSTANCE_FAIL)]
         rows = [self.codes.pop(name) for name in both if name in self.codes]
         for row in rows:
@@ -494,10 +522,25 @@ class Ring:
         self.free += rows
         return rows
 
+    def _is_gone(self, seen: Seen, n_ticks: int) -> bool:
+        is_missed = seen.visits >= self.gone_visits or seen.windows * n_ticks >= self.gone_ticks
+        return seen.windows >= self.gone_windows and is_missed
+
+    def name_there(self, names: Iterable[Name]) -> None:
+        """Give series to those of some instances that are not gone, though no window names them."""
+        for name in names:
+            if self._is_there(name):
+                self._code(name)
+
+    def _is_there(self, name: Name, since: int | None = None) -> bool:
+        """Whether an instance is not gone, and was not at a tick."""
+        seen = self.there.get(name._replace(kind=INSTANCE)) if name.kind in INSTANCES else None
+        return seen is not None and (since is None or seen.since <= since)
+
     def add_hours(self, window: WindowTicks) -> None:
         """Take in the hours of a window, or of a day (`by_hour`), and nothing else of it; none of instances,
         which come and go."""
-        codes = self._codes(window, instances=False)
+        codes = self._codes(window)
         rows = window.rows[codes[window.rows["series"]] >= 0]
         hour = (window.start_ns + rows["tick"] * window.tick_ns) // HOUR_NS
         for number in np.unique(hour):
@@ -506,10 +549,14 @@ class Ring:
         place = np.where(rows["bin"] < 0, np.searchsorted(self.hour, hour), -1)
         self.hours.add(len(self.names), len(self.hour), codes[rows["series"]], place, rows)
 
-    def _codes(self, window: WindowTicks, *, instances: bool = True) -> I8:
-        """[series of a window] the ring's numbers of them; -1 of what is left out."""
-        kept = (name if instances or name.kind not in INSTANCES else None for name in window.names)
-        codes = [-1 if name is None else self._code(name) for name in kept]
+    def _codes(self, window: WindowTicks, *, since: int | None = None) -> I8:
+        """[series of a window] the ring's numbers of them; -1 of instances not there since a tick."""
+        codes = [
+            self._code(name)
+            if name.kind not in INSTANCES or (since is not None and self._is_there(name, since))
+            else -1
+            for name in window.names
+        ]
         return np.array(codes, dtype=np.int64)
 
     def by_hour(self, day_ns: int) -> WindowTicks:

@@ -43,7 +43,8 @@ class WatchSettings(Config):
     """Instances of a component that are watched one by one beside its others: those with most calls. 0: none.
     They are looked for where windows are cut into ticks."""
     first_values: int = Field(default=4, ge=0, lt=16)
-    """Values of a new instance, its first ones, that are left out: its caches are cold."""
+    """Values of a new instance, those of so many times as a value is made of since it appeared, that are left
+    out: its caches are cold."""
     warm_ticks: int = Field(default=12, ge=8)
     """A series with fewer values is being learned and raises nothing."""
     guard_ticks: int = Field(default=6, ge=0)
@@ -124,7 +125,10 @@ class WatchSettings(Config):
     versions: str = "service.version"
     """Parameter that names what is deployed; empty: deployments are not looked for."""
     gone_windows: int = Field(default=3, ge=1)
-    """Windows that have a component without a version, or an instance, of it, after which that is gone."""
+    """Windows that have a component without a version, or an instance, of it, after which that is gone,"""
+    gone_visits: float = Field(default=32.0, ge=0)
+    """an instance only if it would have had so many visits in them, were it visited as often as the others:
+    one with a quarter of their visits is taken for gone once in three thousand times."""
     looks: int = Field(default=5, ge=1)
     """Looks at a deployment: after 1, 2, 4 … windows."""
 

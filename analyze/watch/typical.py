@@ -56,7 +56,7 @@ def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -
     """Say it of the instances that are there."""
     known = {(one.kind, one.component): one for one in typical}
     there: dict[int, list[tuple[Typical, Name]]] = defaultdict(list)
-    for instance in ring.missed:
+    for instance in ring.there:
         for name in (instance._replace(kind=kind) for kind in _KINDS):
             one = known.get((name.kind, name.component))
             if one is not None and name in ring.codes:
@@ -89,7 +89,7 @@ def _said_of(
         past=past,
         signature=np.concatenate([group.signature for group in groups]),
         both=np.zeros(n, dtype=np.bool_),
-        new=new,
+        since=np.where(new, [ring.there[name._replace(kind=INSTANCE)].since for name in names], 0),
         many=np.ones(n),
     )
 
@@ -116,8 +116,7 @@ def typical_instances(
     learning: dict[int, list[_Learning]] = defaultdict(list)
     for _, names in sorted(of_component.items()):
         most = sorted(sorted(names, key=lambda name: (-len(of[name]), name))[: settings.most_instances])
-        per_tick = np.concatenate([of[name]["den"] for name in most]).mean()
-        k = int(pool_of(per_tick, settings.least_events))
+        k = int(pool_of(_per_tick([of[name] for name in most], at), settings.least_events))
         pool = np.unique(at // k)
         if k <= MOST_POOLED:
             learning[k] += [_learning(kind, most, of, k, pool, settings, anew) for kind in _KINDS]
@@ -128,6 +127,13 @@ def typical_instances(
         for n in range(0, len(enough), at_once):
             found += _whitened(enough[n : n + at_once], k, np.unique(at // k), settings)
     return tuple(found)
+
+
+def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
+    """Give visits a tick, of all from an instance's first one to its last, with those that have none."""
+    ends = [np.searchsorted(at, [rows["tick"].min(), rows["tick"].max()]) for rows in instances]
+    ticks = sum(int(last) - int(first) + 1 for first, last in ends)
+    return np.asarray(sum(rows["den"].sum() for rows in instances) / ticks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +216,7 @@ def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSe
                 past=past[None],
                 signature=signature_of(one.level, settings.size_values),
                 both=np.zeros(1, dtype=np.bool_),
-                new=np.zeros(1, dtype=np.bool_),
+                since=np.zeros(1, dtype=np.int64),
                 many=np.array([np.isfinite(one.left).sum() / len(pool)]),
             ),
             one.own,

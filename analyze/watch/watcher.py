@@ -19,7 +19,7 @@ from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, R
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, parted, places_of, quiet_ticks, worse_of
 from analyze.watch.ordinary import Ordinary
-from analyze.watch.series import Name, Ring, WindowTicks
+from analyze.watch.series import Name, Ring, Seen, WindowTicks
 from analyze.watch.settings import WatchSettings
 from analyze.watch.typical import groups_of, typical_instances
 from schemas.arrays import B1, F8, I8
@@ -62,6 +62,8 @@ class State(Config):
     ordinary: tuple[tuple[int, float], ...] = ()
     """Onsets of changes that were none by a comparison, or not worth one, and sizes in parts of a large
     step."""
+    instances: tuple[tuple[Name, Seen], ...] | None = None
+    """Those that are not gone; None: none was looked for yet."""
     peaks: tuple[tuple[int, float], ...] = ()
     """Days and the most requests that one of their ticks had: a baseline is learned of a part of them."""
 
@@ -103,7 +105,14 @@ class Watcher:
         self.decide_by = decide
         self._keep = keep
         self._windows_of = windows_of
-        self.ring = Ring(state.tick_ns, gone_windows=settings.gone_windows)
+        self.ring = Ring(
+            state.tick_ns,
+            gone_windows=settings.gone_windows,
+            gone_visits=settings.gone_visits,
+            gone_ticks=RECENT,
+        )
+        if state.instances is not None:
+            self.ring.there, self.ring.there_at = dict(state.instances), state.through_ns // state.tick_ns
         self.evidence = RunningEvidence()
         self.book = Book(state.lake_id, state.tick_ns, settings, state.tracked)
         self._base: Baseline | None = None
@@ -285,6 +294,8 @@ class Watcher:
         self._restored = True
         if self.state.fitted is not None and len(self.ring.at):
             self._fit(self.sampled(self.state.fitted, 0), self.state.fitted_tracked)
+        self.ring.name_there(one.name for one in self.state.sums)
+        self.ring.name_there(name for one in self.book.open for name in one.series)
         self.evidence.restore(self.state.sums, self.ring.codes)
 
     # A tick
@@ -364,13 +375,13 @@ class Watcher:
             report = "" if found.report is None else self._keep(found.report)
             self._ordinary.drop_since(onset - self.settings.guard_ticks)
             first, later = parted(worse_of(found), (onset + 1) * self.tick_ns)
-            points = [self._taken(replace(found, findings=tuple(first)), point, at, names, report)]
+            points = [self._taken(replace(found, findings=tuple(first)), point, onset, at, names, report)]
             for began in [one.when.began for one in later if one.when and one.when.began][:1]:
                 # No series says so, but the comparison that one asked for.
                 after = point.model_copy(update={"onset_ns": began.at_ns, "log_evidence": 0.0})
                 between = began.low_ns, began.high_ns
                 rest = replace(found, findings=tuple(later))
-                points.append(self._taken(rest, after, at, names, report, began_ns=between))
+                points.append(self._taken(rest, after, onset, at, names, report, began_ns=between))
         decided.change_points += points
         if found.code == UNSURE:
             wait = int(np.ceil((at + 1 - onset) * self.settings.again_share))
@@ -385,19 +396,25 @@ class Watcher:
         self,
         found: Decision,
         point: ChangePoint,
+        asked: int,
         at: int,
         names: Sequence[Name],
         report: str,
         *,
         began_ns: tuple[int, int] | None = None,
     ) -> ChangePoint:
-        """Take what a comparison found into an incident; the change point with it."""
+        """Take what a comparison found into an incident; the change point with it.
+
+        asked: onset for which the comparison was asked.
+        """
         worse = worse_of(found)
         onset = point.onset_ns // self.tick_ns
         since = onset - self.settings.guard_ticks
         rising = self.evidence.rising(since, point.threshold * self.settings.rising_share)
         with_it = [self.ring.names[row] for row in rising.tolist()]
-        incident = self.book.take(found, onset, at, names, with_it, report=report, began_ns=began_ns)
+        incident = self.book.take(
+            found, onset, at, names, with_it, report=report, began_ns=began_ns, asked=asked
+        )
         return point.model_copy(
             update={
                 "outcome": point.outcome if incident is not None else "better",
@@ -494,6 +511,7 @@ class Watcher:
                 "suspended": suspended,
                 "sums": tuple(self.evidence.kept(self.ring.names)),
                 "peaks": self._peaks(window),
+                "instances": tuple(self.ring.there.items()),
                 "ordinary": self._ordinary.sizes,
             }
         )

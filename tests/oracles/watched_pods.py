@@ -8,7 +8,7 @@ import numpy as np
 from oracles.watched_series import EVENT_SD, MONDAY, WINDOW_NS, levels, names_of
 from scipy.signal import lfilter
 
-from analyze.watch.series import INSTANCE, INSTANCE_FAIL, Name, WindowTicks, rows_of
+from analyze.watch.series import FAIL, INSTANCE, INSTANCE_FAIL, Name, WindowTicks, rows_of
 
 FAILING = 0.002
 """Share of visits that fail anyway."""
@@ -82,3 +82,40 @@ def pod_windows(
             np.concatenate(rows),
             np.full(ticks, 1000.0 / ticks),
         )
+
+
+def rare_windows(
+    rng: np.random.Generator,
+    n_windows: int,
+    *,
+    visits: float,
+    pods: int = 10,
+    ticks: int = 4,
+    first: int = 0,
+    without: str = "",
+    slow: tuple[str, int, float] = ("", 0, 0.0),
+) -> Iterator[WindowTicks]:
+    """Give windows of one component whose pods have few visits a tick, the first one a number.
+
+    without: a pod that has none. slow: a pod, the window from which it is slower, and by how much (log).
+    """
+    site = Name(FAIL, "rare", "get", "rare/get < -")
+    instances = [Name(INSTANCE, "rare", "", f"rare on pod-{pod}") for pod in range(pods)]
+    for window in range(first, first + n_windows):
+        n = rng.poisson(visits, (pods, ticks)).astype(np.float64)
+        n[[one.of == without for one in instances]] = 0
+        every = n.sum(axis=0)
+        den = n * (every - n) / np.maximum(every, 1)
+        off = rng.normal(0, EVENT_SD, n.shape) / np.sqrt(np.maximum(den, 0.1))
+        off[[one.of == slow[0] and window >= slow[1] for one in instances]] += slow[2]
+        there = np.flatnonzero(n.any(axis=1))
+        pod, tick = np.nonzero(den[there] > 0)
+        mine, x = den[there][pod, tick], off[there][pod, tick]
+        at = np.flatnonzero(every)
+        rows = [
+            rows_of(pod, tick, mine, mine * x, mine * (EVENT_SD**2 + x * x)),
+            rows_of(np.full(len(at), len(there)), at, every[at], np.zeros(len(at))),
+        ]
+        names = (*(instances[pod] for pod in there.tolist()), site)
+        begin = MONDAY + window * WINDOW_NS
+        yield WindowTicks(begin, WINDOW_NS // ticks, ticks, names, np.concatenate(rows), every)

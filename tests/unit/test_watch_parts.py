@@ -77,4 +77,6 @@ def test_what_began_later_is_an_incident_of_its_own_with_its_own_begin() -> None
         (slow.id, points[0].onset_ns),
         (failing.id, told[0]),
     ]
+    # Of no number that the comparison measured.
+    assert slow.id.rpartition("-")[2] == failing.id.rpartition("-")[2] != str(told[0] // 10**9)
     assert candidates == 1
