@@ -1,6 +1,6 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, or PATTERN_DISPERSION. Compared are the
+A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, PATTERN_DISPERSION or WINDOW_SHARES. Compared are the
 goldens' lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history
 and alone, with some quiet pairs; with `--simulated SEED` the simulator's cases of 12,000 requests, alone.
 Each is profiled and observed once; what is made again without a rule is what comes after it, and only where
@@ -45,14 +45,14 @@ from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
-from analyze.methods.robust.testing import Tested, judged_sites  # noqa: E402
+from analyze.methods.robust.testing import WINDOW_SHARES, Tested, judged_sites  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
 
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
 QUIET: Final = 10
 """Quiet pairs of a recording or system, either way."""
 SETTINGS: Final = RobustSettings(explained=0)
-JUDGED: Final = frozenset({PATTERN_DISPERSION.name, *(measure.name for measure in MEASURES)})
+JUDGED: Final = frozenset({PATTERN_DISPERSION.name, WINDOW_SHARES, *(measure.name for measure in MEASURES)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,9 @@ def rules() -> list[Rule]:
         for row in RELATIONS
     ]
     found.append(Rule(PATTERN_DISPERSION.name, "noise", PATTERN_DISPERSION.doc, PATTERN_DISPERSION.case))
+    doc = "With a history: a share is as rare as its windows make it."
+    case = "tests/unit/test_shares_with_history.py; recordings: quiet pairs of Train-Ticket, with history"
+    found.append(Rule(WINDOW_SHARES, "noise", doc, case))
     return found
 
 

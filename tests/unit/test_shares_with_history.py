@@ -12,6 +12,7 @@ from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.testing import WINDOW_SHARES
 from analyze.methods.robust.view import View
 from analyze.population import Sample
 from analyze.profile.names import NameBook
@@ -53,7 +54,15 @@ def test_windows_of_the_history_alone_say_how_rare_a_share_is(reference: list[fl
     )
 
 
-def verdict(n: int, rho: float, before: float, after: float, windows: int, long: int = 1) -> VerdictSection:
+def verdict(
+    n: int,
+    rho: float,
+    before: float,
+    after: float,
+    windows: int,
+    long: int = 1,
+    without: tuple[str, ...] = (),
+) -> VerdictSection:
     """Of minutes of n requests, a share of which finds its page in the cache: a reference, a problem of so
     many minutes, and a history of minutes whose shares differ with that correlation."""
     rng = np.random.default_rng(7)
@@ -92,7 +101,7 @@ def verdict(n: int, rho: float, before: float, after: float, windows: int, long:
     whole = refine(*stored(batches), RefineSettings(), samples=samples)
     outcome = compare(
         whole.of_samples(0, 2),
-        [Chosen(METHOD, RobustSettings(paths=False))],
+        [Chosen(METHOD, RobustSettings(paths=False, without=without))],
         history=whole.of_samples(2, len(periods)),
     )
     section = outcome.report.section(VerdictSection)
@@ -116,3 +125,8 @@ def test_a_path_that_moved_by_much_is_not_unchanged(
 
 def test_a_path_that_moved_for_eight_windows_is_found() -> None:
     assert verdict(80, 0.05, 0.06, 0.25, 10, long=8).outcome == "changed"
+
+
+def test_it_can_be_left_out_by_name() -> None:
+    assert verdict(80, 0.08, 0.06, 0.3, 10).outcome == "cannot-tell"
+    assert verdict(80, 0.08, 0.06, 0.3, 10, without=(WINDOW_SHARES,)).outcome == "changed"

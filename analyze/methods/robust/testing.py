@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import expm1
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,10 @@ class HeldBackChange:
     """The block of ordinary times with the value furthest in the change's direction."""
     value: float
     """That value, in the unit of the change."""
+
+
+WINDOW_SHARES: Final = "window-shares"
+"""The rule that a share is as rare as windows of a history make it (`surprise`), to leave it out by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +124,8 @@ def _judged(
     """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
     estimates = [found.estimate for _, found in seen]
     tested = [found.tested for _, found in seen]
-    levels = _levels([e.p for e in estimates], tested)
     by_chance = _levels([e.p if e.chance_p is None else e.chance_p for e in estimates], tested)
+    levels = by_chance if WINDOW_SHARES in settings.without else _levels([e.p for e in estimates], tested)
     rows: list[_Row] = []
     for (measure, found), mine, level, chance in zip(seen, tested, levels, by_chance, strict=True):
         e = found.estimate
