@@ -35,7 +35,8 @@ def decode_messages(
     protobuf, one by one. batch_of: as of `decode_json_spans`. O(bytes).
     """
     results: list[SpanResult] = []
-    rows = SpanRows()
+    parse = message.FromString
+    rows, n_bytes = SpanRows(), 0
 
     def refuse(reason: Reason, detail: str, payload: int, item: int, raw: bytes) -> None:
         log.add(Reject(reason, detail, raw, payload, item))
@@ -57,12 +58,15 @@ def decode_messages(
                 refuse(Reason.TOO_LARGE, _CROWDED, payload, item, body)
                 continue
             try:
-                add(rows, payload, item, message.FromString(body))
+                add(rows, payload, item, parse(body))
             except DecodeError:
                 detail = f"no {message.DESCRIPTOR.full_name} message"
                 refuse(Reason.BAD_PROTOBUF, detail, payload, item, body)
-            if len(rows) >= _MOST_SPANS or rows.size > MAX_FIELDS:  # what a span names may be many
-                take()
-                rows = SpanRows()
+            n_bytes += len(body)
+            if len(rows) >= _MOST_SPANS or n_bytes > PART_BYTES:
+                if len(rows) >= _MOST_SPANS or rows.size > MAX_FIELDS:  # what a span names may be many
+                    take()
+                    rows = SpanRows()
+                n_bytes = 0
     take()
     return decoded_spans(results, log)

@@ -38,7 +38,7 @@ ListOfSpans = _CLASSES["ListOfSpans"]
 SpanBodies = message_classes("flowdiff.zipkin", {"Bodies": "1 spans *bytes"})["Bodies"]
 """The same with its spans left as bytes."""
 
-_KINDS: Final = (*KINDS.values(),)
+_KINDS: Final = dict(enumerate(KINDS.values()))
 
 
 class ZipkinProtoCodec:
@@ -68,7 +68,7 @@ def _fields_of(span: Any) -> ZipkinFields:
     return ZipkinFields(
         ids=(hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.id, (8,)), hex_of_id(span.parent_id, (8,))),
         name=span.name,
-        kind=_KINDS[span.kind if 0 <= span.kind < len(_KINDS) else 0],
+        kind=_KINDS.get(span.kind, KINDS[None]),
         timestamp=span.timestamp,
         duration=span.duration,
         local=_endpoint(span.local_endpoint),
