@@ -132,8 +132,10 @@ class GapError(StreamError):
 
     slug = "gap"
 
-    def __init__(self, message: str, *, stream: StreamId, first: int, remedy: str = "") -> None:
-        super().__init__(message, stream=stream, remedy=remedy)
+    def __init__(self, stream: StreamId, position: int, first: int) -> None:
+        lost = f"{first - position} messages from {position} on are gone, the log begins at {first}"
+        remedy = "--accept-gaps goes on behind them; a longer retention keeps it from happening."
+        super().__init__(f"{stream.name}: {lost}.", stream=stream, remedy=remedy)
         self.first = first
         """First position that the log still has."""
 
@@ -143,14 +145,27 @@ class TopicChangedError(StreamError):
 
     slug = "topic-changed"
 
+    def __init__(self, stream: StreamId) -> None:
+        super().__init__(
+            f"Topic '{stream.topic}' was deleted and made anew: offsets of the old one say nothing of it.",
+            stream=stream,
+            remedy="Read it into a lake of its own, or under another name.",
+        )
+
 
 class CutBackError(StreamError):
     """The log lost its end, and what was read of it with it; what it has there now was not read."""
 
     slug = "cut-back"
 
-    def __init__(self, message: str, *, stream: StreamId, first: int | None, remedy: str = "") -> None:
-        super().__init__(message, stream=stream, remedy=remedy)
+    def __init__(self, stream: StreamId, position: int, first: int | None) -> None:
+        where = "behind what was read" if first is None else f"to {first}"
+        super().__init__(
+            f"{stream.name}: the log was cut back {where}, and was read to {position} (an unclean election "
+            "of a leader, or a disk restored from a backup?).",
+            stream=stream,
+            remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
+        )
         self.first = first
         """First position that is not as it was; None: not known."""
 

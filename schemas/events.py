@@ -34,6 +34,8 @@ class EventKind(IntEnum):
 
 
 SPAN_KIND_BASE = 16
+SPAN_KINDS = {kind.name.removeprefix("SPAN_"): kind for kind in EventKind if kind >= SPAN_KIND_BASE}
+"""By their names in OTLP, without `SPAN_KIND_`."""
 SMALLEST_RATE = 2.0**-56
 """Of sampling: the smallest that OpenTelemetry has (its thresholds have 56 bits). Sums of weights, and of
 weights times nanoseconds, stay finite from it on."""

@@ -17,14 +17,18 @@ _NAME: Final = "flowdiff-scratch-"
 
 
 class Scratch:
-    """A folder under TMPDIR, made when it is first asked for. It goes at the end of a `with` block, with its
-    owner, when the process ends, or, where that was killed, when the next one is made: who is alive holds the
-    lock of his."""
+    """A folder, made when it is first asked for. It goes at the end of a `with` block, with its owner, when
+    the process ends, or, where that was killed, when the next one is made: who is alive holds the lock of
+    his."""
+
+    def __init__(self, above: Path | None = None) -> None:
+        """`above`: where it is made; TMPDIR if not given."""
+        self._above = above
 
     @cached_property
     def folder(self) -> Path:
         """Make it, and remove those whose owners are gone. Raises OSError."""
-        made = Path(mkdtemp(prefix="flowdiff-"))
+        made = Path(mkdtemp(prefix="flowdiff-", dir=self._above))
         held = os.open(made, os.O_RDONLY)
         with suppress(OSError):  # where nothing can be locked it keeps a name that nobody looks for
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -39,6 +43,10 @@ class Scratch:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove it, where it was made."""
         if "folder" in self.__dict__:
             self._remove()
 

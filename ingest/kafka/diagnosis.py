@@ -8,7 +8,6 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -60,28 +59,22 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
     except KafkaError as error:
         problem = _first_problem(settings)
         if problem is None and not isinstance(error, KafkaTimeoutError):
-            problem = _Problem(f"Kafka: {error}.")
+            problem = _wrong(f"Kafka: {error}.")
         if problem is not None:
-            raise problem.error("Check the settings of Kafka.") from error
+            raise problem from error
     try:
         return make(bootstrap_timeout_ms=SECOND_TRY * settings.connect_timeout_ms)
     except KafkaError as error:
-        slow = _Problem(f"No broker of {', '.join(settings.bootstrap)} answers in time.", passes=True)
-        problem = _first_problem(settings) or slow
-        raise problem.error("Check the brokers, or raise kafka.connect_timeout.") from error
+        raise _first_problem(settings) or UnreachableInputError(
+            f"No broker of {', '.join(settings.bootstrap)} answers in time.",
+            remedy="Check the brokers, or raise kafka.connect_timeout.",
+        ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """Why a broker cannot be used."""
-
-    sentence: str
-    passes: bool = False
-    """Whether it may be gone in a moment: a broker that is down."""
-
-    def error(self, remedy: str) -> InputError:
-        kind = UnreachableInputError if self.passes else InputError
-        return kind(self.sentence, remedy=remedy)
+def _wrong(sentence: str, *, passes: bool = False) -> InputError:
+    """Make the error for a broker that cannot be used; `passes`: it may be gone in a moment."""
+    kind = UnreachableInputError if passes else InputError
+    return kind(sentence, remedy="Check the settings of Kafka.")
 
 
 def what_is_wrong(settings: KafkaSettings) -> str | None:
@@ -91,10 +84,10 @@ def what_is_wrong(settings: KafkaSettings) -> str | None:
     Takes up to three times PROBE_TIMEOUT_S for a broker.
     """
     problem = _first_problem(settings)
-    return None if problem is None else problem.sentence
+    return None if problem is None else problem.message
 
 
-def _first_problem(settings: KafkaSettings) -> _Problem | None:
+def _first_problem(settings: KafkaSettings) -> InputError | None:
     return next(filter(None, (_problem(server, settings) for server in settings.bootstrap)), None)
 
 
@@ -140,37 +133,35 @@ def _who(security: KafkaSecurity) -> str:
     return "the user of the certificate" if security.certificate_file else "user 'ANONYMOUS'"
 
 
-def _problem(server: str, settings: KafkaSettings) -> _Problem | None:
+def _problem(server: str, settings: KafkaSettings) -> InputError | None:
     host, _, port = server.rpartition(":")
     if not host or not port.isdecimal():
-        return _Problem(f"'{server}' is not host:port.")
+        return _wrong(f"'{server}' is not host:port.")
     host = host.strip("[]")
     try:
         socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
     except socket.gaierror as error:
         sentence = f"The host of {server} is not known: {error.strerror}."
-        return _Problem(sentence, passes=error.errno == socket.EAI_AGAIN)
+        return _wrong(sentence, passes=error.errno == socket.EAI_AGAIN)
     except UnicodeError:
         # Before it is asked for: a part of the name is empty, or longer than 63 characters.
-        return _Problem(f"The host of {server} is no name that a host can have.")
+        return _wrong(f"The host of {server} is no name that a host can have.")
     except TimeoutError:
         sentence = (
             f"No answer from {server} within {PROBE_TIMEOUT_S:g} s: another host, or a firewall between."
         )
-        return _Problem(sentence, passes=True)
+        return _wrong(sentence, passes=True)
     except OSError as error:
         sentence = f"No broker at {server}: {(error.strerror or str(error)).lower()}."
-        return _Problem(sentence, passes=True)
+        return _wrong(sentence, passes=True)
     security = settings.security
     speaks_tls = _speaks_tls(host, int(port))
     if speaks_tls and not security.protocol.has_tls:
-        return _Problem(
-            f"{server} speaks TLS, and the settings say {security.protocol}: set SSL or SASL_SSL."
-        )
+        return _wrong(f"{server} speaks TLS, and the settings say {security.protocol}: set SSL or SASL_SSL.")
     if not speaks_tls and security.protocol.has_tls:
-        return _Problem(f"{server} does not speak TLS, and the settings say {security.protocol}.")
+        return _wrong(f"{server} does not speak TLS, and the settings say {security.protocol}.")
     refusal = _refusal(server, settings)
-    return None if refusal is None else _Problem(refusal)
+    return None if refusal is None else _wrong(refusal)
 
 
 def _speaks_tls(host: str, port: int) -> bool:

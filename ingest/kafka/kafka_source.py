@@ -160,7 +160,12 @@ class KafkaSource:
         """See `LiveSource.start`."""
         topic_id = self.topic_id(stream.topic)
         if place is not None and place.topic_id not in (None, topic_id):
-            raise not_known(stream) if topic_id is None else other_topic(stream)
+            if topic_id is not None:
+                raise TopicChangedError(stream)
+            raise InputError(
+                f"Brokers do not say the id of topic '{stream.topic}' at the moment.",
+                remedy="Check the topic and the right to describe it, and try again.",
+            )
         with explained(f"The range of {stream.name} is not known", self._settings):
             there = range_of(self._consumer, partition_of(stream), self._settings.request_timeout_ms)
             error = None if place is None else self._not_there(stream, place, there)
@@ -286,7 +291,7 @@ class KafkaSource:
             topic_id = kept.place.topic_id
             if topic_id is not None and topic_id_of(self._consumer, stream.topic) not in (None, topic_id):
                 self._stop(stream)
-                raise other_topic(stream)
+                raise TopicChangedError(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
         """The reject of a batch that is to be passed; None: fetch it once more. Raises CorruptStreamError."""
@@ -321,11 +326,11 @@ class KafkaSource:
         for stream, place in list(self._lost.items()):
             try:
                 if place.topic_id is not None and self.topic_id(stream.topic) not in (None, place.topic_id):
-                    found: StreamError = other_topic(stream)
+                    found: StreamError = TopicChangedError(stream)
                 else:
                     found = self._not_there(
                         stream, place, range_of(self._consumer, partition_of(stream), _RANGE_MS)
-                    ) or cut_back(stream, place.offset, None)
+                    ) or CutBackError(stream, place.offset, None)
             except KafkaError as error:
                 self._lost_trouble = (
                     missing_right(error, self._settings)
@@ -343,11 +348,11 @@ class KafkaSource:
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
         """Say what is wrong with going on at a place. Raises what kafka-python raises."""
         if place.offset < there.first:
-            return gap(stream, place.offset, there.first)
+            return GapError(stream, place.offset, there.first)
         end = there.end
         if place.epoch is not None:
             end = end_of_epoch(self._consumer, partition_of(stream), place.epoch, _RANGE_MS)
-        return cut_back(stream, place.offset, None if end < 0 else end) if end < place.offset else None
+        return CutBackError(stream, place.offset, None if end < 0 else end) if end < place.offset else None
 
     def _fenced(self) -> InputError:
         return InputError(
@@ -377,42 +382,3 @@ class KafkaSource:
             return None
         self._probed = now_s
         return what_is_wrong(self._settings)
-
-
-def not_known(stream: StreamId) -> InputError:
-    """Brokers do not know the topic: nothing is wrong with the stream as far as is known."""
-    return InputError(
-        f"Brokers do not say the id of topic '{stream.topic}' at the moment.",
-        remedy="Check the topic and the right to describe it, and try again.",
-    )
-
-
-def other_topic(stream: StreamId) -> TopicChangedError:
-    """The topic is not the one whose offsets were noted."""
-    return TopicChangedError(
-        f"Topic '{stream.topic}' was deleted and made anew: offsets of the old one say nothing of it.",
-        stream=stream,
-        remedy="Read it into a lake of its own, or under another name.",
-    )
-
-
-def gap(stream: StreamId, position: int, first: int) -> GapError:
-    """Retention went past a position."""
-    return GapError(
-        f"{stream.name}: {first - position} messages from {position} on are gone, the log begins at {first}.",
-        stream=stream,
-        remedy="--accept-gaps goes on behind them; a longer retention keeps it from happening.",
-        first=first,
-    )
-
-
-def cut_back(stream: StreamId, position: int, first: int | None) -> CutBackError:
-    """The log at a position is another one than the one that was read."""
-    where = "behind what was read" if first is None else f"to {first}"
-    return CutBackError(
-        f"{stream.name}: the log was cut back {where}, and was read to {position} (an unclean election of a "
-        "leader, or a disk restored from a backup?).",
-        stream=stream,
-        first=first,
-        remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
-    )

@@ -11,7 +11,7 @@ import base64
 import binascii
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -148,22 +148,6 @@ def _native_lines(text: bytes) -> list[bytes]:
     return text.split(b"\n")
 
 
-class _Scope(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    spans: list[msgspec.Raw] = []
-    scope: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    schema_url: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class _Resource(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    scope_spans: list[_Scope] = []
-    resource: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    schema_url: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class _Request(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    resource_spans: list[_Resource]
-
-
 class _SpanHead(msgspec.Struct, rename="camel"):
     trace_id: str | None = None
     start_time_unix_nano: _Number = None
@@ -174,31 +158,35 @@ class _SnakeSpanHead(msgspec.Struct):
     start_time_unix_nano: _Number = None
 
 
+_Fields = dict[str, Any]
+"""Of an object of OTLP JSON, under today's names; what is not looked into stays text (`msgspec.Raw`)."""
+
+
 def _otlp_json(payload: bytes) -> list[RequestPart]:
-    blocks: dict[bytes, list[_Resource]] = defaultdict(list)
+    blocks: dict[bytes, list[_Fields]] = defaultdict(list)
     counts: dict[bytes, int] = defaultdict(int)
     times: dict[bytes, int] = {}
     unread: list[bytes] = []
     documents = texts_of(payload)
     for document in documents:
-        for resource in _otlp_resources(document, unread):
-            of: dict[bytes, _Resource] = {}
-            for scope in resource.scope_spans:
+        for resource, scopes in _otlp_resources(document, unread):
+            of: dict[bytes, list[_Fields]] = {}
+            for scope, every in scopes:
                 spans: dict[bytes, list[msgspec.Raw]] = defaultdict(list)
-                for span in scope.spans:
+                for span in every:
                     trace, start = _otlp_head(span)
                     spans[trace].append(span)
                     counts[trace] += 1
                     times[trace] = min(start, times.get(trace, start))
                 for trace, those in spans.items():
                     if trace not in of:
-                        of[trace] = _Resource([], resource.resource, resource.schema_url)
-                        blocks[trace].append(of[trace])
-                    of[trace].scope_spans.append(_Scope(those, scope.scope, scope.schema_url))
+                        of[trace] = []
+                        blocks[trace].append({**resource, "scopeSpans": of[trace]})
+                    of[trace].append({**scope, "spans": those})
     if len(unread) == len(documents) and not blocks:
         raise PartError("no request of OTLP is in it")
     return [
-        RequestPart(trace, times[trace], counts[trace], msgspec.json.encode(_Request(those)))
+        RequestPart(trace, times[trace], counts[trace], msgspec.json.encode({"resourceSpans": those}))
         for trace, those in blocks.items()
     ] + list(map(_unread, unread))
 
@@ -215,13 +203,11 @@ def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
     return b"", 0
 
 
-def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
-    """Read the resources of a document; what cannot be read of it, or all of it, goes to `unread`, as
-    documents."""
-    try:
-        return _REQUEST.decode(document).resource_spans
-    except JSON_ERRORS:
-        pass
+def _otlp_resources(
+    document: bytes, unread: list[bytes]
+) -> Iterator[tuple[_Fields, list[tuple[_Fields, list[msgspec.Raw]]]]]:
+    """Yield the resources of a document, each with its scopes and their spans; what cannot be read of it, or
+    all of it, goes to `unread`, as documents."""
     try:
         found = _fields(document)
         if "resourceSpans" not in found and "trace" in found:  # as Tempo's API answers, and ingest reads it
@@ -229,38 +215,32 @@ def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
         resources = _RAWS.decode(found["resourceSpans" if "resourceSpans" in found else "batches"])
     except (*JSON_ERRORS, KeyError):
         unread.append(document)
-        return []
-    out = []
+        return
     for resource in resources:
         try:
             fields = _fields(resource)
-            scopes = _listed(fields, "scopeSpans")
+            scopes = _taken(fields, "scopeSpans")
         except JSON_ERRORS:
             unread.append(b'{"resourceSpans":[%b]}' % bytes(resource))
             continue
-        whole = _Resource([], fields.get("resource", msgspec.UNSET), fields.get("schemaUrl", msgspec.UNSET))
+        whole = []
         for scope in scopes:
             try:
                 inner = _fields(scope)
-                spans = _listed(inner, "spans")
+                whole.append((inner, _taken(inner, "spans")))
             except JSON_ERRORS:
                 unread.append(b'{"resourceSpans":[{"scopeSpans":[%b]}]}' % bytes(scope))
-                continue
-            whole.scope_spans.append(
-                _Scope(spans, inner.get("scope", msgspec.UNSET), inner.get("schemaUrl", msgspec.UNSET))
-            )
-        out.append(whole)
-    return out
+        yield fields, whole
 
 
-def _fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """Return the fields of an object, under the names that OTLP JSON has for them today."""
+def _fields(text: bytes | msgspec.Raw) -> _Fields:
     fields = _OBJECT.decode(text)
-    return {camel(name): value for name, value in fields.items()} | fields
+    return {camel(name): fields.get(camel(name), value) for name, value in fields.items()}
 
 
-def _listed(fields: dict[str, msgspec.Raw], name: str) -> list[msgspec.Raw]:
-    return _RAWS_OR_NULL.decode(fields.get(name, b"null")) or []
+def _taken(fields: _Fields, name: str) -> list[msgspec.Raw]:
+    """Take a list out of the fields; an empty one where it is null, or not there."""
+    return _RAWS_OR_NULL.decode(fields.pop(name, b"null")) or []
 
 
 def _otlp_proto(payload: bytes) -> list[RequestPart]:
@@ -365,7 +345,6 @@ class _Cut:
 
 
 _RECORD: Final = msgspec.json.Decoder(_Record)
-_REQUEST: Final = msgspec.json.Decoder(_Request)
 _SPAN_HEAD: Final = msgspec.json.Decoder(_SpanHead)
 _SNAKE_SPAN_HEAD: Final = msgspec.json.Decoder(_SnakeSpanHead)
 _ZIPKIN_HEAD: Final = msgspec.json.Decoder(_ZipkinHead)
@@ -380,7 +359,11 @@ _FORMATS: Final = {
     "otlp-json": _Cut(
         _otlp_json,
         lambda parts: msgspec.json.encode(
-            _Request([each for part in parts for each in _REQUEST.decode(part).resource_spans])
+            {
+                "resourceSpans": list(
+                    chain.from_iterable(_RAWS.decode(_OBJECT.decode(p)["resourceSpans"]) for p in parts)
+                )
+            }
         ),
     ),
     # Messages put one after the other are one message with the fields of all.

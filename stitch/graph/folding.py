@@ -23,8 +23,9 @@ Branches fold alike without an order: { b | b | b } is gathered to { b *3 }.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from operator import eq
 from typing import NamedTuple
 
@@ -41,12 +42,12 @@ from stitch.graph.pieces import (
     REFERENCE,
     SPAN,
     SPAWN,
-    NodePiece,
     Pieces,
     StructurePiece,
     Word,
     branching_piece,
     first_word,
+    node_piece,
     reference_piece,
     repeat_piece,
     sequence_symbol,
@@ -60,8 +61,6 @@ from stitch.graph.series_parallel import SPAN as SPAN_BLOCK
 from stitch.graph.series_parallel import Block, Item, SeriesParallel
 from stitch.graph.template import Template, digest
 
-_VECTORISE_FROM = 128
-"""Shorter sequences are quicker in plain Python than through numpy's call overhead."""
 _MAX_PERIOD = 16
 """Longest loop body, in symbols; a span or a parallel block counts as one."""
 _MAX_DEPTH = 3
@@ -89,10 +88,11 @@ def repeats(symbols: Sequence[int], period: int) -> list[Repeat]:
     # A repeat needs a period of equal pairs. Most periods have fewer, and counting runs in C.
     if sum(map(eq, symbols, symbols[period:])) < period:
         return []
-    runs: list[Repeat] = []
-    for begin, length in _equal_runs(symbols, period):
-        if length >= period:
-            runs.append(Repeat(begin, period, (length + period) // period))
+    runs = [
+        Repeat(begin, period, (length + period) // period)
+        for begin, length in _equal_runs(symbols, period)
+        if length >= period
+    ]
     if len(runs) < 2:
         return runs
     taken = np.zeros(n, dtype=np.bool_)
@@ -105,27 +105,13 @@ def repeats(symbols: Sequence[int], period: int) -> list[Repeat]:
     return sorted(chosen)
 
 
-def _equal_runs(symbols: Sequence[int], period: int) -> list[tuple[int, int]]:
+def _equal_runs(symbols: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
     """Maximal runs `(begin, length)` of indices i at which symbols[i] == symbols[i + period]."""
-    n = len(symbols) - period
-    runs: list[tuple[int, int]] = []
-    if n >= _VECTORISE_FROM:
-        array = np.asarray(symbols)
-        equal = np.zeros(n + 2, dtype=np.int8)
-        equal[1:-1] = array[period:] == array[:-period]
-        edges = np.flatnonzero(np.diff(equal))
-        return list(zip(edges[::2].tolist(), (edges[1::2] - edges[::2]).tolist(), strict=True))
-    begin = -1
-    for i in range(n):
-        if symbols[i] == symbols[i + period]:
-            if begin < 0:
-                begin = i
-        elif begin >= 0:
-            runs.append((begin, i - begin))
-            begin = -1
-    if begin >= 0:
-        runs.append((begin, n - begin))
-    return runs
+    end = 0
+    for is_equal, run in groupby(map(eq, symbols, symbols[period:])):
+        begin, end = end, end + len([*run])
+        if is_equal:
+            yield begin, end - begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,21 +195,12 @@ def _fold_exact(tree: SeriesParallel, words: list[Word]) -> Folded:
     referenced = tree.referenced
 
     def pieces_of(items: list[Item]) -> Pieces:
-        if not referenced:
-            return _fold_series(
-                [
-                    built[id(item)] if isinstance(item, Block) else NodePiece(item, words[item])
-                    for item in items
-                ],
-                EXACT,
-                made,
-            )
         pieces: Pieces = []
         for item in items:
             if isinstance(item, Block):
                 piece = built[id(item)]
             elif item >= 0:
-                piece = NodePiece(item, words[item])
+                piece = node_piece(item, words[item])
                 if item in referenced:
                     piece.open = {item: referenced[item]}
             else:
@@ -426,31 +403,13 @@ def _wiring(pieces: Pieces) -> bytes:
     """Which reference names which join, in folded positions relative to the first node."""
     places: dict[int, int] = {}
     references = []
-    if any(piece.depth for piece in pieces):
-        for piece, base in walk(pieces):
-            if piece.kind == REFERENCE:
-                references.append((base, piece.start))
-            elif piece.kind == NODE:
-                places[piece.start] = base
-            elif piece.kind == SPAN:
-                places[piece.start], places[piece.end] = base, base + piece.size - 1
-    else:
-        # Without loops folded positions are counted up in the order of the text.
-        stack: list[StructurePiece | int] = [*reversed(pieces)]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, int):
-                places[item] = len(places)
-            elif item.kind == REFERENCE:
-                references.append((len(places), item.start))
-            elif item.kind == NODE:
-                places[item.start] = len(places)
-            else:
-                if item.kind == SPAN:
-                    places[item.start] = len(places)
-                    stack.append(item.end)
-                for branch in reversed(item.branches):
-                    stack += reversed(branch)
+    for piece, base in walk(pieces):
+        if piece.kind == REFERENCE:
+            references.append((base, piece.start))
+        elif piece.kind == NODE:
+            places[piece.start] = base
+        elif piece.kind == SPAN:
+            places[piece.start], places[piece.end] = base, base + piece.size - 1
     wires = [place for base, target in references if target in places for place in (base, places[target])]
     return struct.pack(f"<{len(wires)}I", *wires)
 

@@ -68,8 +68,6 @@ EXACT, POWER_OF_TWO, AT_LEAST_TWO = 0, 1, 2
 
 Pieces = list["StructurePiece"]
 
-_NO_BRANCHES: list[Pieces] = []
-
 
 class StructurePiece:
     """One item of a folded sequence.
@@ -117,22 +115,9 @@ class StructurePiece:
             self.depth = depth + repeated
 
 
-class NodePiece(StructurePiece):
-    """A single node. Most pieces are, so all but four fields are constants of the class."""
-
-    __slots__ = ()
-
-    kind = NODE
-    branches = _NO_BRANCHES
-    end = -1
-    size = 1
-    depth = 0
-
-    def __init__(self, position: int, name: Word) -> None:
-        self.symbol = name.symbol
-        self.start = position
-        self.words = (name,)
-        self.open = None
+def node_piece(position: int, name: Word) -> StructurePiece:
+    """A single node."""
+    return StructurePiece(NODE, name.symbol, [], words=(name,), start=position)
 
 
 def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> StructurePiece:

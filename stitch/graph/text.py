@@ -30,13 +30,14 @@ from stitch.graph.folding import LoopRow, fold_levels
 from stitch.graph.pieces import (
     COPIES,
     LOOP,
+    NODE,
     PARALLEL,
     REFERENCE,
     SPAN,
-    NodePiece,
     Pieces,
     StructurePiece,
     Word,
+    node_piece,
     shown_count,
 )
 from stitch.graph.series_parallel import decompose
@@ -48,16 +49,7 @@ _REVISIT_CHARS = 8
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
-@dataclass(frozen=True, slots=True)
-class CanonicalText:
-    """A folded sequence as text."""
-
-    text: str
-    order: list[int]
-    """Positions of the nodes as printed; of a loop's, those of the first iteration."""
-
-
-def _write_text(pieces: Pieces, level: int, n_nodes: int) -> CanonicalText:
+def _write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
     """The text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
     words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
     n_chars = sum(map(len, words)) + len(words)
@@ -72,7 +64,7 @@ def _write_text(pieces: Pieces, level: int, n_nodes: int) -> CanonicalText:
         ordinal = {position: number for number, position in enumerate(order, start=1)}
         for at, target in revisits:
             words[at] = f"^{ordinal.get(target, '…')}"
-    return CanonicalText(" ".join(words), order)
+    return " ".join(words)
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
@@ -84,11 +76,11 @@ def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[in
     stands_for, say, take = order.append, words.append, stack.pop  # bound once: this loop is over all nodes
     while stack and len(words) < n_words:
         item = take()
-        if isinstance(item, NodePiece):
+        if isinstance(item, str):
+            say(item)
+        elif item.kind == NODE:
             stands_for(item.start)
             say(item.words[0].text)
-        elif isinstance(item, str):
-            say(item)
         elif item.kind == REFERENCE:
             revisits.append((len(words), item.start))
             say("^")
@@ -100,7 +92,7 @@ def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[in
                 say(f"{start.flags}{start.name}<>")
             else:
                 say(start.text)
-                stack.append(NodePiece(item.end, end))
+                stack.append(node_piece(item.end, end))
                 stack += reversed(item.branches[0])
         else:
             _open_branches(item, level, words, stack)
@@ -155,21 +147,13 @@ def read_graph(
     canonical = _write_text(l0.pieces, 0, n_nodes)
     canonical_l1 = canonical if l1.pieces is l0.pieces else _write_text(l1.pieces, 1, n_nodes)
     canonical_l2 = canonical_l1 if l2.pieces is l1.pieces else _write_text(l2.pieces, 2, n_nodes)
-    if l1.pieces is l0.pieces and len(canonical.order) == n_nodes:
-        # Nothing is folded and nothing cut off: every node stands at its place in the text.
-        place = [0] * n_nodes
-        for at, node in enumerate(canonical.order):
-            place[node] = at
-        fold_position: tuple[int, ...] = tuple(place)
-        loops: tuple[LoopRow, ...] = ()
-    else:
-        fold_position, loops = l1.positions(n_nodes)
+    fold_position, loops = l1.positions(n_nodes)
     return Reading(
-        canonical=canonical.text,
+        canonical=canonical,
         category_l1=l1.key,
-        canonical_l1=canonical_l1.text,
+        canonical_l1=canonical_l1,
         category_l2=l2.key,
-        canonical_l2=canonical_l2.text,
+        canonical_l2=canonical_l2,
         fold_position=fold_position,
         loops=loops,
     )

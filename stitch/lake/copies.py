@@ -5,21 +5,17 @@ it is made, and again by each process that takes it from the cache. Every file i
 in a lake that is a folder.
 
 The cache's `objects/` holds them, named by what they are; least recently used ones go when it is too full. A
-process works with names of its own below `sessions/<id>/`, hard links to the same bytes: what another process
-evicts meanwhile stays readable here. A session's folder goes with its process, or is swept by the next one
-once the lock of a dead process is free.
+process works with names of its own in a folder below `sessions/` (`stitch.scratch`), hard links to the same
+bytes: what another process evicts meanwhile stays readable here.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import secrets
-import shutil
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +29,7 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, mapped
 from stitch.lake.encoding import unreadable
 from stitch.lake.layout import ASIDE, REPORTS
 from stitch.lake.store import abreast
+from stitch.scratch import Scratch
 
 if TYPE_CHECKING:
     from stitch.lake.bucket.bucket_store import BucketStore, Listed
@@ -44,9 +41,6 @@ _DOWNLOADS: Final = 2
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DEFAULT_BYTES: Final = 10 * 2**30
 _LEAST_BYTES: Final = 64 * 2**20
-_OBJECTS: Final = "objects"
-_SESSIONS: Final = "sessions"
-_LOCK: Final = ".lock"
 
 
 class Copies:
@@ -156,19 +150,17 @@ class FileCache:
 
     def __init__(self, folder: Path, limit_bytes: int = _DEFAULT_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._objects = folder / _OBJECTS
-        self._sessions = folder / _SESSIONS
+        self._objects, sessions = folder / "objects", folder / "sessions"
+        self._scratch = Scratch(sessions)
         try:
-            for path in (self._objects, self._sessions):
+            for path in (self._objects, sessions):
                 path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            self._sweep()
-            self.session, lock = self._begin()
+            self.session = self._scratch.folder
         except OSError as error:
             raise LakeError(
                 f"The cache '{folder}' cannot be used: {error.strerror}.",
                 remedy="Set FLOWDIFF_CACHE to a folder that can be written.",
             ) from error
-        self._end = weakref.finalize(self, _leave, self.session, lock)
 
     def take(self, key: str, target: Path, is_whole: Callable[[Path], bool]) -> bool:
         """Give a file that is kept the name `target`, below `session`; False where it is not kept.
@@ -210,51 +202,23 @@ class FileCache:
     def evict(self) -> None:
         """Remove what was used longest ago until the rest is within the bound. O(files)."""
         found = []
-        for folder in _entries(self._objects):
-            for entry in _entries(Path(folder.path)):
-                with suppress(FileNotFoundError):
-                    stat = entry.stat(follow_symlinks=False)
-                    found.append((stat.st_mtime_ns, stat.st_size, entry.path))
+        for path in self._objects.glob("*/*"):
+            with suppress(FileNotFoundError):
+                stat = path.lstat()
+                found.append((stat.st_mtime_ns, stat.st_size, path))
         size = sum(size for _, size, _ in found)
         for _, n_bytes, path in sorted(found):
             if size <= self._limit_bytes:
                 return
-            Path(path).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
             size -= n_bytes
 
     def close(self) -> None:
         """Give up the session: its files go."""
-        self._end()
+        self._scratch.close()
 
     def _object(self, key: str) -> Path:
         return self._objects / key[:2] / key
-
-    def _begin(self) -> tuple[Path, int]:
-        """A new session's folder, and its lock, which nobody else holds."""
-        while True:
-            name = secrets.token_hex(8)
-            lock = self._sessions / f"{name}{_LOCK}"
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # A sweeper may have taken it for a dead one's before it was locked.
-            if lock.exists() and lock.stat().st_ino == os.fstat(descriptor).st_ino:
-                folder = self._sessions / name
-                folder.mkdir(mode=FOLDER_MODE)
-                return folder, descriptor
-            os.close(descriptor)
-
-    def _sweep(self) -> None:
-        """Remove the sessions of processes that are no more."""
-        for entry in _entries(self._sessions):
-            if not entry.name.endswith(_LOCK):
-                continue
-            with suppress(FileNotFoundError, BlockingIOError):
-                descriptor = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove(Path(entry.path.removesuffix(_LOCK)))
-                finally:
-                    os.close(descriptor)
 
 
 def cache_at(environ: Mapping[str, str]) -> FileCache:
@@ -275,21 +239,3 @@ def cache_at(environ: Mapping[str, str]) -> FileCache:
             f"FLOWDIFF_CACHE_SIZE={size} is no size of a cache.", remedy="Write 64MB or more: 10GB."
         )
     return FileCache(folder, limit)
-
-
-def _leave(session: Path, lock: int) -> None:
-    _remove(session)
-    os.close(lock)
-
-
-def _remove(session: Path) -> None:
-    shutil.rmtree(session, ignore_errors=True)
-    session.with_name(f"{session.name}{_LOCK}").unlink(missing_ok=True)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return [*entries]
-    except (FileNotFoundError, NotADirectoryError):
-        return []

@@ -1,7 +1,7 @@
-"""Ask a file system for what a store on this machine needs: one small port, and the real one.
+"""Ask a file system for what a store on this machine needs.
 
-Names are relative to the root of the lake and use `/`. The port is small on purpose: tests put a disk
-behind it that stops after every single operation and forgets whatever was not synced.
+Names are relative to the root of the lake and use `/`. `LocalDisk` has little on purpose: tests put a disk in
+its place that stops after every single operation and forgets whatever was not synced.
 
 Durability is explicit: `create` and `rename` promise nothing until `sync_file` on the file *and*
 `sync_folder` on its folder have returned. A sync that failed must not be tried again on the same file
@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,54 +29,6 @@ FOLDER_MODE: Final = 0o700
 """A lake holds what requests carried: its owner reads it, nobody else, whatever the umask says."""
 MAPPED_FROM: Final = 2**16
 """Bytes; what is smaller is copied, which takes less than to map it."""
-
-
-class Disk(Protocol):
-    """File-system operations of a lake. Every method may raise OSError."""
-
-    def read(self, name: str) -> pa.Buffer:
-        """Whole content. Raises FileNotFoundError."""
-        ...
-
-    def size(self, name: str) -> int | None:
-        """Bytes of a file; None where nothing of this name is there. Of a folder, any number."""
-        ...
-
-    def names(self, folder: str) -> list[str]:
-        """Sorted names in a folder (last parts only); empty where the folder is missing."""
-        ...
-
-    def written(self, folder: str) -> dict[str, int]:
-        """Files in a folder (last parts only), and when each was written, ns since the epoch."""
-        ...
-
-    def make_folder(self, name: str) -> None:
-        """Make one folder below an existing one; nothing happens where it is there."""
-        ...
-
-    def create(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Write a new file. Raises FileExistsError: files are never overwritten."""
-        ...
-
-    def sync_file(self, name: str) -> None:
-        """Make the content of a file durable (not its name)."""
-        ...
-
-    def sync_folder(self, name: str) -> None:
-        """Make the names in a folder durable; `""` is the root."""
-        ...
-
-    def link(self, source: str, target: str) -> None:
-        """Give a file a second name. Raises FileExistsError where the target is there."""
-        ...
-
-    def rename(self, source: str, target: str) -> None:
-        """Move a file or folder; a file takes the place of one that is there."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove a file or a folder with all it holds; nothing happens where it is missing."""
-        ...
 
 
 def mapped(path: Path) -> pa.Buffer:
@@ -100,7 +52,7 @@ def mapped(path: Path) -> pa.Buffer:
 
 
 class LocalDisk:
-    """A folder of a POSIX file system."""
+    """A folder of a POSIX file system. Every method may raise OSError."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -110,25 +62,27 @@ class LocalDisk:
         return self.root / name if name else self.root
 
     def read(self, name: str) -> pa.Buffer:
-        """See Disk."""
+        """Whole content. Raises FileNotFoundError."""
         return mapped(self.path(name))
 
     def size(self, name: str) -> int | None:
-        """See Disk."""
+        """Bytes of a file; None where nothing of this name is there. Of a folder, any number."""
         try:
             return os.stat(f"{self.root}/{name}").st_size  # noqa: PTH116 - a third of Path's time
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def names(self, folder: str) -> list[str]:
-        """See Disk."""
+        """Sorted names in a folder (last parts only); empty where the folder is missing."""
         try:
             return sorted(os.listdir(self.path(folder)))  # noqa: PTH208 - a third of iterdir's time
         except FileNotFoundError:
             return []
 
     def written(self, folder: str) -> dict[str, int]:
-        """See Disk. A rename does not change it; a copy may."""
+        """Files in a folder (last parts only), and when each was written, ns since the epoch. A rename does
+        not change it; a copy may.
+        """
         try:
             with os.scandir(self.path(folder)) as entries:
                 return {entry.name: entry.stat().st_mtime_ns for entry in entries if entry.is_file()}
@@ -136,34 +90,36 @@ class LocalDisk:
             return {}
 
     def make_folder(self, name: str) -> None:
-        """See Disk."""
+        """Make one folder below an existing one; nothing happens where it is there."""
         make_private_folder(self.path(name))
 
     def create(self, name: str, data: pa.Buffer | bytes) -> None:
-        """See Disk."""
+        """Write a new file. Raises FileExistsError: files are never overwritten."""
         descriptor = os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, FILE_MODE)
             file.write(data)
 
     def sync_file(self, name: str) -> None:
-        """See Disk. A write-back error since the file was made is reported here (Linux >= 4.13)."""
+        """Make the content of a file durable (not its name). A write-back error since the file was made is
+        reported here (Linux >= 4.13).
+        """
         sync(self.path(name))
 
     def sync_folder(self, name: str) -> None:
-        """See Disk."""
+        """Make the names in a folder durable; `""` is the root."""
         sync(self.path(name))
 
     def link(self, source: str, target: str) -> None:
-        """See Disk."""
+        """Give a file a second name. Raises FileExistsError where the target is there."""
         os.link(self.path(source), self.path(target))
 
     def rename(self, source: str, target: str) -> None:
-        """See Disk."""
+        """Move a file or folder; a file takes the place of one that is there."""
         self.path(source).rename(self.path(target))
 
     def remove(self, name: str) -> None:
-        """See Disk."""
+        """Remove a file or a folder with all it holds; nothing happens where it is missing."""
         path = self.path(name)
         while True:
             try:

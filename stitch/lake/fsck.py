@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from schemas.commits import CommitRecord, PartitionRange, Publish, Upkeep
 from schemas.errors import LakeError
-from stitch.lake.calibration_files import CALIBRATION, damaged_records
+from stitch.lake import kept_files
+from stitch.lake.calibration_files import CALIBRATION, calibration_files
 from stitch.lake.chain import FILES_SCHEMA, KEPT, files_table, lanes, read_chain, read_tail, read_verified
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
 from stitch.lake.flow_counts import COUNTED_COLUMNS, count_flows
@@ -38,7 +39,7 @@ from stitch.lake.layout import (
     staged_seq,
 )
 from stitch.lake.staging import read_segment
-from stitch.lake.stats_files import STATS, damaged_stats
+from stitch.lake.stats_files import STATS, stats_files
 from stitch.lake.store import Store, abreast
 from stitch.lake.sums import SUMS, read_sums
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
@@ -228,8 +229,8 @@ def _caches(store: Store) -> list[Violation]:
     Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
     """
     return [
-        *_damaged(damaged_stats(store), STATS, "stats"),
-        *_damaged(damaged_records(store), CALIBRATION, "calibration"),
+        *_damaged(kept_files.damaged(store, stats_files(store)), STATS, "stats"),
+        *_damaged(kept_files.damaged(store, calibration_files(store)), CALIBRATION, "calibration"),
         *_damaged(damaged_watch_files(store), WATCH, "watch"),
     ]
 

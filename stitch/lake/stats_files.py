@@ -1,29 +1,26 @@
 """Cache under `stats/` what the analyzer worked out of a window.
 
 A cache, in no commit: a file may be missing, old or damaged, and nothing is lost. Its name says what it was
-made of (the window's flow files), how (settings) and what is in it (content), so that nothing in a file has
-to be believed: `<source>-<settings>-<content>.parquet`, each the beginning of a SHA-256 in hex.
+made of (the window's flow files), how (settings) and what is in it (`stitch.lake.kept_files`):
+`<source>-<settings>-<content>.parquet`, each the beginning of a SHA-256 in hex.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
 from schemas.windows import Window
-from stitch.lake.layout import STAGE, own_stage
-from stitch.lake.store import Store, ahead
+from stitch.lake import kept_files
+from stitch.lake.layout import STAGE
+from stitch.lake.store import Store
 
 STATS: Final = "stats"
-_SHORT: Final = 16
-_LONG: Final = 32
-"""Hex digits: 64 bits distinguish the states of one window, 128 its contents."""
-_FILE: Final = re.compile(rf"([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_LONG}}})\.parquet")
+_DIGITS: Final = 16
+"""Hex digits: 64 bits distinguish the states of one window."""
 
 
 Span = Literal["window", "quarter", "day"]
@@ -44,12 +41,12 @@ class StatsKey(NamedTuple):
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
     """Hash the (table, SHA-256) of a window's files, in any order."""
-    return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode(), _SHORT)
+    return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode())
 
 
 def settings_of(text: str) -> str:
     """Hash settings and versions written as text."""
-    return _hash(text.encode(), _SHORT)
+    return _hash(text.encode())
 
 
 def stats_folder(key: StatsKey) -> str:
@@ -59,11 +56,8 @@ def stats_folder(key: StatsKey) -> str:
 
 def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
     """The content that was kept under a key; None where there is none that is whole. Raises OSError."""
-    for name in _kept(store, key):
-        data = _read(store, f"{stats_folder(key)}/{name}")
-        if data is not None and _is_whole(name, data):
-            return data
-    return None
+    found = (kept_files.read_whole(store, f"{stats_folder(key)}/{name}") for name in _kept(store, key))
+    return next((data for data in found if data is not None), None)
 
 
 def has_stats(store: Store, key: StatsKey) -> bool:
@@ -78,13 +72,10 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
     """
     folder = stats_folder(key)
     for name in store.names(folder):
-        match = _FILE.fullmatch(name)
-        old = match is not None and match[1] != key.source
-        if old or not _is_whole(name, _read(store, f"{folder}/{name}")):
+        is_old = not name.startswith(f"{key.source}-")
+        if is_old or kept_files.read_whole(store, f"{folder}/{name}") is None:
             store.remove(f"{folder}/{name}")
-    final = f"{folder}/{key.source}-{key.settings}-{_hash(data, _LONG)}.parquet"
-    with own_stage(store, STATS) as stage, suppress(FileExistsError):  # another process was at the same
-        store.put_if_absent(final, data, stage)
+    kept_files.keep(store, f"{folder}/{key.source}-{key.settings}", data, "parquet")
 
 
 def stats_size(store: Store, key: StatsKey) -> int:
@@ -100,11 +91,9 @@ def drop_stats(store: Store, key: StatsKey) -> int:
     return size
 
 
-def damaged_stats(store: Store) -> Iterator[str]:
-    """Names of files under `stats/` that are not what was written there. Reads them all. Raises OSError."""
-    names = [*store.below(STATS, lambda name: name.partition("=")[0] in SPANS)]
-    whole = ahead(store, lambda name: _is_whole(name.rpartition("/")[2], _read(store, name)), names)
-    yield from (name for name, is_whole in zip(names, whole, strict=True) if not is_whole)
+def stats_files(store: Store) -> Iterator[str]:
+    """Names of all files under `stats/`. Raises OSError."""
+    yield from store.below(STATS, lambda name: name.partition("=")[0] in SPANS)
 
 
 def sweep(store: Store) -> None:
@@ -119,17 +108,5 @@ def _kept(store: Store, key: StatsKey) -> list[str]:
     return [name for name in store.names(stats_folder(key)) if name.startswith(start)]
 
 
-def _read(store: Store, name: str) -> pa.Buffer | None:
-    try:
-        return store.read(name)
-    except FileNotFoundError:  # removed by another process
-        return None
-
-
-def _is_whole(name: str, data: pa.Buffer | None) -> bool:
-    match = _FILE.fullmatch(name)
-    return match is not None and data is not None and _hash(data, _LONG) == match[3]
-
-
-def _hash(data: pa.Buffer | bytes, digits: int) -> str:
-    return hashlib.sha256(data).hexdigest()[:digits]
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]

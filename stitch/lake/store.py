@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from stitch.lake.disk import Disk, LocalDisk
+from stitch.lake.disk import LocalDisk
 
 DRAFTS: Final = "drafts"
 """Folder below a stage folder for what is not yet under its own name."""
@@ -126,7 +126,7 @@ class LocalStore:
 
     concurrency: Final = 1
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: LocalDisk) -> None:
         self._disk = disk
         self._made: set[str] = set()
         """Folders made or found by us, not yet durable perhaps. Some of them, as below."""

@@ -1,14 +1,14 @@
 """Keep under `watch/` what `flowdiff watch` decided: its commits, and tables as plain Parquet.
 
 A commit is a file under the next number, its first line the SHA-256 of the rest. A file of a table is named
-by the number of its commit and its content, so that it can be put again by whoever comes next.
+by the number of its commit and its content (`stitch.lake.kept_files`), so that whoever comes next can put it
+again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import LakeError
 from schemas.watch_tables import WATCH_TABLES
+from stitch.lake import kept_files
 from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
@@ -75,9 +76,7 @@ def put_rows(store: Store, table: str, seq: int, rows: Sequence[dict[str, Any]])
         return
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist([*rows], WATCH_TABLES[table]), sink, write_page_checksum=True)
-    data = bytes(sink.getvalue())
-    with own_stage(store, WATCH) as stage, suppress(FileExistsError):
-        store.put_if_absent(f"{WATCH}/{table}/{seq:012d}-{_hash(data)[:32]}.parquet", data, stage)
+    kept_files.keep(store, f"{WATCH}/{table}/{seq:012d}", bytes(sink.getvalue()), "parquet")
 
 
 def table_files(store: Store, table: str) -> list[str]:
@@ -91,8 +90,7 @@ def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -
     """Rows of a table, of all its files or some. Raises LakeError for a damaged one, OSError."""
     parts = [WATCH_TABLES[table].empty_table()]
     for name in table_files(store, table) if names is None else names:
-        data = store.read(name)
-        if not _is_whole(name, data):
+        if (data := kept_files.read_whole(store, name)) is None:
             raise LakeError(
                 f"'{name}' is not what was written.", remedy="Restore it from a backup, or remove it."
             )
@@ -103,16 +101,11 @@ def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -
 def damaged_watch_files(store: Store) -> Iterator[str]:
     """Names of files that are not what was written. Raises OSError."""
     for table in WATCH_TABLES:
-        yield from (name for name in table_files(store, table) if not _is_whole(name, store.read(name)))
+        yield from kept_files.damaged(store, table_files(store, table))
     for name in store.names(COMMITS):
         stored, body = _parts(store.read(f"{COMMITS}/{name}").to_pybytes())
         if _hash(body) != stored:
             yield f"{COMMITS}/{name}"
-
-
-def _is_whole(name: str, data: pa.Buffer) -> bool:
-    named = name.rpartition("-")[2].removesuffix(".parquet")
-    return _hash(data).startswith(named)
 
 
 def _parts(data: bytes) -> tuple[str, bytes]:
@@ -120,7 +113,7 @@ def _parts(data: bytes) -> tuple[str, bytes]:
     return stored.decode("ascii", "replace"), body
 
 
-def _hash(data: pa.Buffer | bytes) -> str:
+def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 

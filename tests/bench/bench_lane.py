@@ -45,10 +45,10 @@ class NoSync(LocalDisk):
     """Building a lake to read from it needs no durability."""
 
     def sync_file(self, name: str) -> None:
-        """See Disk."""
+        """See LocalDisk."""
 
     def sync_folder(self, name: str) -> None:
-        """See Disk."""
+        """See LocalDisk."""
 
 
 def build(folder: Path, n_commits: int) -> float:

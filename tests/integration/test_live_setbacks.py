@@ -9,7 +9,7 @@ from oracles.live_process import SETTINGS, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
 from oracles.unwatched import Unwatched
 
-from ingest.source import StreamId
+from ingest.source import CutBackError, StreamId
 from schemas.windows import NS_PER_SECOND
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
@@ -216,7 +216,7 @@ def test_a_log_that_was_cut_back_stays_halted_however_long_it_grows(
             for name in names:
                 world.processes[name].turn(0.0)
         halted = {lane: why for name in names for lane, why in world.processes[name].halted.items()}
-        assert halted == {1: f"spans/0 was cut back to {position - 7}. [cut-back]"}
+        assert halted == {1: str(CutBackError(StreamId("spans", 0), position, position - 7))}
         for name in names:
             world.processes[name].stop()
             world.bury(name)

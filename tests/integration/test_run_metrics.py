@@ -33,7 +33,7 @@ from schemas.commits import CommitRecord
 from schemas.errors import ConfigError, InputError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.steady_clock import Moment
-from stitch.lake.disk import Disk
+from stitch.lake.disk import LocalDisk
 from stitch.lake.store import LocalStore, Store
 
 STALLED_AFTER_NS = 60 * NS_PER_SECOND
@@ -196,7 +196,7 @@ def test_a_halted_lane_is_not_ready_and_says_why(served: tuple[Watched, StatusSe
         world.turn()
         status, text = page(with_gap, "/readyz")
         assert status == 503
-        assert text.startswith("lane 1 is halted: spans/0 begins at 1000.")
+        assert text.startswith("lane 1 is halted: spans/0: ")
         found = look(with_gap)
         assert dict(found.by("flowdiff_lanes", "state"))[("halted",)] == 1
         assert found.one("flowdiff_ready") == 0
@@ -306,7 +306,7 @@ class Full:
 
 def test_what_the_lake_refuses_is_counted() -> None:
     registry = CollectorRegistry()
-    disk: Disk = Full()  # type: ignore[assignment]  # nothing else is asked of it
+    disk: LocalDisk = Full()  # type: ignore[assignment]  # nothing else is asked of it
     store = timed_store(LocalStore(disk), registry)
     with pytest.raises(OSError, match="No space"):
         store.put("stage/lane=1/x", b"")

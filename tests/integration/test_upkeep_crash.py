@@ -142,10 +142,10 @@ def test_a_sweep_before_the_commit_is_caught() -> None:
     lane = retention.UpkeepLane
 
     class Eager(lane):
-        def retire(self, *told: object) -> object:
+        def commit(self, *told: object, **said: object) -> object:
             for folder in ("flows/window=19700101T0000Z", "structures/window=19700101T0000Z"):
                 self._store.remove(folder)
-            return super().retire(*told)  # type: ignore[arg-type]
+            return super().commit(*told, **said)  # type: ignore[arg-type]
 
     with patch.object(retention, "UpkeepLane", Eager), pytest.raises((AssertionError, LakeError)):
         test_a_crash_at_any_operation_of_retention("kill")

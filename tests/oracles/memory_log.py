@@ -183,9 +183,9 @@ class Member:
         if place is None:
             place = Place(first)
         if place.topic_id not in (None, topic_id):
-            raise TopicChangedError(f"'{stream.topic}' was made anew.", stream=stream, remedy="Look at it.")
+            raise TopicChangedError(stream)
         if place.offset < first:
-            raise GapError(f"{stream.name} begins at {first}.", stream=stream, first=first, remedy="Look.")
+            raise GapError(stream, place.offset, first)
         self._refuse(stream, place)
         self._at[stream] = place.offset
         self._epoch[stream] = self.log.epoch if place.epoch is None else place.epoch
@@ -197,7 +197,7 @@ class Member:
         cut_at = self.log.cut_at(stream, place)
         if cut_at is not None:
             self._at.pop(stream, None)
-            raise CutBackError(f"{stream.name} was cut back to {cut_at}.", stream=stream, first=cut_at)
+            raise CutBackError(stream, place.offset, cut_at)
 
     def release(self, streams: Collection[StreamId]) -> None:
         for stream in streams:

@@ -11,15 +11,15 @@ import pytest
 from oracles.memory_disk import MemoryDisk
 
 from schemas.errors import TRY_AGAIN, BusyLakeError
-from stitch.lake.disk import MAPPED_FROM, Disk, LocalDisk, exclusive_lock
+from stitch.lake.disk import MAPPED_FROM, LocalDisk, exclusive_lock
 
 
 @pytest.fixture(params=["local", "memory"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> LocalDisk:
     return LocalDisk(tmp_path) if request.param == "local" else MemoryDisk()
 
 
-def test_a_file_is_read_as_it_was_written(disk: Disk) -> None:
+def test_a_file_is_read_as_it_was_written(disk: LocalDisk) -> None:
     disk.make_folder("a")
     disk.create("a/x", b"content")
     disk.create("a/empty", b"")
@@ -29,7 +29,7 @@ def test_a_file_is_read_as_it_was_written(disk: Disk) -> None:
     assert (disk.size("a") is None, disk.size("a/x"), disk.size("a/y")) == (False, 7, None)
 
 
-def test_a_large_file_is_read_as_it_was_written(disk: Disk) -> None:
+def test_a_large_file_is_read_as_it_was_written(disk: LocalDisk) -> None:
     for size in (MAPPED_FROM - 1, MAPPED_FROM, 2**21 + 1):
         disk.create(f"{size}", data := os.urandom(size))
         assert disk.read(f"{size}").to_pybytes() == data
@@ -42,7 +42,7 @@ def test_what_the_disk_does_not_give_is_an_error_and_no_end_of_the_process(tmp_p
         LocalDisk(tmp_path).read("bad")
 
 
-def test_nothing_is_overwritten(disk: Disk) -> None:
+def test_nothing_is_overwritten(disk: LocalDisk) -> None:
     disk.create("x", b"1")
     disk.create("y", b"2")
     with pytest.raises(FileExistsError):
@@ -52,7 +52,7 @@ def test_nothing_is_overwritten(disk: Disk) -> None:
     assert disk.read("x").to_pybytes() == b"1"
 
 
-def test_link_and_rename_keep_the_content(disk: Disk) -> None:
+def test_link_and_rename_keep_the_content(disk: LocalDisk) -> None:
     disk.make_folder("a")
     disk.create("x", b"1")
     disk.link("x", "a/second")
@@ -64,7 +64,7 @@ def test_link_and_rename_keep_the_content(disk: Disk) -> None:
     assert disk.read("a/second") == disk.read("a/third")
 
 
-def test_what_is_missing_is_told(disk: Disk) -> None:
+def test_what_is_missing_is_told(disk: LocalDisk) -> None:
     for operation in (
         lambda: disk.read("x"),
         lambda: disk.rename("x", "y"),
@@ -78,7 +78,7 @@ def test_what_is_missing_is_told(disk: Disk) -> None:
             operation()
 
 
-def test_remove_takes_files_and_trees_and_nothing(disk: Disk) -> None:
+def test_remove_takes_files_and_trees_and_nothing(disk: LocalDisk) -> None:
     disk.make_folder("a")
     disk.make_folder("a/b")
     disk.create("a/b/x", b"1")
@@ -118,7 +118,7 @@ def test_one_writer_at_a_time_and_the_system_frees_the_lock(tmp_path: Path) -> N
         pass
 
 
-def test_folders_move_with_what_they_hold(disk: Disk) -> None:
+def test_folders_move_with_what_they_hold(disk: LocalDisk) -> None:
     disk.make_folder("a")
     disk.create("a/x", b"1")
     disk.make_folder("b")

@@ -9,13 +9,14 @@ from oracles.memory_disk import MemoryDisk
 from oracles.object_store import ObjectStore
 
 from schemas.windows import Window
+from stitch.lake.kept_files import damaged
 from stitch.lake.stats_files import (
     StatsKey,
-    damaged_stats,
     put_stats,
     read_stats,
     settings_of,
     source_of,
+    stats_files,
     stats_folder,
     sweep,
 )
@@ -51,7 +52,7 @@ def test_a_day_is_kept_beside_its_first_window(store: Store) -> None:
     put_stats(store, OLD, b"window")
     put_stats(store, day, b"day")
     assert (read(store, OLD), read(store, day)) == (b"window", b"day")
-    assert [*damaged_stats(store)] == []
+    assert [*damaged(store, stats_files(store))] == []
 
 
 def test_a_content_is_found_by_what_it_was_made_of(store: Store) -> None:
@@ -61,7 +62,7 @@ def test_a_content_is_found_by_what_it_was_made_of(store: Store) -> None:
     assert (read(store, NEW), read(store, OTHER), read(store, OLD)) == (b"new", b"other", None)
     put_stats(store, NEW, b"new")
     assert len(names(store)) == 2
-    assert [*damaged_stats(store)] == []
+    assert [*damaged(store, stats_files(store))] == []
     assert store.names("stage") == []
 
 
@@ -81,7 +82,7 @@ def test_what_is_damaged_is_not_read_and_gives_way(store: Store) -> None:
     store.put_if_absent(place, b"mew", "stage/x")
     store.put_if_absent(f"{stats_folder(OLD)}/of-a-person", b"notes", "stage/x")
     assert read(store, NEW) is None
-    assert sorted(damaged_stats(store)) == sorted([place, f"{stats_folder(OLD)}/of-a-person"])
+    assert sorted(damaged(store, stats_files(store))) == sorted([place, f"{stats_folder(OLD)}/of-a-person"])
     put_stats(store, NEW, b"new")
     assert read(store, NEW) == b"new"
     assert names(store) == [name]

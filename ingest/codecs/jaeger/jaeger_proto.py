@@ -6,18 +6,15 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from ingest.codecs.jaeger.jaeger_spans import JaegerFields, Reference, Tag, add_span
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, log_bad_spans
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME
+from ingest.codecs.spans.span_messages import decode_messages
 from ingest.codecs.spans.span_rows import SpanRows, ns
-from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
 from ingest.codecs.values.ids import hex_of_id
-from ingest.codecs.values.protobuf import MAX_FIELDS, PART_BYTES, has_many_fields, message_classes
+from ingest.codecs.values.protobuf import message_classes
 from schemas.config import DecodeConfig
-from schemas.rejects import Reason, Reject
 
 _MESSAGES = {
     # google.protobuf.Timestamp and Duration: the same on the wire.
@@ -33,10 +30,6 @@ _MESSAGES = {
 }
 """Fields of api_v2/model.proto: number, name, type; `*` repeated."""
 
-_DETAILS: Final = {
-    Reason.BAD_PROTOBUF: "no jaeger.api_v2.Span message",
-    Reason.TOO_LARGE: f"the span has more than {MAX_FIELDS:,} tags, logs and references",
-}
 _REFERENCE_TYPES: Final = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
 _MAX_SECONDS: Final = 9_000_000_000
 """Times beyond are none: more would not fit int64 nanoseconds."""
@@ -53,31 +46,10 @@ class JaegerProtoCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is 0. O(bytes)."""
         good, log = sized(payloads, config)
-        results: list[SpanResult] = []
-        rows = SpanRows()
-        for index in good:
-            payload = payloads[index]
-            if len(payload) > PART_BYTES and has_many_fields(payload, JaegerSpan.DESCRIPTOR):
-                log.add(_reject(Reason.TOO_LARGE, payload, index))
-                continue
-            try:
-                add_message(rows, index, JaegerSpan.FromString(payload))
-            except DecodeError:
-                log.add(_reject(Reason.BAD_PROTOBUF, payload, index))
-            if rows.size > MAX_FIELDS:  # a message is small, what it names may be many
-                results.append(events_of_spans(rows.batch(), config))
-                rows = SpanRows()
-        results.append(events_of_spans(rows.batch(), config))
-        for result in results:
-            log_bad_spans(result.bad, lambda payload: lambda _: payloads[payload], log)
-        return decoded_spans(results, log)
+        return decode_messages(payloads, good, config, log, JaegerSpan, _add)
 
 
-def _reject(reason: Reason, payload: bytes, index: int) -> Reject:
-    return Reject(reason, _DETAILS[reason], payload, index)
-
-
-def add_message(rows: SpanRows, payload: int, span: Any) -> None:
+def _add(rows: SpanRows, payload: int, item: int, span: Any) -> None:
     """Add one span as a row."""
     start = _start_ns(span.start_time)
     fields = JaegerFields(
@@ -92,7 +64,7 @@ def add_message(rows: SpanRows, payload: int, span: Any) -> None:
         service=span.process.service_name or None,
         process_tags=list(_pairs(span.process.tags)),
     )
-    add_span(rows, payload, 0, fields)
+    add_span(rows, payload, item, fields)
 
 
 def _reference(reference: Any) -> Reference:

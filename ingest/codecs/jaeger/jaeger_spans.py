@@ -15,20 +15,13 @@ from ingest.codecs.spans.span_batch import NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.values.attributes import plain_value
 from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, child, integer, text
-from schemas.events import EventKind
+from schemas.events import SPAN_KINDS, EventKind
 from schemas.rejects import Reason
 
 Tag = tuple[str, object]
 Reference = tuple[str, str, str]
 """Type, trace, span."""
 
-KINDS = {
-    "server": EventKind.SPAN_SERVER,
-    "client": EventKind.SPAN_CLIENT,
-    "producer": EventKind.SPAN_PRODUCER,
-    "consumer": EventKind.SPAN_CONSUMER,
-    "internal": EventKind.SPAN_INTERNAL,
-}
 _NS_PER_US = 1000
 PLAIN_ERRORS = ("true", "false")
 """Values of the tag `error` that say no more than the status does."""
@@ -60,7 +53,7 @@ def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> N
     """Add a span whose kind, status and tracestate stand in tags, as Jaeger's do."""
     tags = fields.tags
     first = {key: _as_text(value) for key, value in reversed(tags)}
-    kind = KINDS.get(first.get("span.kind", "").lower(), EventKind.SPAN_UNSPECIFIED)
+    kind = SPAN_KINDS.get(first.get("span.kind", "").upper(), EventKind.SPAN_UNSPECIFIED)
     failed = first.get("error", "").lower() not in FALSE_WORDS
     failed |= first.get(STATUS_CODE, "").upper() in ERROR_CODES
     # The kind, a bare "error" and fields of OTLP are in columns of their own.

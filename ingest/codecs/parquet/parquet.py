@@ -27,13 +27,12 @@ from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_bina
 from ingest.codecs.values.written_numbers import with_numbers
 from schemas.arrays import B1, I8
 from schemas.config import DecodeConfig
-from schemas.events import SPAN_KIND_BASE
+from schemas.events import SPAN_KIND_BASE, SPAN_KINDS, EventKind
 from schemas.rejects import Reason, Reject
 
 TIME_UNIT: Final = b"time_unit"
 """Of numbers that are times, in the metadata of a payload's schema."""
 NS_PER_UNIT: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_KINDS: Final = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
 _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
 _IDS: Final = ("trace_id", "span_id", "parent_id")
@@ -253,7 +252,7 @@ def _kind_of(word: str) -> int:
     word = word.removeprefix("SPAN_KIND_")
     if word in _KIND_NUMBERS:
         return SPAN_KIND_BASE + _KIND_NUMBERS.index(word)
-    return SPAN_KIND_BASE + (_KINDS.index(word) if word in _KINDS else 0)
+    return SPAN_KINDS.get(word, EventKind.SPAN_UNSPECIFIED)
 
 
 def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:

@@ -8,26 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import log_bad_spans
+from ingest.codecs.spans.span_messages import decode_messages
 from ingest.codecs.spans.span_rows import SpanRows
-from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
 from ingest.codecs.values.ids import hex_of_id
-from ingest.codecs.values.protobuf import (
-    MAX_FIELDS,
-    PART_BYTES,
-    has_many_fields,
-    message_classes,
-    refuse_foreign,
-)
+from ingest.codecs.values.protobuf import message_classes, refuse_foreign
 from ingest.codecs.zipkin.zipkin_json import zipkin_oddities
-from ingest.codecs.zipkin.zipkin_spans import ZipkinFields, add_zipkin_span, batch_of
+from ingest.codecs.zipkin.zipkin_spans import KINDS, ZipkinFields, add_zipkin_span, batch_of
 from schemas.config import DecodeConfig
-from schemas.events import EventKind
-from schemas.rejects import Reason, Reject
 
 _CLASSES = message_classes(
     "zipkin.proto3",
@@ -49,18 +38,7 @@ ListOfSpans = _CLASSES["ListOfSpans"]
 SpanBodies = message_classes("flowdiff.zipkin", {"Bodies": "1 spans *bytes"})["Bodies"]
 """The same with its spans left as bytes."""
 
-_KINDS: Final = {
-    1: EventKind.SPAN_CLIENT,
-    2: EventKind.SPAN_SERVER,
-    3: EventKind.SPAN_PRODUCER,
-    4: EventKind.SPAN_CONSUMER,
-}
-_MOST_SPANS: Final = 5_000
-"""Become events together: a call costs 2 ms whatever it reads, and their columns are large."""
-_DETAILS: Final = {
-    Reason.BAD_PROTOBUF: "no zipkin.proto3.ListOfSpans message",
-    Reason.TOO_LARGE: f"the span has more than {MAX_FIELDS:,} tags and annotations",
-}
+_KINDS: Final = dict(enumerate(KINDS.values()))
 
 
 class ZipkinProtoCodec:
@@ -72,34 +50,11 @@ class ZipkinProtoCodec:
         """See `Codec.decode`; `item` is the span in its list. O(bytes)."""
         good, log = sized(payloads, config)
         good = refuse_foreign(payloads, good, "no spans in the message", log)
-        results: list[SpanResult] = []
-        rows = SpanRows()
 
-        def take() -> None:
-            result = events_of_spans(batch_of(rows), config)
-            log_bad_spans(result.bad, lambda payload: _bodies(payloads[payload]).__getitem__, log)
-            if len(result.payload):  # one without events would only keep what was refused
-                results.append(result)
+        def add(rows: SpanRows, payload: int, item: int, span: Any) -> None:
+            add_zipkin_span(rows, payload, item, _fields_of(span), config)
 
-        for payload in good:
-            try:
-                bodies = _bodies(payloads[payload])
-            except DecodeError:
-                log.add(_reject(Reason.BAD_PROTOBUF, payload, 0, payloads[payload]))
-                continue
-            for item, body in enumerate(bodies):
-                if len(body) > PART_BYTES and has_many_fields(body, ZipkinMessage.DESCRIPTOR):
-                    log.add(_reject(Reason.TOO_LARGE, payload, item, body))
-                    continue
-                try:
-                    add_zipkin_span(rows, payload, item, _fields_of(ZipkinMessage.FromString(body)), config)
-                except DecodeError:
-                    log.add(_reject(Reason.BAD_PROTOBUF, payload, item, body))
-                if len(rows) >= _MOST_SPANS:
-                    take()
-                    rows = SpanRows()
-        take()
-        found = decoded_spans(results, log)
+        found = decode_messages(payloads, good, config, log, ZipkinMessage, add, _bodies, batch_of)
         return replace(found, oddities=Counter(found.oddities) + zipkin_oddities(found.events))
 
 
@@ -108,16 +63,12 @@ def _bodies(payload: bytes) -> list[bytes]:
     return list(SpanBodies.FromString(payload).spans)
 
 
-def _reject(reason: Reason, payload: int, item: int, raw: bytes) -> Reject:
-    return Reject(reason, _DETAILS[reason], raw, payload, item)
-
-
 def _fields_of(span: Any) -> ZipkinFields:
     """Read one message. Of a tag that comes twice the first counts, as everywhere."""
     return ZipkinFields(
         ids=(hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.id, (8,)), hex_of_id(span.parent_id, (8,))),
         name=span.name,
-        kind=_KINDS.get(span.kind, EventKind.SPAN_UNSPECIFIED),
+        kind=_KINDS.get(span.kind, KINDS[None]),
         timestamp=span.timestamp,
         duration=span.duration,
         local=_endpoint(span.local_endpoint),

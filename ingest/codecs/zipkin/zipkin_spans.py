@@ -28,7 +28,7 @@ from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.values.attributes import plain_value
 from ingest.codecs.values.written_numbers import with_numbers
 from schemas.config import DecodeConfig
-from schemas.events import EventKind
+from schemas.events import SPAN_KINDS, EventKind
 
 _NS_PER_US = 1000
 _LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
@@ -40,11 +40,9 @@ _ATTRIBUTES = msgspec.json.Decoder(dict[str, object])
 
 KINDS: Final[dict[str | None, EventKind]] = {
     None: EventKind.SPAN_UNSPECIFIED,
-    "CLIENT": EventKind.SPAN_CLIENT,
-    "SERVER": EventKind.SPAN_SERVER,
-    "PRODUCER": EventKind.SPAN_PRODUCER,
-    "CONSUMER": EventKind.SPAN_CONSUMER,
+    **{name: SPAN_KINDS[name] for name in ("CLIENT", "SERVER", "PRODUCER", "CONSUMER")},
 }
+"""By their names in JSON, in the order of their numbers in protobuf."""
 
 
 class ZipkinFields(NamedTuple):

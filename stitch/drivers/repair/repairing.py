@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8
-from schemas.commits import CommitBody, Counters, Generation, Repair, Replaced, WindowChange
+from schemas.commits import Counters, Generation, Repair, Replaced, WindowChange
 from schemas.events import concat_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from schemas.windows import Window
@@ -177,22 +177,20 @@ def _commit(
             seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest), emptied=tuple(emptied)
         )
         reasons = letters["reason"].cast(pa.string()).value_counts().to_pylist()
-        lane.repair(
+        lane.commit(
             staging,
-            CommitBody(
-                kind="upkeep",
-                counters=Counters(flows=flows, rejects={each["values"]: each["counts"] for each in reasons}),
-                repair=Repair(
-                    changed=tuple(changed),
-                    late=share.n_late,
-                    expired=share.n_expired,
-                    events=share.n_settled,
-                    requests=share.n_requests,
-                ),
+            counters=Counters(flows=flows, rejects={each["values"]: each["counts"] for each in reasons}),
+            repair=Repair(
+                changed=tuple(changed),
+                late=share.n_late,
+                expired=share.n_expired,
+                events=share.n_settled,
+                requests=share.n_requests,
             ),
-            generation if files else None,
-            Replaced(seq=lane.seq, at_ns=run.now_ns, table="late", through=tuple(sorted(through.items()))),
-            run.grace_ns,
+            generation=generation if files else None,
+            replaced=[
+                Replaced(seq=lane.seq, at_ns=run.now_ns, table="late", through=tuple(sorted(through.items())))
+            ],
         )
     lane.set_aside(file for own in files.values() for file in own)
     lane.set_aside(file for file in manifest.files("late") if file.seq <= through.get(file.lane, 0))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.commits import Generation
+from schemas.commits import Counters, Generation
 from schemas.errors import LakeError
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.windows import Window
@@ -195,7 +195,8 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
         with lane.stage() as staging:
             parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
             generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest))
-            record = lane.replace(staging, generation, sum(part.flows for part in parts))
+            counters = Counters(flows=sum(part.flows for part in parts))
+            record = lane.commit(staging, counters=counters, generation=generation)
         lane.set_aside(file for own in group.values() for file in own)
         before += [file.size for own in group.values() for file in own]
         after += [item.size for item in record.publish]

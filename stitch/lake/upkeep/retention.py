@@ -72,15 +72,16 @@ def retire(
     if said or manifest.has_upkeep:
         lane = UpkeepLane(run, manifest.info)
         if said:
-            lane.retire(
-                None if to_ns is None else Retirement(to_ns=to_ns, at_ns=now_ns),
-                [
-                    Replaced(seq=lane.seq, at_ns=now_ns, table=side.table, through=side.through)
-                    for side in sides
-                ],
-                run.grace_ns,
-                late_to_ns,
-            )
+            with lane.stage() as staging:
+                lane.commit(
+                    staging,
+                    retirement=None if to_ns is None else Retirement(to_ns=to_ns, at_ns=now_ns),
+                    replaced=[
+                        Replaced(seq=lane.seq, at_ns=now_ns, table=side.table, through=side.through)
+                        for side in sides
+                    ],
+                    late_to_ns=late_to_ns,
+                )
         removed = lane.sweep(run.sweep_ns)
     for report in reports:
         store.remove(report)

@@ -6,7 +6,7 @@ any instant, and is done again, in any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from schemas.commits import (
     CommitRecord,
     Counters,
     Generation,
+    Repair,
     Replaced,
     Retirement,
     Standing,
@@ -56,6 +57,7 @@ class UpkeepLane:
 
     def __init__(self, run: UpkeepRun, info: LakeInfo) -> None:
         self._store = run.store
+        self._grace_ns = run.grace_ns
         self._length_ns = info.window_length_ns
         self._lane = Lane(run.store, info, owner=run.owner, created_by=run.created_by, lane=UPKEEP_LANE)
 
@@ -70,53 +72,40 @@ class UpkeepLane:
         with self._lane.stage() as staging:
             yield staging
 
-    def retire(
-        self,
-        retirement: Retirement | None,
-        replaced: Sequence[Replaced],
-        grace_ns: int,
-        late_to_ns: int | None = None,
-    ) -> CommitRecord:
-        """Windows that end at `to_ns` or before leave the lake, and files of tables without windows.
-
-        late_to_ns: so do late events of that time, with the next repair that cannot fold them in.
-        What was said longer than the grace ago is summed up, as every sweep takes it together.
-        """
-        upkeep = self._said()
-        for each in replaced:
-            upkeep = _and_replaced(upkeep, each, grace_ns)
-        if retirement is not None:
-            upkeep = _and_retired(upkeep, retirement, grace_ns)
-        ends = [at for at in (upkeep.late_to_ns, late_to_ns) if at is not None]
-        upkeep = upkeep.model_copy(update={"late_to_ns": max(ends, default=None)})
-        with self.stage() as staging:
-            return self._commit(staging, CommitBody(kind="upkeep"), upkeep)
-
     def all_of(self, manifest: Manifest) -> tuple[tuple[int, int], ...]:
         """(lane, commit), ascending: all that a snapshot shows, and what this lane committed."""
         return tuple(sorted({**dict(manifest.heads), UPKEEP_LANE: self.seq - 1}.items()))
 
-    def replace(self, staging: Staging, generation: Generation, flows: int) -> CommitRecord:
-        """The staged files are a new generation of their windows. `flows` rows of that table are staged."""
-        following = self._and_generation(self._said(), generation)
-        return self._commit(staging, CommitBody(kind="upkeep", counters=Counters(flows=flows)), following)
-
-    def repair(
+    def commit(
         self,
         staging: Staging,
-        body: CommitBody,
-        generation: Generation | None,
-        replaced: Replaced,
-        grace_ns: int,
+        *,
+        counters: Counters = Counters(),  # noqa: B008 - frozen
+        repair: Repair | None = None,
+        generation: Generation | None = None,
+        replaced: Iterable[Replaced] = (),
+        retirement: Retirement | None = None,
+        late_to_ns: int | None = None,
     ) -> CommitRecord:
-        """The staged files are a new generation of their windows, and late events became part of it.
+        """Make the staged files a new generation of their windows, and say what leaves the lake: files of
+        tables without windows (replaced), windows (retirement), late events of a time or before, with the
+        next repair that cannot fold them in.
 
-        `generation` None: no window changed. `body` has counters and the repair.
+        What was said longer than the grace ago is summed up, as every sweep takes it together.
         """
-        upkeep = self._said()
+        upkeep = upkeep_of(self._lane.standing)
         if generation is not None:
             upkeep = self._and_generation(upkeep, generation)
-        return self._commit(staging, body, _and_replaced(upkeep, replaced, grace_ns))
+        for each in replaced:
+            upkeep = _and_replaced(upkeep, each, self._grace_ns)
+        if retirement is not None:
+            upkeep = _and_retired(upkeep, retirement, self._grace_ns)
+        ends = [at for at in (upkeep.late_to_ns, late_to_ns) if at is not None]
+        upkeep = upkeep.model_copy(update={"late_to_ns": max(ends, default=None)})
+        standing = Standing(upkeep=upkeep)
+        return self._lane.commit(
+            staging, CommitBody(kind="upkeep", counters=counters, repair=repair, standing=standing)
+        )
 
     def _and_generation(self, before: Upkeep, generation: Generation) -> Upkeep:
         hidden = read_hidden(self._store, self._length_ns)
@@ -140,12 +129,6 @@ class UpkeepLane:
         for name in names:
             self._store.remove(name)
         return len(names)
-
-    def _said(self) -> Upkeep:
-        return upkeep_of(self._lane.standing)
-
-    def _commit(self, staging: Staging, body: CommitBody, upkeep: Upkeep) -> CommitRecord:
-        return self._lane.commit(staging, body.model_copy(update={"standing": Standing(upkeep=upkeep)}))
 
 
 def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkeep:
