@@ -6,7 +6,7 @@ Requests belong to *samples*: a comparison has two, a history or a change-point 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
@@ -275,22 +275,6 @@ def no_params(
     return PARAMS_AS_TEXT.empty_table()
 
 
-class ReadOperations(Protocol):
-    """What the nodes of stored structures are called, read when it is asked for."""
-
-    def __call__(self, keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
-        """Key of a stored structure -> `component/point` by stored position, by which parameters are kept.
-
-        A key that no sample has is left out. Raises LakeError where a file cannot be read.
-        """
-        ...
-
-
-def no_operations(_keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
-    """Of a population that was made by hand: its graphs are what was stored."""
-    return {}
-
-
 class ClockMove(NamedTuple):
     """Two hosts whose clocks did not stay as far apart as they were."""
 
@@ -344,8 +328,10 @@ class Population:
     folded: tuple[FoldedNames, ...] = ()
     params: ReadParams = no_params
     """Parameters on demand; nothing is read before."""
-    stored_operations: ReadOperations = no_operations
-    """Operations by stored position, of the structures that `Category.stored` names."""
+    stored_operations: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]] = lambda _: {}
+    """Reads what the nodes of stored structures are called: key of `Category.stored` -> `component/point` by
+    stored position, by which parameters are kept. A key that no sample has is left out, as all are of a
+    population made by hand. Raises LakeError where a file cannot be read."""
 
     def has_requests(self, sample: int) -> bool:
         """Whether a sample has a request that tests may use."""

@@ -27,7 +27,7 @@ from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings
 from analyze.profile.samples import ComparedSamples
-from analyze.report.gate import weigh
+from analyze.report.gate import ChangedMeasure, weigh
 from analyze.report.limits import ReportLimits
 from schemas.report.findings import Finding, FindingsSection, Interval
 from schemas.report.parts import Section
@@ -85,7 +85,10 @@ def robust_result(
         weighed=weigh(
             _with_effect(run, findings, parts.of_causes, settings),
             verdict,
-            [*(account for account in accounts[:1] if account.changed), *looked.changed_shares()],
+            [
+                *(ChangedMeasure(a.measure, a.before, a.after) for a in accounts[:1] if a.changed),
+                *looked.changed_shares(),
+            ],
             run.profile.responded("w", run.roles.reference),
             mix_changed=looked.mix.changed,
             silent=bool(looked.basis.silent),

@@ -134,8 +134,8 @@ def _profiled(
         compared.samples,
         () if past is None else past.samples,
         settings.blocks,
-        kept=compared.kept_slots,
-        kept_history=None if past is None else past.kept_slots,
+        kept=None if compared.kept is None else compared.kept.slots,
+        kept_history=None if past is None or past.kept is None else past.kept.slots,
     )
     here = [slot for slot in slots if slot.sample <= PROBLEM]
     threshold_ns = slow_response_ns(compared.population, settings.verdict.slow_levels[0])

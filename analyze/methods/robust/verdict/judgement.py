@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,16 +35,9 @@ from analyze.methods.robust.verdict.load import (
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
+from analyze.report.gate import ChangedMeasure
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
 from schemas.windows import NS_PER_SECOND
-
-
-class ChangedShare(NamedTuple):
-    """A share of requests that changed significantly."""
-
-    measure: Measure
-    before: float
-    after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +68,14 @@ class Judgement:
         names = {found.name, measure}
         return low, high, any(test.name in names for test in self.whole.changed)
 
-    def changed_shares(self) -> list[ChangedShare]:
+    def changed_shares(self) -> list[ChangedMeasure]:
         """Give slow requests, and those with a failing call, where they changed as `interval` says."""
         pairs: tuple[tuple[Measure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
         # Of a tail the limit at which it changed.
         changed = {test.name: test for test in reversed(self.whole.changed)}
         said = [(measure, changed.get(of.name, of)) for measure, of in found if of is not None]
-        return [ChangedShare(measure, of.before, of.after) for measure, of in said]
+        return [ChangedMeasure(measure, of.before, of.after) for measure, of in said]
 
     def outcome(
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", incomplete: str = ""
