@@ -94,9 +94,9 @@ class Judgement:
         return outcome(basis, self.settings)
 
 
-def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
+def judge(run: RobustRun) -> Judgement:
     """Estimate the whole period and look at the data. O(requests + rows of the profile)."""
-    roles, profile, verdict = run.roles, run.profile, settings.verdict
+    roles, profile, settings, verdict = run.roles, run.profile, run.settings, run.settings.verdict
     limits = slow_thresholds(profile, roles.reference, verdict.slow_levels, verdict.least_slow)
     before, after = (
         profile_blocks(profile, each_slot(slots), limits) for slots in (roles.reference, roles.problem)
@@ -119,7 +119,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     abnormal = [row.text for row in history_rows(before, after, history, verdict)]
     # Where the reference is one of many windows all of them say what a change would have shown against.
     if history is not None and not abnormal:
-        sizes, against = _against_all(run, after, noise, settings, places, hidden)
+        sizes, against = _against_all(run, after, noise, places, hidden)
     else:
         sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
     mean = whole.of("mean")
@@ -186,12 +186,11 @@ def _against_all(
     run: RobustRun,
     after: PeriodBlocks,
     noise: Noise,
-    settings: RobustSettings,
     places: Places,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
     """Give sizes against all ordinary windows as one period, with thresholds of theirs."""
-    roles, profile, verdict = run.roles, run.profile, settings.verdict
+    roles, profile, verdict = run.roles, run.profile, run.settings.verdict
     asked = after.n_requests
     levels = [
         level for level in verdict.slow_levels if asked * (1 - level) >= verdict.least_slow * (1 - 1e-9)
@@ -202,7 +201,7 @@ def _against_all(
     n = len(windows.seconds)
     known = replace(noise, windows=(n, noise.windows[1]))
     whole = whole_change(windows, problem, windows, known, verdict)
-    return Sizes(whole, places, paths_of(windows, problem, hidden), settings, n), windows
+    return Sizes(whole, places, paths_of(windows, problem, hidden), run.settings, n), windows
 
 
 def _quality(
