@@ -70,7 +70,7 @@ def compare(
             *excluded_notes(samples, compared.population),
             *folded_notes(compared.population.folded),
             *(note for result in results for note in result.notes),
-            *(note for note in compared.notes if note not in shown),
+            *(note for note in compared.population.notes if note not in shown),
         ),
         headline=headline(samples, ratio, results[0].headline),
         methods=tuple(
@@ -101,7 +101,7 @@ def _analysed(
     chosen: Chosen[Any], compared: ComparedSamples, history: ComparedSamples | None, bounds: ReportLimits
 ) -> Result:
     if chosen.method.needs_requests and any(
-        one is not None and one.kept_slots is not None for one in (compared, history)
+        one is not None and one.kept is not None for one in (compared, history)
     ):
         raise ConfigError(f"The method '{chosen.method.name}' needs requests, and these are statistics.")
     return chosen.method.analyse(compared, history, chosen.settings, bounds)

@@ -7,7 +7,8 @@ dictionary codes; DuckDB answers filters (which rows match), where it reads narr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -126,8 +127,8 @@ def load_population(
         refined,
         notes=(*(f"Lake {note}" for note in notes(compared)), *refined.notes),
         folded=folding.folds,
-        params=_ParamsOf(tuple(parts for _, parts in asked)),
-        stored_operations=_OperationsOf(tuple(parts for _, parts in asked), folding),
+        params=partial(_params_of, [parts for _, parts in asked]),
+        stored_operations=partial(_operations_of, [part for _, parts in asked for part in parts], folding),
     )
     if not history:
         return Loaded(population, None)
@@ -173,44 +174,37 @@ def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ParamsOf:
+def _params_of(
+    samples: Sequence[LakePeriods],
+    sample: int,
+    /,
+    *,
+    keys: Sequence[str] | None = None,
+    requests: pa.Array | None = None,
+) -> pa.Table:
     """`ReadParams` of the samples that were loaded, by their code."""
-
-    samples: tuple[tuple[LakePeriod, ...], ...]
-
-    def __call__(
-        self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
-    ) -> pa.Table:
-        """See `ReadParams`."""
-        return read_params(self.samples[sample], keys=keys, requests=requests)
+    return read_params(samples[sample], keys=keys, requests=requests)
 
 
-@dataclass(frozen=True, slots=True)
-class _OperationsOf:
-    """`ReadOperations` of the samples that were loaded."""
-
-    samples: tuple[tuple[LakePeriod, ...], ...]
-    folding: Folding
-
-    def __call__(self, keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
-        """See `ReadOperations`. Reads files until every key is known."""
-        known: dict[str, tuple[str, ...]] = {}
-        periods = [period for parts in self.samples for period in parts]
-        for found, path in ((period, path) for period in periods for path in period.structures):
-            open_keys = [key for key in keys if key not in known]
-            if not open_keys:
-                break
-            where = pc.field("category").isin(pa.array(open_keys, pa.string()))
-            table = read_stored_structures(found, path, ["category", "nodes"], where=where)
-            nodes = whole(table["nodes"])
-            ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
-            fields = nodes.flatten()
-            names = zip(fields.field("component").to_pylist(), fields.field("point").to_pylist(), strict=True)
-            words = ["/".join(self.folding.name(Operation(*name))[:2]) for name in names]
-            for number, key in enumerate(table["category"].to_pylist()):
-                known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
-        return known
+def _operations_of(
+    periods: Sequence[LakePeriod], folding: Folding, keys: Sequence[str], /
+) -> Mapping[str, tuple[str, ...]]:
+    """See `Population.stored_operations`. Reads files until every key is known."""
+    known: dict[str, tuple[str, ...]] = {}
+    for found, path in ((period, path) for period in periods for path in period.structures):
+        open_keys = [key for key in keys if key not in known]
+        if not open_keys:
+            break
+        where = pc.field("category").isin(pa.array(open_keys, pa.string()))
+        table = read_stored_structures(found, path, ["category", "nodes"], where=where)
+        nodes = whole(table["nodes"])
+        ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
+        fields = nodes.flatten()
+        names = zip(fields.field("component").to_pylist(), fields.field("point").to_pylist(), strict=True)
+        words = ["/".join(folding.name(Operation(*name))[:2]) for name in names]
+        for number, key in enumerate(table["category"].to_pylist()):
+            known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
+    return known
 
 
 def read_params(

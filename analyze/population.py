@@ -6,7 +6,7 @@ Requests belong to *samples*: a comparison has two, a history or a change-point 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
@@ -18,6 +18,7 @@ import pyarrow as pa
 from schemas.arrays import B1, F8, I4, I8, U1
 from schemas.errors import PeriodError
 from schemas.lake import PARAMS_SCHEMA, RECORDS, SPANS
+from schemas.messages import is_message
 from schemas.recorded import Recorded
 from schemas.windows import NS_PER_MINUTE
 from stitch.graph.placed import END, POINT, START
@@ -79,14 +80,22 @@ class GraphNode(NamedTuple):
     @property
     def operation(self) -> str:
         """`component/point[/label]`, for display."""
-        base = f"{self.component}/{self.point}"
-        return base if self.label is None else f"{base}/{self.label}"
+        return f"{self.component}/{self.what}"
+
+    @property
+    def where(self) -> str:
+        """`[host/]component`."""
+        return f"{self.host}/{self.component}" if self.host else self.component
+
+    @property
+    def what(self) -> str:
+        """`point[/label]`."""
+        return self.point if self.label is None else f"{self.point}/{self.label}"
 
     @property
     def text(self) -> str:
         """`[host/]component/point[/label]` with `>` or `<` for the side of a span, for display."""
-        base = f"{self.host}/{self.operation}" if self.host else self.operation
-        return base + _SIDE_MARK[self.side]
+        return f"{self.where}/{self.what}{_SIDE_MARK[self.side]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,22 +284,6 @@ def no_params(
     return PARAMS_AS_TEXT.empty_table()
 
 
-class ReadOperations(Protocol):
-    """What the nodes of stored structures are called, read when it is asked for."""
-
-    def __call__(self, keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
-        """Key of a stored structure -> `component/point` by stored position, by which parameters are kept.
-
-        A key that no sample has is left out. Raises LakeError where a file cannot be read.
-        """
-        ...
-
-
-def no_operations(_keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
-    """Of a population that was made by hand: its graphs are what was stored."""
-    return {}
-
-
 class ClockMove(NamedTuple):
     """Two hosts whose clocks did not stay as far apart as they were."""
 
@@ -344,12 +337,24 @@ class Population:
     folded: tuple[FoldedNames, ...] = ()
     params: ReadParams = no_params
     """Parameters on demand; nothing is read before."""
-    stored_operations: ReadOperations = no_operations
-    """Operations by stored position, of the structures that `Category.stored` names."""
+    stored_operations: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]] = lambda _: {}
+    """Reads what the nodes of stored structures are called: key of `Category.stored` -> `component/point` by
+    stored position, by which parameters are kept. A key that no sample has is left out, as all are of a
+    population made by hand. Raises LakeError where a file cannot be read."""
 
     def has_requests(self, sample: int) -> bool:
         """Whether a sample has a request that tests may use."""
         return any(c.rows(sample).stop > c.rows(sample).start for c in self.categories)
+
+    def columns(self, sample: int, *names: str, asked: bool = False) -> list[npt.NDArray[Any]]:
+        """Give columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), category after
+        category; asked: without what messages started, as nobody waits for it. O(requests)."""
+        parts = [(c, c.rows(sample)) for c in self.categories if not (asked and is_message(c.graph.root))]
+        none = {"weight": np.zeros(0)}
+        return [
+            np.concatenate([none.get(name, np.zeros(0, np.int64)), *(getattr(c, name)[r] for c, r in parts)])
+            for name in names
+        ]
 
     def failed(self, category: Category, rows: slice | I8) -> B1:
         """[rows] whether the root of a category's request did not end `ok`; without statuses none did."""

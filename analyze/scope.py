@@ -21,10 +21,10 @@ from schemas.quality import Quality
 from schemas.ranges import united
 from schemas.recorded import Recorded, recordings
 from schemas.windows import Window
-from stitch.lake.copies import Copies
+from stitch.lake.copies import REPORT_END, Copies
 from stitch.lake.disk import mapped
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
-from stitch.lake.layout import WINDOW_TABLES
+from stitch.lake.layout import REPORTS, WINDOW_TABLES
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
@@ -98,8 +98,7 @@ class LakePeriod:
         """Folders of the lake's finished reports, by id."""
         if self.copies is not None:
             return sorted({path.parent for path in self.copies.report_files()})
-        # One being written has a name that begins with a dot.
-        return sorted(path for path in (self.root / "reports").glob("[!.]*") if path.is_dir())
+        return sorted(path.parent for path in (self.root / REPORTS).glob(f"[!.]*/{REPORT_END}"))
 
 
 def _report_tables(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -289,7 +289,7 @@ def analysed(
                 can_use=not any(one.method.needs_requests for one in chosen),
                 workers=workers,
             )
-        compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))
+        compared = read.compared.noted(*found.notes)
         roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
         with stage("Analysing"):
             return compare(

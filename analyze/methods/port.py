@@ -18,9 +18,9 @@ line makes its options of its settings, the run calls it, and the report asks it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -33,7 +33,6 @@ from schemas.report.parts import Section
 from schemas.report.report import Verdict
 
 C = TypeVar("C", bound=Config)
-C_contra = TypeVar("C_contra", bound=Config, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +53,6 @@ class Result:
     """What a reader must know before trusting it, one sentence each."""
     weighed: Sequence[Weighed] = ()
     """Everything found, uncut: what a gate decides on."""
-
-
-class Analyse(Protocol[C_contra]):
-    """The work of a method: pure, deterministic in its arguments."""
-
-    def __call__(
-        self,
-        compared: ComparedSamples,
-        history: ComparedSamples | None,
-        settings: C_contra,
-        limits: ReportLimits,
-        /,
-    ) -> Result:
-        """Analyse the samples compared; `history` has samples of ordinary times, refined alike.
-
-        Of samples that are statistics there are no examples.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +88,9 @@ class Method(Generic[C]):
     settings: type[C]
     """A frozen model with a default for every field; its fields are command-line options."""
     samples: SampleCount
-    analyse: Analyse[C]
+    analyse: Callable[[ComparedSamples, ComparedSamples | None, C, ReportLimits], Result]
+    """The work: pure, deterministic in its arguments. The second is samples of ordinary times, refined alike;
+    of samples that are statistics there are no examples."""
     sections: tuple[SectionView[Any], ...]
     """Every type of section that it may give, and how each is shown."""
     kinds: tuple[str, ...] = ()

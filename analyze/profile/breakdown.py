@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from analyze.profile.profile import Profile
-from analyze.stats.sums import numbered, totals
+from analyze.stats.sums import numbered, totals, totals_by_side
 from schemas.arrays import B1, F8, I8
 
 TOLERANCE: Final = 1e-9
@@ -78,7 +78,7 @@ def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "cr
     )
     code, first = numbered([root, path, pattern])
     sums = [
-        np.stack([totals(code, values * inside[slot], len(first)) for inside in (reference, problem)], axis=1)
+        totals_by_side(code, values, slot, (reference, problem), len(first))
         for values in (table["calls"].to_numpy(), table[column].to_numpy())
     ]
     return MeasuredRows(root[first], path[first], pattern[first], *sums)
@@ -145,7 +145,4 @@ def root_requests(profile: Profile, reference: B1, problem: B1) -> F8:
     """[roots, 2] weight of the requests of each root type."""
     table = profile.responses
     root, slot, w = (table[name].to_numpy() for name in ("root", "slot", "w"))
-    return np.stack(
-        [totals(root, w * inside[slot], len(profile.names.roots)) for inside in (reference, problem)],
-        axis=1,
-    )
+    return totals_by_side(root, w, slot, (reference, problem), len(profile.names.roots))

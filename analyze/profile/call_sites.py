@@ -151,26 +151,16 @@ def _operation(
     they go.
     """
     node = nodes[position]
-    point = node.point if node.label is None else f"{node.point}/{node.label}"
-    component = f"{node.host}/{node.component}" if node.host else node.component
     # A root of unknown kind is where a request comes in: that it calls one other is its path, not its name.
     calls = kind == EventKind.SPAN_CLIENT or (len(children) == 1 and kind in _UNKNOWN_KINDS and position != 0)
     if not calls:
-        return OperationName(component, point, "")
+        return OperationName(node.where, node.what)
     remote = {nodes[child].component for child in children} - {node.component}
-    return OperationName(component, point, "+".join(sorted(remote)))
+    return OperationName(node.where, node.what, "+".join(sorted(remote)))
 
 
 def _steps(graph: Graph, book: NameBook) -> GraphSites:
-    operation = [
-        book.operations[
-            OperationName(
-                f"{node.host}/{node.component}" if node.host else node.component,
-                node.point if node.label is None else f"{node.point}/{node.label}",
-            )
-        ]
-        for node in graph.nodes
-    ]
+    operation = [book.operations[OperationName(node.where, node.what)] for node in graph.nodes]
     root = book.paths[NO_CALLER, book.sites[NO_CALLER, operation[0], SiteKind.POINT]]
     empty = book.pattern([])
     site: list[int] = []

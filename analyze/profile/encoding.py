@@ -295,13 +295,15 @@ def profile_of_stored(stored: Stored) -> Profile:
     return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 
-def stored_tables(data: pa.Buffer | bytes, *, with_account: bool = True) -> Stored | None:
-    """What a file of `encode` holds, in columns; None for other bytes, and for another version. O(rows), no
+def stored_tables(data: pa.Buffer | bytes | None, *, with_account: bool = True) -> Stored | None:
+    """What a file of `encode` holds, in columns; None for none, other bytes, and another version. O(rows), no
     object a name.
 
     Every number is checked against the names that it refers to. Without the account there are no paths, which
     nothing else is by.
     """
+    if data is None:
+        return None
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         metadata = file.metadata.metadata or {}

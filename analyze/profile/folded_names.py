@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 from analyze.population import FoldedNames
 from analyze.profile.names import Names, OperationName
@@ -30,21 +30,17 @@ def folded(names: Names, before: Sequence[FoldedNames], folding: Folding) -> Nam
     """Names in their order, some of which may be equal now; before: how they are folded."""
     if folding == Folding(before):
         return names
-    return replace(
-        names,
-        operations=tuple(_operation(operation, folding) for operation in names.operations),
-        roots=tuple(_root(root, folding) for root in names.roots),
-    )
+    return names.called(partial(_operation, folding), partial(_root, folding))
 
 
-def _operation(name: OperationName, folding: Folding) -> OperationName:
+def _operation(folding: Folding, name: OperationName) -> OperationName:
     """Its callees are components, distinguished by `+`."""
     component, point, _ = folding.name(Operation(name.component, name.point))
     callees = {folding.component(callee) for callee in name.callee.split("+")}
     return OperationName(component, point, "+".join(sorted(callees)))
 
 
-def _root(root: str, folding: Folding) -> str:
+def _root(folding: Folding, root: str) -> str:
     """A component may hold a slash: the first part that is one of those folded is taken for it."""
     places = [at for at, letter in enumerate(root) if letter == "/"]
     for at in places:

@@ -18,9 +18,9 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from analyze.load import load_population, sample_of
-from analyze.population import Population, Sample
+from analyze.population import Sample
 from analyze.profile.numbering import RunNames
-from analyze.profile.samples import SampleProfiles
+from analyze.profile.samples import ComparedSamples
 from analyze.profile.stored import QUARTER_NS, ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
@@ -221,8 +221,8 @@ source."""
 class Read(NamedTuple):
     """Samples, and ordinary times beside them."""
 
-    compared: Population | SampleProfiles
-    history: Population | SampleProfiles | None
+    compared: ComparedSamples
+    history: ComparedSamples | None
 
 
 def read_samples(
@@ -253,15 +253,15 @@ def read_samples(
         )
         a_slot = _windows_a_slot(compared, history)
         both = _statistics(compared, refine, run, a_slot=a_slot, n_blocks=n_blocks, workers=workers)
-        both = replace(both, notes=(*both.notes, f"The samples were {how}."))
         past = _statistics(history, refine, run, a_slot=None, workers=workers) if history else None
-        return Read(both, past)
+        return Read(both.noted(after=[f"The samples were {how}."]), past)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
         past = _statistics(history, refine, RunNames(), a_slot=None, workers=workers)
-        population = load_population(compared, refine, folded=past.profile.folded).population
-        return Read(replace(population, notes=(*population.notes, *past.notes)), past)
+        population = load_population(compared, refine, folded=past.population.folded).population
+        return Read(ComparedSamples(population).noted(after=past.population.notes), past)
     loaded = load_population(compared, refine, history=history)
-    return Read(loaded.population, loaded.history)
+    past = None if loaded.history is None else ComparedSamples(loaded.history)
+    return Read(ComparedSamples(loaded.population), past)
 
 
 def _windows_a_slot(compared: NamedSamples, history: NamedSamples) -> int:
@@ -294,7 +294,7 @@ def _statistics(
     a_slot: int | None,
     n_blocks: int | None = None,
     workers: int,
-) -> SampleProfiles:
+) -> ComparedSamples:
     """Statistics of samples that are compared, or of blocks of a history (a_slot None), added up as they
     come."""
     tally = ProfileTally()
@@ -313,6 +313,6 @@ def _statistics(
         for reason in tally.refusals
     )
     named = tuple(sample_of(name, parts) for name, parts in samples)
-    return SampleProfiles(
+    return ComparedSamples.of_statistics(
         named, found.profile(refine.max_names), samples[0][1][0].window_ns, notes, found, workers
     )

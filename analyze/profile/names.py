@@ -7,12 +7,10 @@ compared and joined with those of another profile.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from analyze.numbering import Numbering
 from analyze.population import Graph
@@ -111,6 +109,17 @@ class Names:
         caller = self.sites[site].caller
         return None if caller == NO_CALLER else self.operations[caller]
 
+    def called(self, name: Callable[[OperationName], OperationName], root: Callable[[str], str]) -> Names:
+        """Give operations and root types other names, in their order; what has one name now is one to who
+        numbers it, and in a call pattern one child."""
+        operations = tuple(map(name, self.operations))
+        first = {one: at for at, one in reversed([*enumerate(operations)])}
+        patterns = tuple(
+            counted((first[operations[child.operation]], child.awaited, child.calls) for child in pattern)
+            for pattern in self.patterns
+        )
+        return replace(self, operations=operations, patterns=patterns, roots=tuple(map(root, self.roots)))
+
 
 @dataclass(slots=True)
 class NameBook:
@@ -133,17 +142,8 @@ class NameBook:
         came = tuple(children)
         number = self._seen.get(came)
         if number is None:
-            number = self._seen[came] = self._counted([(child, 1) for child in came])
+            number = self._seen[came] = self.patterns[counted((*child, 1) for child in came)]
         return number
-
-    def _counted(self, children: Sequence[tuple[tuple[int, bool], int]]) -> int:
-        counts: dict[tuple[int, bool], int] = {}
-        for child, n in children:
-            counts[child] = counts.get(child, 0) + n
-        pattern = tuple(
-            sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
-        )
-        return self.patterns[pattern]
 
     def most_common(self, patterns: Sequence[int]) -> int:
         """The pattern that most calls have; of equals that of most children, then the first by its names.
@@ -175,32 +175,15 @@ class NameBook:
             tuple(self.errors),
         )
 
-    def taken_in(self, other: Names) -> Recoding:
-        """Number the names of another profile: what each of its numbers is here. O(names)."""
-        operations = [self.operations[name] for name in other.operations]
-        sites = [
-            self.sites[
-                NO_CALLER if name.caller == NO_CALLER else operations[name.caller],
-                operations[name.operation],
-                name.kind,
-            ]
-            for name in other.sites
-        ]
-        paths: list[int] = []
-        for name in other.paths:  # a path comes after the one above it
-            above = NO_CALLER if name.above == NO_CALLER else paths[name.above]
-            paths.append(self.paths[above, sites[name.site]])
-        patterns = []
-        for pattern in other.patterns:
-            children = [((operations[child.operation], child.awaited), child.calls) for child in pattern]
-            patterns.append(self._counted(children))
-        return Recoding(
-            site=np.array(sites, dtype=np.int64),
-            path=np.array(paths, dtype=np.int64),
-            pattern=np.array(patterns, dtype=np.int64),
-            root=np.array([self.roots[name] for name in other.roots], dtype=np.int64),
-            error=np.array([self.errors[name] for name in other.errors], dtype=np.int64),
-        )
+
+def counted(children: Iterable[tuple[int, bool, int]]) -> CallPattern:
+    """Make the pattern of (operation, awaited, calls), equal ones added up."""
+    counts: dict[tuple[int, bool], int] = {}
+    for operation, awaited, n in children:
+        counts[operation, awaited] = counts.get((operation, awaited), 0) + n
+    return tuple(
+        sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
+    )
 
 
 def reached(nexts: Mapping[int, Collection[int]], begin: Iterable[int]) -> set[int]:

@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from analyze.population import FoldedNames
 from analyze.profile.folded_names import folded, folding_of
-from analyze.profile.names import NameBook, Names
+from analyze.profile.name_columns import name_columns
+from analyze.profile.names import Names
+from analyze.profile.numbering import RunNames
 from analyze.stats.sums import keyed_sums, totals
 from schemas.arrays import B1, F8
 
@@ -169,11 +171,11 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     """
     before = [fold for profile in profiles for fold in profile.folded]
     folding = folding_of([profile.names for profile in profiles], before, None)
-    book = NameBook()
+    run = RunNames()
     slots: list[Slot] = []
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
     for profile in profiles:
-        codes = book.taken_in(folded(profile.names, profile.folded, folding))._asdict()
+        codes = run.taken_in(name_columns(folded(profile.names, profile.folded, folding)))._asdict()
         for name, table in profile.tables().items():
             for key in SCHEMAS[name].names:
                 place = table.column_names.index(key)
@@ -187,7 +189,7 @@ def joined(profiles: Sequence[Profile]) -> Profile:
             parts[name].append(table)
         slots += profile.slots
     return Profile(
-        book.names(),
+        run.names(),
         tuple(slots),
         **{name: summed(name, tables) for name, tables in parts.items()},
         folded=folding.folds,

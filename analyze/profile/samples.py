@@ -6,9 +6,9 @@ Both say what they hold in numbers, and give a profile; whoever compares asks no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -32,222 +32,85 @@ PAIR_SIZE: Final = 2
 """Samples of a comparison of two periods."""
 
 
-class ComparedSamples(Protocol):
-    """What is compared: requests at hand, or statistics that were kept."""
-
-    @property
-    def samples(self) -> tuple[Sample, ...]:
-        """The samples."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know of how they were made."""
-        ...
-
-    @property
-    def population(self) -> Population:
-        """The requests; none of samples that are statistics."""
-        ...
-
-    @property
-    def kept_slots(self) -> tuple[Slot, ...] | None:
-        """Slots that cannot be chosen any more; None: they may be, as requests are at hand."""
-        ...
-
-    @property
-    def gathered(self) -> Gathered | None:
-        """What was read, where names were numbered by a run."""
-        ...
-
-    @property
-    def workers(self) -> int:
-        """Processes that may share the work."""
-        ...
-
-    def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None, /) -> Profiled:
-        """Give the profile, slot by slot."""
-        ...
-
-    def has_requests(self, sample: int) -> bool:
-        """Tell whether a sample has a request that tests may use."""
-        ...
-
-    def summaries(self) -> tuple[SampleSummary, ...]:
-        """Give counts and response times of every sample."""
-        ...
-
-    @property
-    def traffic(self) -> ComparedTraffic:
-        """How much came in the first two samples, for how long that was watched, and where nothing came."""
-        ...
-
-
 @dataclass(frozen=True)
-class SampleProfiles:
-    """Profiles of some samples."""
+class ComparedSamples:
+    """What is compared: requests at hand, or statistics that were kept of them."""
 
-    samples: tuple[Sample, ...]
-    profile: Profile
-    """Slot.sample: index into `samples`."""
-    window_ns: int = DEFAULT_WINDOW_NS
-    """Length of the lake's windows."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know of how it was made."""
+    population: Population
+    """The samples and their requests; of samples that are statistics it holds none."""
+    kept: Profile | None = None
+    """The statistics: their slots cannot be chosen any more. Slot.sample: index into `samples`."""
     gathered: Gathered | None = None
     """What was read, where names were numbered by a run."""
     workers: int = 1
-    """Processes that may share the work."""
+    """Processes that may share the work on statistics."""
 
-    @property
-    def kept_slots(self) -> tuple[Slot, ...] | None:
-        """Slots that cannot be chosen any more."""
-        return self.profile.slots
+    @staticmethod
+    def of_statistics(
+        samples: tuple[Sample, ...],
+        profile: Profile,
+        window_ns: int = DEFAULT_WINDOW_NS,
+        notes: tuple[str, ...] = (),
+        gathered: Gathered | None = None,
+        workers: int = 1,
+    ) -> ComparedSamples:
+        """Take statistics of some samples; who looks for examples finds none."""
+        nothing = Population((), {}, notes, samples, window_ns=window_ns, folded=profile.folded)
+        return ComparedSamples(nothing, profile, gathered, workers)
 
-    @property
-    def population(self) -> Population:
-        """A population of the samples that holds no request: for what looks for examples, and finds none."""
-        return Population(
-            categories=(),
-            excluded={},
-            notes=self.notes,
-            samples=self.samples,
-            window_ns=self.window_ns,
-            folded=self.profile.folded,
-        )
-
-    def summaries(self) -> tuple[SampleSummary, ...]:
-        """Give counts and response times of every sample; quantiles are read from bins, to about 1 %.
-
-        There is no number of categories: 0. What was left out of tests is not known either.
-        """
-        return tuple(self._summary(sample) for sample in range(len(self.samples)))
-
-    def _summary(self, sample: int) -> SampleSummary:
-        named, rows = self.samples[sample], self._rows(sample)
-        requests, weight = float(rows["n"].sum()), float(rows["w"].sum())
-        mean_us = float(rows["ns"].sum()) / weight / NS_PER_US if weight else None
-        return _summary(
-            named,
-            requests=round(requests),
-            weighted_requests=weight,
-            mean_us=mean_us,
-            median_us=_quantile(rows, 0.5),
-            p99_us=_quantile(rows, 0.99),
-            total_us=0.0 if mean_us is None else requests * mean_us,
-            failed=round(float(rows["failed_n"].sum())),
-            failed_share=float(rows["failed"].sum()) / weight if weight else None,
-            categories=0,
-            excluded={},
-        )
-
-    @cached_property
-    def traffic(self) -> ComparedTraffic:
-        """How much came: between the first and the last request of a window requests began. O(windows)."""
-        return compared_traffic([self._traffic(sample) for sample in range(PAIR_SIZE)])
-
-    def _traffic(self, sample: int) -> Traffic:
-        named = self.samples[sample]
-        slots = [slot for slot in self.profile.slots if slot.sample == sample]
-        windows = sorted(window for slot in slots for window in slot.watched if window.n > 0)
-        first, last = (
-            np.array([getattr(w, of) for w in windows], np.int64) for of in ("first_ns", "last_ns")
-        )
-        return Traffic(
-            first,
-            last,
-            sum(window.n for window in windows),
-            sum(window.w for window in windows),
-            sample_ranges(named, first, last),
-            named.recorded,
-        )
-
-    def _rows(self, sample: int) -> dict[str, F8]:
-        """Rows of `responses` of one sample."""
-        table = self.profile.responses
-        mine = np.array([slot.sample == sample for slot in self.profile.slots], dtype=np.bool_)
-        inside = mine[table["slot"].to_numpy()]
-        columns = ("bin", "n", "w", "ns", "failed", "failed_n")
-        return {name: table[name].to_numpy()[inside].astype(np.float64) for name in columns}
-
-    def profiled(self, _: Sequence[Slot], __: float | None = None) -> Profiled:
-        """Give the profile that was kept."""
-        return Profiled(self.profile, ())
-
-    def has_requests(self, sample: int) -> bool:
-        """Tell whether a sample has a request that tests may use."""
-        mine = np.array([slot.sample == sample for slot in self.profile.slots], dtype=np.bool_)
-        return bool(mine[self.profile.responses["slot"].to_numpy()].any())
-
-
-@dataclass(frozen=True)
-class RequestsAtHand:
-    """Samples whose requests are at hand."""
-
-    population: Population
-    kept_slots: tuple[Slot, ...] | None = None
-    """None: slots may be chosen."""
-    gathered: Gathered | None = None
-    """None: names were numbered by no run."""
-    workers: int = 1
-    """Requests at hand are tested by this process."""
+    def noted(self, *before: str, after: Sequence[str] = ()) -> ComparedSamples:
+        """Give the same with more that a reader should know of how they were made."""
+        notes = (*before, *self.population.notes, *after)
+        return replace(self, population=replace(self.population, notes=notes))
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """The samples."""
         return self.population.samples
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know of how they were made."""
-        return self.population.notes
-
     def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
-        """Make the profile of the samples, slot by slot."""
+        """Give the profile that was kept, or make it, slot by slot."""
+        if self.kept is not None:
+            return Profiled(self.kept, ())
         return profile_of(self.population, slots, threshold_ns)
 
     def has_requests(self, sample: int) -> bool:
         """Tell whether a sample has a request that tests may use."""
-        return self.population.has_requests(sample)
+        if self.kept is None:
+            return self.population.has_requests(sample)
+        return bool(_in_sample(self.kept, sample)[self.kept.responses["slot"].to_numpy()].any())
 
     def summaries(self) -> tuple[SampleSummary, ...]:
-        """Give counts and response times of every sample, over all tested flows."""
-        population = self.population
-        found = []
-        for sample, named in enumerate(population.samples):
-            rows = [(c, c.rows(sample)) for c in population.categories]
-            parts = [(c.response_ns[mine] / NS_PER_US, c.weight[mine]) for c, mine in rows]
-            parts = [(us, weight) for us, weight in parts if len(us)]
-            us, weight = (np.concatenate([np.zeros(0), *(part[at] for part in parts)]) for at in (0, 1))
-            requests, weighted = len(us), float(weight.sum())
-            failed, failed_weight = _failed(population, sample)
-            excluded = {flag: n[sample] for flag, n in sorted(population.excluded.items()) if n[sample]}
-            found.append(
-                _summary(
-                    named,
-                    requests=requests,
-                    weighted_requests=weighted,
-                    mean_us=float(weight @ us) / weighted if requests else None,
-                    median_us=float(np.quantile(us, 0.5)) if requests else None,
-                    p99_us=float(np.quantile(us, 0.99)) if requests else None,
-                    total_us=float(sum(len(one) * (w @ one) / w.sum() for one, w in parts)),
-                    failed=failed,
-                    failed_share=failed_weight / weighted if requests else None,
-                    categories=len(parts),
-                    excluded=excluded,
-                )
-            )
-        return tuple(found)
+        """Give counts and response times of every sample, over all tested flows.
+
+        Of statistics quantiles are read from bins, to about 1 %; there is no number of categories (0), and
+        what was left out of tests is not known.
+        """
+        return tuple(
+            _of_requests(self.population, sample, named)
+            if self.kept is None
+            else _of_statistics(self.kept, sample, named)
+            for sample, named in enumerate(self.samples)
+        )
 
     @cached_property
     def traffic(self) -> ComparedTraffic:
-        """How much came, request by request. O(requests log requests)."""
-        return compared_traffic([population_traffic(self.population, sample) for sample in range(PAIR_SIZE)])
+        """How much came in the first two samples, for how long that was watched, and where nothing came:
+        request by request, or window by window, in which requests began between the first and the last. O(n
+        log n)."""
+        return compared_traffic(
+            [
+                population_traffic(self.population, sample)
+                if self.kept is None
+                else _kept_traffic(self.kept, sample, self.samples[sample])
+                for sample in range(PAIR_SIZE)
+            ]
+        )
 
 
 def samples_of(given: Population | ComparedSamples) -> ComparedSamples:
     """Give a population as samples; samples as they are."""
-    return RequestsAtHand(given) if isinstance(given, Population) else given
+    return ComparedSamples(given) if isinstance(given, Population) else given
 
 
 def beside(one: ComparedSamples, other: ComparedSamples) -> Profile | None:
@@ -258,28 +121,73 @@ def beside(one: ComparedSamples, other: ComparedSamples) -> Profile | None:
     return first.beside(second).profile() if not (first.folded or second.folded) else None
 
 
-def _summary(named: Sample, **numbers: object) -> SampleSummary:
-    return SampleSummary.model_validate(
-        {
-            "name": named.name,
-            "text": named.text,
-            "start_ns": named.start_ns,
-            "end_ns": named.end_ns,
-            "where": named.where,
-            **numbers,
-        }
+def _in_sample(profile: Profile, sample: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """[slots] whether each is of a sample."""
+    return np.array([slot.sample == sample for slot in profile.slots], dtype=np.bool_)
+
+
+def _kept_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:
+    slots = [slot for slot in profile.slots if slot.sample == sample]
+    windows = sorted(window for slot in slots for window in slot.watched if window.n > 0)
+    first, last = (np.array([getattr(w, of) for w in windows], np.int64) for of in ("first_ns", "last_ns"))
+    return Traffic(
+        first,
+        last,
+        sum(window.n for window in windows),
+        sum(window.w for window in windows),
+        sample_ranges(named, first, last),
+        named.recorded,
     )
 
 
-def _failed(population: Population, sample: int) -> tuple[int, float]:
-    """Requests of a sample whose root did not end `ok`: how many, and their weight."""
-    count, weight = 0, 0.0
-    for category in population.categories:
-        rows = category.rows(sample)
-        failed = population.failed(category, rows)
-        count += int(failed.sum())
-        weight += float(category.weight[rows][failed].sum())
-    return count, weight
+def _of_statistics(profile: Profile, sample: int, named: Sample) -> SampleSummary:
+    table = profile.responses
+    inside = _in_sample(profile, sample)[table["slot"].to_numpy()]
+    rows = {name: table[name].to_numpy()[inside] for name in ("bin", "n", "w", "ns", "failed", "failed_n")}
+    requests, weight = float(rows["n"].sum()), float(rows["w"].sum())
+    mean_us = float(rows["ns"].sum()) / weight / NS_PER_US if weight else None
+    return _summary(
+        named,
+        requests=round(requests),
+        weighted_requests=weight,
+        mean_us=mean_us,
+        median_us=_quantile(rows, 0.5),
+        p99_us=_quantile(rows, 0.99),
+        total_us=0.0 if mean_us is None else requests * mean_us,
+        failed=round(float(rows["failed_n"].sum())),
+        failed_share=float(rows["failed"].sum()) / weight if weight else None,
+        categories=0,
+        excluded={},
+    )
+
+
+def _of_requests(population: Population, sample: int, named: Sample) -> SampleSummary:
+    inside = [(category, category.rows(sample)) for category in population.categories]
+    inside = [(category, rows) for category, rows in inside if rows.stop > rows.start]
+    parts = [(category.response_ns[rows] / NS_PER_US, category.weight[rows]) for category, rows in inside]
+    us, weight = (np.concatenate([np.zeros(0), *(part[at] for part in parts)]) for at in (0, 1))
+    failed = np.concatenate(
+        [np.zeros(0, np.bool_), *(population.failed(category, rows) for category, rows in inside)]
+    )
+    requests, weighted = len(us), float(weight.sum())
+    return _summary(
+        named,
+        requests=requests,
+        weighted_requests=weighted,
+        mean_us=float(weight @ us) / weighted if requests else None,
+        median_us=float(np.quantile(us, 0.5)) if requests else None,
+        p99_us=float(np.quantile(us, 0.99)) if requests else None,
+        total_us=float(sum(len(one) * (w @ one) / w.sum() for one, w in parts)),
+        failed=int(failed.sum()),
+        failed_share=float(weight[failed].sum()) / weighted if requests else None,
+        categories=len(parts),
+        excluded={flag: n[sample] for flag, n in sorted(population.excluded.items()) if n[sample]},
+    )
+
+
+def _summary(named: Sample, **numbers: object) -> SampleSummary:
+    asked = {name: getattr(named, name) for name in ("name", "text", "start_ns", "end_ns", "where")}
+    return SampleSummary.model_validate({**asked, **numbers})
 
 
 def _quantile(rows: dict[str, F8], q: float) -> float | None:

@@ -244,12 +244,12 @@ class _Reading:
         pieces = [here for block in blocks for here in block.pieces]
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
-            read = partial(_kept_tables, with_account=self.keep_account)
+            read = partial(stored_tables, with_account=self.keep_account)
             kept = in_turn(pool, read, _kept_ahead(pieces, self.settings), 2)
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account)
                 for here, of_window in zip(block.pieces, kept, strict=False):
-                    stored = _window_stored(of_window, here, self.settings, self.tally)
+                    stored = _kept_or_made(of_window, here, self.settings, self.tally)
                     if stored is not None:
                         adding.add(stored)
                 yield adding.added(lambda: self.scratch.folder)
@@ -268,7 +268,7 @@ def _read_there(block: _KeptBlock) -> Added | None:
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
         for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
-            stored = _kept_tables(data, with_account=block.keep_account)
+            stored = stored_tables(data, with_account=block.keep_account)
             if stored is None or not _is_of(stored, key):
                 return None
             adding.add(stored)
@@ -279,14 +279,6 @@ def _read_there(block: _KeptBlock) -> Added | None:
 def _store(lake: str) -> Store:
     """Stores of lakes that a worker process reads from."""
     return open_store(lake)
-
-
-def _window_stored(
-    kept: Stored | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
-) -> Stored | None:
-    return (
-        _kept_or_made(kept, here, settings, tally) if _is_whole(here) else _piece_made(here, settings, tally)
-    )
 
 
 def _silent(part: LakePeriod, slots: Sequence[Slot]) -> Iterator[Slot]:
@@ -407,7 +399,7 @@ def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
 def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> bool:
     """Keep the sum of a quarter's windows where it is not: whether it is there now."""
     key, written = key_of(quarter, settings), ProfileTally()
-    kept = _kept_tables(_read(quarter, settings))
+    kept = stored_tables(_read(quarter, settings))
     if kept is not None and _is_of(kept, key):
         return True
     stored = _summed_windows(quarter, settings, tally)
@@ -464,10 +456,6 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
-def _kept_tables(data: pa.Buffer | None, *, with_account: bool = True) -> Stored | None:
-    return None if data is None else stored_tables(data, with_account=with_account)
-
-
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
     """Each window that a period touches as a period of its own, in their order. O(files)."""
     files: dict[str, dict[str, list[Path]]] = {}
@@ -489,26 +477,30 @@ def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
 
 def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
-    stored = _kept_or_made(_kept_tables(_read(here, settings)), here, settings, ProfileTally())
+    stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, ProfileTally())
     return None if stored is None else profile_of_stored(stored)
 
 
 def _kept_or_made(
     stored: Stored | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
 ) -> Stored | None:
-    """The profile of a whole window, or the sum of several, from what was kept, if that is one; else made,
-    and that of a window kept."""
-    key = key_of(here, settings)
-    if stored is not None and _is_of(stored, key):
+    """The profile of a window, or the sum of several, from what was kept, if that is one; else made, and that
+    of a whole window kept: of a part of one, or of what a filter leaves of it, there is no other use."""
+    key = key_of(here, settings) if _is_whole(here) else None
+    if key is not None and stored is not None and _is_of(stored, key):
         tally.read += len(here.windows)
         return stored
-    if key.span == "quarter":
+    if key is not None and key.span == "quarter":
         return _summed_windows(here, settings, tally)
     tally.made += 1
-    profile = _made(here, Slot(0, key.window.start_ns, key.window.end_ns), settings)
-    if profile is None:
+    try:
+        loaded = load_population([("window", here)], settings)
+    except PeriodError:  # the filter keeps nothing of it
         return None
-    _keep(here.store, key, encode(profile), tally)
+    slot = Slot(0, here.period.start_ns, here.period.end_ns)
+    profile = profile_of(loaded.population, [slot]).profile
+    if key is not None:
+        _keep(here.store, key, encode(profile), tally)
     return stored_of(profile)
 
 
@@ -516,17 +508,10 @@ def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: Profil
     """Add up several windows, each kept or made; None where none holds a request."""
     adding = Adding()
     for here in whole_windows(quarter):
-        stored = _kept_or_made(_kept_tables(_read(here, settings)), here, settings, tally)
+        stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, tally)
         if stored is not None:
             adding.add(stored)
     return adding.stored()
-
-
-def _piece_made(here: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
-    """The profile of a part of a window, or of what a filter leaves of it."""
-    tally.made += 1
-    profile = _made(here, Slot(0, here.period.start_ns, here.period.end_ns), settings)
-    return None if profile is None else stored_of(profile)
 
 
 def _is_of(stored: Stored, key: StatsKey) -> bool:
@@ -544,14 +529,6 @@ def _kept_data(store: Store, key: StatsKey) -> pa.Buffer | None:
         return read_stats(store, key)
     except OSError:  # a cache that may not be read is none
         return None
-
-
-def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | None:
-    try:
-        loaded = load_population([("window", here)], settings)
-    except PeriodError:  # the filter keeps nothing of it
-        return None
-    return profile_of(loaded.population, [slot]).profile
 
 
 def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None:

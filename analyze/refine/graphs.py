@@ -287,7 +287,7 @@ def _nesting(draft: Draft) -> Nesting:
 
 def _template(graph: DraftGraph) -> Template:
     return Template.of_graph(
-        [(f"{n.host}/{n.component}" if n.host else n.component, n.point, n.label) for n in graph.labels],
+        [(n.where, n.point, n.label) for n in graph.labels],
         [(src, dst) for src, dst in graph.edges.tolist()],
         graph.responses.tolist(),
         side=[node.side for node in graph.labels],

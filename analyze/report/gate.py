@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -148,23 +148,12 @@ _OPEN: Final[dict[Measure, tuple[str, ...]]] = {
 """What a change of a measure may have come from."""
 
 
-class ChangedMeasure(Protocol):
+class ChangedMeasure(NamedTuple):
     """A measure of the whole period that changed by test; of the mean in µs."""
 
-    @property
-    def measure(self) -> Measure:
-        """Which one it is."""
-        ...
-
-    @property
-    def before(self) -> float:
-        """Its value in the reference."""
-        ...
-
-    @property
-    def after(self) -> float:
-        """Its value in the problem period."""
-        ...
+    measure: Measure
+    before: float
+    after: float
 
 
 def weigh(

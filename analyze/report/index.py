@@ -20,7 +20,7 @@ from analyze.report.store import HTML_FILE, JSON_FILE, put_same
 from schemas.report.findings import FindingsSection
 from schemas.report.parts import Frozen
 from schemas.report.report import Report, from_json
-from stitch.lake.layout import REPORT_INDEX, REPORTS, report_folders
+from stitch.lake.layout import REPORT_INDEX, REPORTS, own_stage, report_folders
 from stitch.lake.place import LakePlace
 from stitch.lake.store import Store
 
@@ -78,9 +78,10 @@ def kept_reports(place: LakePlace) -> list[KeptReport]:
         with suppress(OSError):  # whoever may only read still sees the list
             # The rows last: they say that the page is of them, also to who comes after one that was killed.
             page = index_page(rows, place.name).encode()
-            put_same(store, INDEX_PAGE, page)
             index = _Index(page_bytes=len(page), rows=tuple(rows))
-            put_same(store, INDEX_ROWS, index.model_dump_json().encode())
+            with own_stage(store, "reports") as stage:
+                put_same(store, INDEX_PAGE, page, stage)
+                put_same(store, INDEX_ROWS, index.model_dump_json().encode(), stage)
     return rows
 
 

@@ -182,13 +182,13 @@ def _is_inside(length: int, whole: int | None) -> bool:
 def population_traffic(population: Population, sample: int) -> Traffic:
     """When the requests of a sample began. O(requests log requests)."""
     named = population.samples[sample]
-    parts = [(category, category.rows(sample)) for category in population.categories]
-    starts = np.sort(np.concatenate([np.zeros(0, np.int64), *(c.start_ns[rows] for c, rows in parts)]))
+    starts, weight = population.columns(sample, "start_ns", "weight")
+    starts.sort()
     return Traffic(
         starts,
         starts,
         float(len(starts)),
-        float(sum(c.weight[rows].sum() for c, rows in parts)),
+        float(weight.sum()),
         sample_ranges(named, starts, starts),
         named.recorded,
         float(sum(counts[sample] for counts in population.excluded.values())),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from schemas.arrays import F8, I8
+from schemas.arrays import B1, F8, I8
 
 Integer = TypeVar("Integer", bound=np.integer[Any])
 
@@ -61,6 +61,17 @@ def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
         packed = packed << width | column
         bits += width
     return packed
+
+
+def totals_by_side(
+    code: npt.NDArray[np.integer],
+    value: npt.NDArray[np.number],
+    slot: npt.NDArray[np.integer],
+    sides: Sequence[B1],
+    n: int,
+) -> F8:
+    """[n, sides] sums of the values of each code; sides: [slots] what slots are of each."""
+    return np.stack([totals(code, value * inside[slot], n) for inside in sides], axis=1)
 
 
 def totals(code: npt.NDArray[np.integer], value: npt.NDArray[np.generic], n: int) -> F8:

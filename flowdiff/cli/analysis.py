@@ -6,8 +6,9 @@ What does the work is imported where it is called: help and completion need the 
 from __future__ import annotations
 
 import sys
+import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from flowdiff.cli.options import ComparedPeriods, warn_of_pending
 from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import is_stdout, open_output, refuse_unwritable
 from schemas.errors import ConfigError, InputError, LakeError
@@ -95,18 +97,39 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], reme
         raise ConfigError(f"{taken}, and {len(names)} given.", remedy=remedy)
 
 
-def analysed(
-    found: Samples,
+def compared(
+    asked: Mapping[str, Sequence[str]],
+    periods: ComparedPeriods,
     chosen: Sequence[Chosen[Any]],
     refine: RefineSettings,
-    use: StatisticsUse,
+    remedy: str,
+    *,
+    history: Sequence[str] = (),
+    provisional: Path | None = None,
+    use: StatisticsUse = "never",
     workers: int = 1,
-) -> Outcome:
-    """`flowdiff.lake.analysed`, with a spinner on a terminal."""
-    from flowdiff import lake
+) -> tuple[Samples, Outcome]:
+    """Find the samples that were asked for, and run methods over them, with a spinner on a terminal.
 
+    asked: texts of periods, by sample; the others as `find_samples`, `refuse_sample_count` and
+    `flowdiff.lake.analysed` take them, which say what is raised.
+    """
+    from flowdiff import lake
+    from flowdiff.samples import find_samples
+
+    refuse_sample_count([one.method for one in chosen], [*asked], remedy)
+    found = find_samples(
+        asked,
+        history,
+        now_ns=time.time_ns(),
+        lake=periods.lake,
+        where=periods.where,
+        own_where=periods.own_where,
+        provisional=provisional,
+    )
+    warn_of_pending(found.periods)
     keep_freed()
-    return lake.analysed(found, chosen, refine, use, stage, workers)
+    return found, lake.analysed(found, chosen, refine, use, stage, workers)
 
 
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."

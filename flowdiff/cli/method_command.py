@@ -15,16 +15,15 @@ It takes one period or two, as many as its method takes:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from analyze.methods.registry import settings_of
-from flowdiff.cli.analysis import Destinations, analysed, publish, refuse_sample_count
+from flowdiff.cli.analysis import Destinations, compared, publish
 from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import ComparedPeriods, warn_of_pending
+from flowdiff.cli.options import ComparedPeriods
 from flowdiff.cli.settings_options import Flags, Options, Together, takes_settings
 from flowdiff.settings.keys import keys_of
 
@@ -52,7 +51,7 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
         flags: Flags,
         help_all: bool = False,
     ) -> None:
-        from flowdiff.samples import find_samples, one_or_two
+        from flowdiff.samples import one_or_two
 
         del help_all  # it ends the command before
         chosen, refine = chosen_settings(
@@ -60,19 +59,8 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
         )
         two = periods.reference or (), periods.problem or ()
         asked = one_or_two(period or (), *two, periods.own_where)
-        refuse_sample_count(
-            [one.method for one in chosen], [*asked], "Give --period, or --reference and --problem."
-        )
-        found = find_samples(
-            asked,
-            (),
-            now_ns=time.time_ns(),
-            lake=periods.lake,
-            where=periods.where,
-            own_where=periods.own_where,
-        )
-        warn_of_pending(found.periods)
-        outcome = analysed(found, chosen, refine, "never")
+        remedy = "Give --period, or --reference and --problem."
+        found, outcome = compared(asked, periods, chosen, refine, remedy)
         # Kept where what was looked at lies; --lake may be another one, of periods that name none.
         publish(outcome, found.compared[-1][1][0].lake, to, done="The analysis is done")
 

@@ -5,20 +5,18 @@ What does the work is imported where it is called: help and completion need the 
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from analyze.methods.registry import method_names
-from flowdiff.cli.analysis import Destinations, analysed, publish, refuse_sample_count
+from flowdiff.cli.analysis import Destinations, compared, publish
 from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_option
 from flowdiff.cli.options import (
     ComparedPeriods,
     UnsealedOption,
     provisional_folder,
-    warn_of_pending,
 )
 from flowdiff.cli.settings_options import Together, takes_settings
 
@@ -106,7 +104,7 @@ def command(
     from analyze.report.index import kept_reports
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
-    from flowdiff.samples import asked_samples, find_samples
+    from flowdiff.samples import asked_samples
     from stitch.lake.place import open_place
     from stitch.processes import cores, room_for
 
@@ -117,20 +115,19 @@ def command(
     counts = parse_fail_on((*(fail_on or (ANY,)), *((only,) if only else ())), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
     asked = asked_samples(periods.reference or (), periods.problem or (), sample or ())
-    refuse_sample_count([one.method for one in chosen], [*asked], "Give each as --sample NAME=PERIOD.")
-    found = find_samples(
-        asked,
-        history or (),
-        now_ns=time.time_ns(),
-        lake=periods.lake,
-        where=periods.where,
-        own_where=periods.own_where,
-        provisional=provisional_folder() if unsealed else None,
-    )
-    warn_of_pending(found.periods)
     # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
     use: StatisticsUse = "history" if unsealed and statistics != "never" else statistics
-    outcome = analysed(found, chosen, refine, use, workers or min(cores(), room_for(WORKER_BYTES)))
+    found, outcome = compared(
+        asked,
+        periods,
+        chosen,
+        refine,
+        "Give each as --sample NAME=PERIOD.",
+        history=history or (),
+        provisional=provisional_folder() if unsealed else None,
+        use=use,
+        workers=workers or min(cores(), room_for(WORKER_BYTES)),
+    )
     # Kept where the problem lies; --lake may be another one, of periods that name none.
     place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.

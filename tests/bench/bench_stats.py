@@ -21,7 +21,6 @@ from analyze.methods.robust.method import METHOD
 from analyze.profile.encoding import encode
 from analyze.profile.history import cut_history, read_samples
 from analyze.profile.profile import Slot
-from analyze.profile.samples import SampleProfiles
 from analyze.profile.stored import key_of, whole_windows
 from analyze.refine.settings import RefineSettings
 from analyze.report.page import render_html
@@ -78,7 +77,7 @@ def test_samples_from_statistics(
     usual = cut_history([period(2 * n_compared, n_history)], [parts for _, parts in compared], lakes)
     read = read_samples(compared, usual.samples, SETTINGS, use="all")
     wall = time.perf_counter() - begin
-    assert isinstance(read.compared, SampleProfiles)
+    assert read.compared.kept is not None
     outcome = compare(read.compared, [Chosen(METHOD, METHOD.settings())], history=read.history)
     page = render_html(outcome.report, outcome.views)
     assert len(page) > 1000

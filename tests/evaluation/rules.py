@@ -35,7 +35,7 @@ from evaluation.trials import NOTHING, Trial, prepare  # noqa: E402
 from golden.comparisons import CASES, Case  # noqa: E402
 from golden.lakes import lake_of  # noqa: E402
 
-from analyze.methods.robust import robust_result as filled  # noqa: E402
+from analyze.methods.robust import method as filled  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
 from analyze.methods.robust.causes.resolve import causes_of  # noqa: E402
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
@@ -204,21 +204,21 @@ def golden_runs() -> Iterator[Observed]:
 def observed_by(case: Case) -> Observing | None:
     """Let the command line load a comparison, and observe it instead of making its report; None where a
     period has no request."""
-    whole = filled.robust_result
+    whole = filled.robust_run
     seen: list[Observing] = []
 
-    def observe(compared: Any, history: Any, settings: Any, _: object) -> None:
+    def observe(compared: Any, history: Any, settings: Any) -> None:
         plain = settings.model_copy(update={"explained": 0, "paths": False})
         seen.append(Observing.of(compared, history, plain))
         raise _Observed
 
-    filled.robust_result = observe  # type: ignore[assignment]
+    filled.robust_run = observe  # type: ignore[assignment]
     try:
         _command(*case.arguments, "--lake", lake_of(case.lake, ROOT, _command), "--no-save")
     except _Observed:
         pass
     finally:
-        filled.robust_result = whole
+        filled.robust_run = whole
     return seen[0] if seen else None
 
 

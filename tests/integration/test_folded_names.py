@@ -123,8 +123,10 @@ def test_a_history_of_statistics_and_requests_are_folded_alike(tmp_path: Path) -
         SETTINGS,
         use="history",
     )
-    assert isinstance(read.compared, Population)
-    assert {category.graph.root for category in read.compared.categories} == {"User/fs -mkdir dir_#"}
+    assert read.compared.kept is None
+    assert {category.graph.root for category in read.compared.population.categories} == {
+        "User/fs -mkdir dir_#"
+    }
 
 
 def test_a_report_says_what_was_folded_and_memory_is_bounded(tmp_path: Path) -> None:

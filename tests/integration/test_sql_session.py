@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from oracles.kept_reports import kept
 from oracles.robust_report import robust_outcome
 from oracles.traffic import write_native
 
 from analyze.report.drawing.swimlane import activities
-from analyze.report.store import write_report
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.browse import categories, find_flow, flagged
 from analyze.sql.catalog import VIEWS
@@ -275,6 +275,7 @@ def test_a_broken_report_costs_only_who_asks_for_it(lake: Path, tmp_path: Path) 
     report.mkdir(parents=True)
     (report / "mutations.parquet").touch()
     (report / "categories.parquet").touch()
+    (report / "report.json").touch()
     assert run("windows", "--lake", str(moved)) == 0
     assert run("categories", "--lake", str(moved)) == 0
     assert (
@@ -290,7 +291,7 @@ def test_a_broken_report_costs_only_who_asks_for_it(lake: Path, tmp_path: Path) 
 
 def test_views_have_what_a_report_found(small: Path) -> None:
     outcome = robust_outcome()
-    write_report(small, outcome, "")
+    kept(small, outcome, "")
     with open_session(period_of(small)) as session:
         findings = session.query("SELECT * FROM findings ORDER BY rank").to_pylist()
         evidence = session.query("SELECT consequence_of FROM evidence ORDER BY rank, place")

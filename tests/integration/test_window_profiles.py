@@ -20,7 +20,6 @@ from analyze.profile import stored
 from analyze.profile.history import cut_history, read_samples
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile
-from analyze.profile.samples import SampleProfiles
 from analyze.profile.stored import ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, Lakes
@@ -247,11 +246,11 @@ def test_beside_a_history_slots_are_as_long_as_its_blocks_at_most(tmp_path: Path
     samples = [(name, lakes.ranges(of)) for name, of in (("reference", reference), ("problem", problem))]
     history = cut_history(past, [of for _, of in samples], lakes).samples
     alone, beside = (read_samples(samples, of, SETTINGS, use="all").compared for of in ((), history))
-    assert isinstance(alone, SampleProfiles)
-    assert isinstance(beside, SampleProfiles)
-    assert Counter(slot.sample for slot in alone.profile.slots) == {0: 25, 1: 25}
-    assert Counter(slot.sample for slot in beside.profile.slots) == {0: 13, 1: 13}
-    assert max(len(slot.watched) for slot in beside.profile.slots) == 2
+    assert alone.kept is not None
+    assert beside.kept is not None
+    assert Counter(slot.sample for slot in alone.kept.slots) == {0: 25, 1: 25}
+    assert Counter(slot.sample for slot in beside.kept.slots) == {0: 13, 1: 13}
+    assert max(len(slot.watched) for slot in beside.kept.slots) == 2
     for one, other in zip(beside.summaries(), alone.summaries(), strict=True):
         assert (one.requests, one.median_us) == (other.requests, other.median_us)
         assert one.mean_us == pytest.approx(other.mean_us, rel=1e-12)

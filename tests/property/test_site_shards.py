@@ -19,10 +19,10 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import (
     SitesSeen,
-    _site_view,
     seen_at_shard,
     seen_at_sites,
     seen_part,
+    site_view,
     whole_view,
 )
 from analyze.methods.robust.testing import judged_sites
@@ -168,7 +168,7 @@ def test_shards_of_sites_are_all_sites(
         (part.site[values.place], values.column, values.bin, values.n)
         for part in (
             whole_view(View(profile, roles, SETTINGS)),
-            *(_site_view(roles, SETTINGS, p) for p in parts),
+            *(site_view(roles, SETTINGS, p) for p in parts),
         )
         for values in [part.view.own_times_after(np.ones(part.view.n_sites, np.bool_))]
     ]

@@ -14,7 +14,7 @@ from analyze.methods.paper.rows import fair_shares
 from analyze.population import Category, Population, Sample
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot
-from analyze.profile.samples import RequestsAtHand, SampleProfiles
+from analyze.profile.samples import ComparedSamples
 from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
 from schemas.errors import PeriodError
@@ -299,7 +299,7 @@ def test_load_is_that_of_all_requests_whatever_part_was_kept():
     assert load_ratio(population(sampled)) == pytest.approx(4)
     profile = profile_of(population(sampled), [Slot(0, 0, 11), Slot(1, 11, 22)]).profile
     assert profile.responses.num_rows == 2
-    kept = SampleProfiles((Sample("a"), Sample("b")), profile)
+    kept = ComparedSamples.of_statistics((Sample("a"), Sample("b")), profile)
     assert kept.traffic.load_ratio == pytest.approx(4)
 
 
@@ -311,8 +311,8 @@ def test_statistics_and_requests_tell_one_load_where_a_stretch_is_empty():
     ranges = [(at * 10**9, (at + 100) * 10**9) for at in (0, 100, 200, 300, 400, 700)]
     slots = [Slot(int(low >= 400 * 10**9), low, high) for low, high in ranges]
     samples = tuple(Sample(n, "", at * 10**9, (at + 400) * 10**9) for n, at in (("a", 0), ("b", 400)))
-    kept = SampleProfiles(samples, profile_of(found, slots).profile)
-    requests = RequestsAtHand(replace(found, samples=samples))
+    kept = ComparedSamples.of_statistics(samples, profile_of(found, slots).profile)
+    requests = ComparedSamples(replace(found, samples=samples))
     ratios = [one.traffic.load_ratio for one in (kept, requests)]
     assert ratios == [pytest.approx(0.5, rel=0.01)] * 2
 

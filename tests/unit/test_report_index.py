@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from oracles.kept_reports import kept, kept_in
 from oracles.object_store import ObjectStore
 from oracles.page_reader import Reader
 from oracles.shop import shop_outcome
@@ -15,7 +16,7 @@ from oracles.shop import shop_outcome
 from analyze.report import index
 from analyze.report.gate import Outcome
 from analyze.report.index import INDEX_PAGE, INDEX_ROWS, KeptReport, index_page, kept_reports
-from analyze.report.store import put_report, put_same, write_report
+from analyze.report.store import put_same
 from stitch.lake.fsck import check
 from stitch.lake.layout import ensure_lake
 from stitch.lake.place import LakePlace, open_place
@@ -42,7 +43,7 @@ def ids(place: LakePlace) -> set[str]:
 
 def test_reports_are_listed_with_what_they_found_and_where_they_are(lake: Path) -> None:
     outcome = shop_outcome()
-    folder = write_report(lake, outcome, "page")
+    folder = kept(lake, outcome, "page")
     (row,) = kept_reports(open_place(str(lake)))
     assert row.outcome == outcome.report.verdict.outcome
     assert row.headline == outcome.report.headline.sentence
@@ -55,7 +56,7 @@ def test_reports_are_listed_with_what_they_found_and_where_they_are(lake: Path) 
 def test_the_list_follows_the_folders_whatever_became_of_it(lake: Path) -> None:
     place = open_place(str(lake))
     for name in ("1" * 16, "2" * 16, "3" * 16):
-        write_report(lake, other(shop_outcome(), name), "page")
+        kept(lake, other(shop_outcome(), name), "page")
     assert ids(place) == {"1" * 16, "2" * 16, "3" * 16}
     shutil.rmtree(lake / "reports" / ("2" * 16))
     (lake / "reports" / ("3" * 16) / "report.json").write_text("{")
@@ -69,7 +70,7 @@ def test_the_list_follows_the_folders_whatever_became_of_it(lake: Path) -> None:
 
 
 def test_upkeep_takes_the_list_for_no_report(lake: Path) -> None:
-    write_report(lake, shop_outcome(), "page")
+    kept(lake, shop_outcome(), "page")
     place = open_place(str(lake))
     kept_reports(place)
     assert not check(place.store, str(lake))
@@ -79,7 +80,7 @@ def test_upkeep_takes_the_list_for_no_report(lake: Path) -> None:
 def test_a_bucket_has_the_same_list_and_reads_each_report_once(tmp_path: Path) -> None:
     store = ObjectStore()
     outcome = shop_outcome()
-    put_report(store, outcome, "page", "s3://lakes/shop")
+    kept_in(store, outcome, "page")
     place = LakePlace("s3://lakes/shop", store, tmp_path)
     (first,) = kept_reports(place)
     del store.objects[f"reports/{outcome.report.id}/report.json"]
@@ -87,7 +88,7 @@ def test_a_bucket_has_the_same_list_and_reads_each_report_once(tmp_path: Path) -
 
 
 def test_who_may_not_write_sees_the_list(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_report(lake, shop_outcome(), "page")
+    kept(lake, shop_outcome(), "page")
     place = open_place(str(lake))
 
     def refuses(_self: Store, *_: object) -> None:
@@ -102,20 +103,20 @@ def test_a_list_of_which_only_the_page_was_written_is_mended(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = shop_outcome(), other(shop_outcome(), "another")
-    write_report(lake, first, "page")
+    kept(lake, first, "page")
     place = open_place(str(lake))
     kept_reports(place)
     written: list[str] = []
 
-    def killed(store: Store, name: str, data: bytes) -> None:
+    def killed(store: Store, name: str, data: bytes, stage: str) -> None:
         if written:
             raise OSError(5, "killed")
         written.append(name)
-        put_same(store, name, data)
+        put_same(store, name, data, stage)
 
     with monkeypatch.context() as patched:
         patched.setattr(index, "put_same", killed)
-        write_report(lake, second, "page")
+        kept(lake, second, "page")
         kept_reports(place)
     assert len(written) == 1
     for each in kept_reports(place):
@@ -127,11 +128,11 @@ def test_a_list_of_which_only_the_page_was_written_is_mended(
 
 
 def test_a_page_of_another_writer_at_the_same_time_is_mended(lake: Path) -> None:
-    write_report(lake, shop_outcome(), "page")
+    kept(lake, shop_outcome(), "page")
     place = open_place(str(lake))
     kept_reports(place)
     page = (lake / INDEX_PAGE).read_bytes()
-    write_report(lake, other(shop_outcome(), "another"), "page")
+    kept(lake, other(shop_outcome(), "another"), "page")
     kept_reports(place)
     (lake / INDEX_PAGE).write_bytes(page)  # who listed one report was the slower of two
     kept_reports(place)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from oracles.kept_reports import kept
 from oracles.page_reader import Reader, assert_inert
 from oracles.paper_report import SECTIONS, named, paper_outcome
 from oracles.populations import constant_chain, population
@@ -18,7 +19,6 @@ from rich.console import Console
 from analyze.report import wording
 from analyze.report.gate import Outcome
 from analyze.report.page import render_html
-from analyze.report.store import write_report
 from analyze.report.terminal import print_report
 from schemas.errors import LakeError
 from schemas.report.mutations import Mutation, MutationsSection
@@ -172,7 +172,7 @@ def test_control_characters_in_names_are_shown_and_not_obeyed():
 
 def test_report_folder_is_whole_and_kept(tmp_path: Path):
     outcome = shop_outcome()
-    folder = write_report(tmp_path, outcome, html(outcome))
+    folder = kept(tmp_path, outcome, html(outcome))
     assert folder == tmp_path / "reports" / outcome.report.id
     assert sorted(p.name for p in folder.iterdir()) == [
         "SHA256SUMS",
@@ -187,12 +187,12 @@ def test_report_folder_is_whole_and_kept(tmp_path: Path):
     assert json.loads((folder / "report.json").read_text())["id"] == outcome.report.id
     assert pq.read_table(folder / "mutations.parquet").equals(outcome.tables["mutations"])
     before = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
-    assert write_report(tmp_path, outcome, html(outcome)) == folder
+    assert kept(tmp_path, outcome, html(outcome)) == folder
     assert {p: p.stat().st_mtime_ns for p in folder.iterdir()} == before
     assert [p.name for p in (tmp_path / "reports").iterdir()] == [folder.name]
 
 
 def test_report_that_cannot_be_written_says_so(tmp_path: Path):
     (tmp_path / "reports").write_text("a file where the folder should be")
-    with pytest.raises(LakeError, match="No report can be written"):
-        write_report(tmp_path, shop_outcome(), "")
+    with pytest.raises(LakeError, match="cannot be written"):
+        kept(tmp_path, shop_outcome(), "")

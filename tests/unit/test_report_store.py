@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from oracles.memory_disk import CrashError
+from oracles.kept_reports import kept, kept_in
+from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 from oracles.shop import shop_outcome
 
 from analyze.report.gate import Outcome
 from analyze.report.page import render_html
-from analyze.report.store import put_report, write_report
 from schemas.errors import LakeError
+from stitch.lake.store import LocalStore
 
 FILES = (
     "SHA256SUMS",
@@ -47,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_only_the_owner_reads_it(tmp_path: Path, outcome: Outcome, page: str):
     previous = os.umask(0)
     try:
-        folder = write_report(tmp_path, outcome, page)
+        folder = kept(tmp_path, outcome, page)
     finally:
         os.umask(previous)
     assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
@@ -75,137 +77,85 @@ def removed(path: Path) -> None:
 def test_a_broken_file_is_replaced(
     tmp_path: Path, outcome: Outcome, page: str, name: str, damage: Callable[[Path], None]
 ):
-    folder = write_report(tmp_path, outcome, page)
+    folder = kept(tmp_path, outcome, page)
     whole = contents(folder)
     assert tuple(sorted(whole)) == FILES
     damage(folder / name)
-    assert write_report(tmp_path, outcome, page) == folder
+    assert kept(tmp_path, outcome, page) == folder
     assert contents(folder) == whole
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 def test_after_a_power_cut_all_files_may_be_empty(tmp_path: Path, outcome: Outcome, page: str):
-    """What an earlier flowdiff left behind: the folder was renamed before its files were on the disk."""
-    folder = write_report(tmp_path, outcome, page)
+    """What a disk leaves behind that forgets what it was told to keep."""
+    folder = kept(tmp_path, outcome, page)
     whole = contents(folder)
     for path in folder.iterdir():
         emptied(path)
-    write_report(tmp_path, outcome, page)
+    kept(tmp_path, outcome, page)
     assert contents(folder) == whole
     assert pq.read_table(folder / "mutations.parquet").equals(outcome.tables["mutations"])
 
 
-class PowerCut(BaseException):
-    """Nothing runs after it."""
+def report_of(disk: MemoryDisk) -> dict[str, bytes]:
+    """Files of the report, by name."""
+    return {name.rpartition("/")[2]: data for name, data in disk.files() if name.startswith("reports/")}
 
 
-class Machine:
-    """Counts what makes things durable or visible, and loses the power at one of these operations."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, cut_at: int) -> None:
-        self.log: list[tuple[str, str]] = []
-        self.synced: set[str] = set()
-        self._cut_at = cut_at
-        self._fsync, self._rename, self._rmtree = os.fsync, os.rename, shutil.rmtree
-        self.dead = False
-        monkeypatch.setattr(os, "fsync", self.fsync)
-        monkeypatch.setattr(os, "rename", self.rename)
-        monkeypatch.setattr(shutil, "rmtree", self.rmtree)
-
-    def _count(self, what: str, path: str) -> None:
-        self.log.append((what, path))
-        if len(self.log) == self._cut_at:
-            self.dead = True
-            raise PowerCut
-
-    def fsync(self, descriptor: int) -> None:
-        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-        self._count("sync", path)
-        self._fsync(descriptor)
-        self.synced.add(f"{os.fstat(descriptor).st_ino}")
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._count("rename", str(target))
-        self._rename(source, target)
-
-    def rmtree(self, path: Path, **options: bool) -> None:
-        if not self.dead:
-            self._rmtree(path, **options)
-
-    def lose_what_was_not_synced(self, root: Path) -> None:
-        for path in root.rglob("*"):
-            if path.is_file() and f"{path.stat().st_ino}" not in self.synced:
-                path.write_bytes(b"")
+def after_a_crash(lose: Callable[[MemoryDisk], None], at: int, outcome: Outcome, page: str) -> MemoryDisk:
+    """A disk that stopped at an operation, as it is after the next start."""
+    disk = MemoryDisk(crash_at=at)
+    with suppress(CrashError):
+        kept_in(LocalStore(disk), outcome, page)
+    lose(disk)
+    return disk
 
 
-OPERATIONS = 1 + len(FILES) + 1 + 1 + 1
-"""Sync of the lake (its new folder), of each file, of the folder; rename; sync of the reports' folder."""
+@pytest.mark.parametrize("lose", [MemoryDisk.kill, MemoryDisk.lose_power])
+def test_a_crash_at_any_step_leaves_the_report_or_none(
+    lose: Callable[[MemoryDisk], None], outcome: Outcome, page: str
+) -> None:
+    disk = MemoryDisk()
+    kept_in(LocalStore(disk), outcome, page)
+    whole, steps = report_of(disk), disk.steps
+    assert tuple(sorted(whole)) == FILES
+    seen = 0
+    for at in range(1, steps + 1):
+        disk = after_a_crash(lose, at, outcome, page)
+        left = report_of(disk)
+        assert left == whole or "report.json" not in left
+        seen += "report.json" in left
+        kept_in(LocalStore(disk), outcome, page)
+        assert report_of(disk) == whole
+    assert 0 < seen < steps
 
 
-@pytest.mark.parametrize("cut_at", range(1, OPERATIONS + 1))
-def test_power_lost_at_any_step_leaves_the_report_or_none(
-    tmp_path: Path, outcome: Outcome, page: str, cut_at: int
-):
-    with pytest.MonkeyPatch.context() as patched:
-        machine = Machine(patched, cut_at)
-        with pytest.raises(PowerCut):
-            write_report(tmp_path, outcome, page)
-    machine.lose_what_was_not_synced(tmp_path)
-    folder = tmp_path / "reports" / outcome.report.id
-    assert folder.exists() == (cut_at == OPERATIONS)
-    known = contents(folder) if folder.exists() else None
-    assert known is None or all(known.values())
-    assert write_report(tmp_path, outcome, page) == folder
-    assert known is None or contents(folder) == known
-    assert tuple(sorted(contents(folder))) == FILES
+@pytest.mark.parametrize("lose", [MemoryDisk.kill, MemoryDisk.lose_power])
+def test_a_crash_while_a_broken_report_is_mended_leaves_files_as_they_were_or_whole(
+    lose: Callable[[MemoryDisk], None], outcome: Outcome, page: str
+) -> None:
+    disk = MemoryDisk()
+    kept_in(LocalStore(disk), outcome, page)
+    whole, at = report_of(disk), 1
+    while True:
+        disk = MemoryDisk()
+        other = replace(outcome, report=outcome.report.model_copy(update={"trace_url": "other"}))
+        kept_in(LocalStore(disk), other, "another page")
+        before, disk.crash_at = report_of(disk), disk.steps + at
+        with suppress(CrashError):
+            kept_in(LocalStore(disk), outcome, page)
+            break
+        lose(disk)
+        assert all(data in (whole[name], before[name]) for name, data in report_of(disk).items())
+        kept_in(LocalStore(disk), outcome, page)
+        assert report_of(disk) == whole
+        at += 1
+    assert at > len(FILES)
 
 
-@pytest.mark.parametrize("cut_at", range(1, OPERATIONS + 1))
-def test_power_lost_while_a_broken_report_is_replaced(
-    tmp_path: Path, outcome: Outcome, page: str, cut_at: int
-):
-    folder = write_report(tmp_path, outcome, page)
-    whole = contents(folder)
-    emptied(folder / "report.json")
-    broken = contents(folder)
-    with pytest.MonkeyPatch.context() as patched:
-        Machine(patched, cut_at)
-        with pytest.raises(PowerCut):
-            write_report(tmp_path, outcome, page)
-    assert (contents(folder) if folder.exists() else None) in (broken, None, whole)
-    write_report(tmp_path, outcome, page)
-    assert contents(folder) == whole
-
-
-def test_everything_is_synced_before_it_is_seen_and_its_name_after(
-    tmp_path: Path, outcome: Outcome, page: str
-):
-    with pytest.MonkeyPatch.context() as patched:
-        machine = Machine(patched, 0)
-        folder = write_report(tmp_path, outcome, page)
-    assert len(machine.log) == OPERATIONS
-    *before, seen, last = machine.log
-    assert seen == ("rename", str(folder))
-    assert last == ("sync", str(folder.parent))
-    assert before[0] == ("sync", str(tmp_path))
-    assert {Path(path).name for what, path in before[1:] if what == "sync"} == {*FILES, folder.name}
-
-
-def test_another_process_may_finish_first(tmp_path: Path, outcome: Outcome, page: str):
-    real, raced = os.rename, []
-
-    def slow_rename(source: Path, target: Path) -> None:
-        if not raced:
-            raced.append(target)
-            write_report(tmp_path, outcome, page)
-        real(source, target)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "rename", slow_rename)
-        folder = write_report(tmp_path, outcome, page)
-    assert len(raced) == 1
-    assert tuple(sorted(contents(folder))) == FILES
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+def test_nothing_of_it_is_left_on_the_stage(tmp_path: Path, outcome: Outcome, page: str) -> None:
+    kept(tmp_path, outcome, page)
+    assert [*(tmp_path / "stage").iterdir()] == []
 
 
 # -- in a bucket ---------------------------------------------------------------------------------------
@@ -215,9 +165,9 @@ def test_a_report_in_a_bucket_has_the_files_of_one_on_disk(
     tmp_path: Path, outcome: Outcome, page: str
 ) -> None:
     store = ObjectStore()
-    where = put_report(store, outcome, page, "s3://lakes/shop")
-    folder = write_report(tmp_path, outcome, page)
-    assert where == f"s3://lakes/shop/reports/{folder.name}/report.html"
+    where = kept_in(store, outcome, page)
+    folder = kept(tmp_path, outcome, page)
+    assert where == f"lake/reports/{folder.name}/report.html"
     assert {name.rpartition("/")[2]: data for name, data in store.objects.items()} == contents(folder)
 
 
@@ -226,12 +176,12 @@ def test_what_is_broken_in_a_bucket_is_replaced_and_the_rest_kept(
     name: str, outcome: Outcome, page: str
 ) -> None:
     store = ObjectStore()
-    put_report(store, outcome, page, "s3://lakes/shop")
+    kept_in(store, outcome, page)
     whole = dict(store.objects)
     (broken,) = (stored for stored in whole if stored.endswith(f"/{name}"))
     store.objects[broken] = whole[broken][:-3]
     steps = store.steps
-    put_report(store, outcome, page, "s3://lakes/shop")
+    kept_in(store, outcome, page)
     assert store.objects == whole
     assert store.steps == steps + len(FILES) + 1
 
@@ -240,7 +190,7 @@ def test_report_json_comes_last_so_that_half_a_report_is_none(outcome: Outcome, 
     for at in range(1, len(FILES) + 1):
         store = ObjectStore(crash_at=at)
         with pytest.raises(CrashError):
-            put_report(store, outcome, page, "s3://lakes/shop")
+            kept_in(store, outcome, page)
         assert len(store.objects) == at - 1
         assert not any(name.endswith("report.json") for name in store.objects)
 
@@ -250,5 +200,5 @@ def test_a_bucket_that_refuses_is_told(outcome: Outcome, page: str, monkeypatch:
         raise PermissionError(13, "access is denied (403 AccessDenied)")
 
     monkeypatch.setattr(ObjectStore, "put_if_absent", refuses)
-    with pytest.raises(LakeError, match=r"access is denied \(403 AccessDenied\)\. Use --no-save"):
-        put_report(ObjectStore(), outcome, page, "s3://lakes/shop")
+    with pytest.raises(LakeError, match=r"access is denied \(403 AccessDenied\)\. .*--no-save"):
+        kept_in(ObjectStore(), outcome, page)

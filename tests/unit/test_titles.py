@@ -8,8 +8,8 @@ from oracles.robust_report import account_section, findings_section, verdict_sec
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.titles import headline_of, title
 from analyze.methods.robust.verdict.assertions import one_sum, unsupported
-from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, SiteKind, SiteName
+from analyze.report.gate import ChangedMeasure
 from analyze.report.wording import NBSP
 from schemas.report.findings import ChangeKind, Interval
 
@@ -60,9 +60,9 @@ def test_the_title_of_a_report_is_what_a_test_supports() -> None:
     mean = account_section().accounts[0]
     assert mean.changed
     slow, failing, fewer = (
-        ChangedShare("tail", 0.05, 0.2),
-        ChangedShare("errors", 0.0, 0.1),
-        ChangedShare("errors", 0.1, 0.0),
+        ChangedMeasure("tail", 0.05, 0.2),
+        ChangedMeasure("errors", 0.0, 0.1),
+        ChangedMeasure("errors", 0.1, 0.0),
     )
     told = headline_of(verdict, mean, (slow, failing), found)
     assert told.startswith("Requests with a failing call rose from")
@@ -90,7 +90,7 @@ def test_a_mean_that_fell_by_an_early_answer_is_no_good_news() -> None:
     better = cut.model_copy(update={"is_better": True})
     assert headline_of(verdict, fell, (), (other, better)).startswith("Mean response time fell from")
     assert headline_of(verdict, mean, (), (cut, other)).startswith("Mean response time rose from")
-    failing = ChangedShare("errors", 0.0, 0.1)
+    failing = ChangedMeasure("errors", 0.0, 0.1)
     assert headline_of(verdict, fell, (failing,), (cut,)).startswith("Requests with a failing call rose")
 
 

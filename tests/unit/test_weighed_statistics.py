@@ -15,7 +15,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot
-from analyze.profile.samples import SampleProfiles
+from analyze.profile.samples import ComparedSamples
 
 N, SECOND_NS, HOUR_NS = 800, 10**9, 3_600 * 10**9
 
@@ -40,7 +40,8 @@ def test_a_tail_that_nothing_explains_is_open_for_the_same_kinds() -> None:
     # So sure a test is of nothing: there is no finding.
     chosen = Chosen(METHOD, RobustSettings(paths=False, min_z=30.0))
     outcomes = [
-        compare(one, [chosen]) for one in (made, SampleProfiles(samples, profile_of(made, slots).profile))
+        compare(one, [chosen])
+        for one in (made, ComparedSamples.of_statistics(samples, profile_of(made, slots).profile))
     ]
     for outcome in outcomes:
         assert outcome.report.methods[0].verdict.outcome == "not-explained"

@@ -10,7 +10,7 @@ from analyze.methods.paper.sections import CATEGORIES, MUTATIONS, ROOTS, SUMS
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population, no_testable_request
-from analyze.profile.samples import ComparedSamples, RequestsAtHand
+from analyze.profile.samples import ComparedSamples, samples_of
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
@@ -96,7 +96,7 @@ def _notes(population: Population, result: PaperRun) -> tuple[str, ...]:
     before, after = (int(n) for n in result.moments.count.sum(axis=1))
     ratio = after / before if before and after else 1.0
     if not 1 / _COUNT_NOTE_RATIO <= ratio <= _COUNT_NOTE_RATIO:
-        load = RequestsAtHand(population).traffic.load_ratio
+        load = samples_of(population).traffic.load_ratio
         rate = "" if load is None else f" ({wording.factor(load)} a second)"
         notes.append(
             f"The problem period holds {wording.factor(ratio)} as many requests{rate}. Paper mode compares "

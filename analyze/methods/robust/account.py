@@ -14,7 +14,7 @@ from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, 
 from analyze.profile.names import NO_CALLER, Names
 from analyze.profile.profile import Profile
 from analyze.report.limits import ReportLimits
-from analyze.stats.sums import totals
+from analyze.stats.sums import totals_by_side
 from schemas.arrays import B1
 from schemas.report.accounts import Account, AccountRow, AccountSection, Measure, MixRow, RootChange
 from schemas.report.findings import Site
@@ -40,7 +40,7 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
     origins = profile.origins
     root, site, slot, w = (origins[name].to_numpy() for name in ("root", "site", "slot", "w"))
     key, code = np.unique(root.astype(np.int64) << 32 | site, return_inverse=True)
-    value = np.stack([totals(code, w * inside[slot], len(key)) for inside in (reference, problem)], axis=1)
+    value = totals_by_side(code, w, slot, (reference, problem), len(key))
     calls = requests[key >> 32]
     return MeasuredRows(key >> 32, key & 0xFFFFFFFF, np.zeros(len(key), np.int64), calls, value)
 
@@ -77,15 +77,9 @@ def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportL
     profile, roles = run.profile, run.roles
     table = profile.responses
     root, slot = table["root"].to_numpy(), table["slot"].to_numpy()
-    n_roots = len(profile.names.roots)
+    sides, n_roots = (roles.reference, roles.problem), len(profile.names.roots)
     column = {
-        name: np.stack(
-            [
-                totals(root, table[name].to_numpy() * inside[slot], n_roots)
-                for inside in (roles.reference, roles.problem)
-            ],
-            axis=1,
-        )
+        name: totals_by_side(root, table[name].to_numpy(), slot, sides, n_roots)
         for name in ("n", "w", "ns", "failed")
     }
     seconds = [run.traffic.seconds(sample) for sample in (REFERENCE, PROBLEM)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from analyze.methods.robust.measures.instances import ByInstance
 from analyze.methods.robust.roles import Roles
@@ -15,12 +15,14 @@ from analyze.methods.robust.sites_seen import (
     seen_at_sites,
     seen_by_shards,
     seen_part,
-    site_views,
+    site_view,
     whole_view,
 )
 from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled
+from analyze.profile.profile import Profile
+from analyze.profile.shards import site_shards
 from analyze.stats.silences import ComparedTraffic
 
 
@@ -40,6 +42,11 @@ class Comparison:
     noticed: Mapping[str, object] = field(default_factory=dict)
     """What confounders saw when they adjusted the profile, by name."""
 
+    @property
+    def profile(self) -> Profile:
+        """What of it is no request."""
+        return self.profiled.profile
+
     @cached_property
     def view(self) -> View:
         """The profile's call sites, before and after."""
@@ -52,13 +59,14 @@ class Comparison:
 
     def views(self) -> Iterator[SiteView]:
         """Give the same in parts that fit into memory; as one where that does."""
-        if self.profiled.profile.runs is None:
+        if self.profile.runs is None:
             return iter([whole_view(self.view)])
-        return site_views(self.profiled.profile, self.roles, self.settings)
+        shards = site_shards(self.profile, self.profile.runs)
+        return map(partial(site_view, self.roles, self.settings), shards)
 
     def seen(self) -> SitesSeen:
         """Observe every measure at every call site."""
-        profile = self.profiled.profile
+        profile = self.profile
         parts = (
             (seen_part(whole_view(self.view)),)
             if profile.runs is None

@@ -1,18 +1,41 @@
-"""Register robust mode, the default of `flowdiff compare`."""
+"""Put robust mode together, the default of `flowdiff compare`: sections, tables and what a gate weighs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from analyze.methods.port import Method, Result, SampleCount
+from analyze.methods.robust.account import (
+    account_of,
+    account_section,
+    accounted_rows,
+    contributions_of,
+    exact_breakdown,
+    failed_rows,
+)
+from analyze.methods.robust.affected_requests import cut_notes, requests_table
+from analyze.methods.robust.causes.resolve import has_effect
+from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.breakdown import BREAKDOWN
+from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
 from analyze.methods.robust.sections.findings import FINDINGS
-from analyze.methods.robust.sections.paths import PATHS
-from analyze.methods.robust.sections.verdict import VERDICT
+from analyze.methods.robust.sections.paths import PATHS, paths_section
+from analyze.methods.robust.sections.verdict import VERDICT, verdict_section
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.titles import headline_of
+from analyze.methods.robust.verdict.assertions import one_sum, warn
+from analyze.methods.robust.verdict.judgement import judge
+from analyze.paths.settings import PathSettings
 from analyze.profile.samples import ComparedSamples
-from analyze.report.gate import FINDING_KINDS
+from analyze.report.gate import FINDING_KINDS, ChangedMeasure, weigh
 from analyze.report.limits import ReportLimits
+from schemas.report.findings import Finding, FindingsSection, Interval
+from schemas.report.parts import Section
+from schemas.report.report import Verdict
+from schemas.windows import NS_PER_US
 
 
 def analyse(
@@ -22,10 +45,72 @@ def analyse(
     limits: ReportLimits,
 ) -> Result:
     """Compare the second sample with the first; the history shows what is usual."""
-    # Here, so that the command line has the options without numpy and scipy.
-    from analyze.methods.robust.robust_result import robust_result
+    run = robust_run(compared, history, settings)
+    exact = exact_breakdown(run, "mean")
+    looked = judge(run)
+    mean = looked.interval("mean")
+    parts = contributions_of(run, exact)
+    accounted = accounted_rows(exact, parts)
+    failed = exact_breakdown(run, "errors")
+    accounts = [
+        account_of(exact, "mean", run, mean, accounted, limits),
+        account_of(failed, "errors", run, looked.interval("errors"), failed_rows(failed, run), limits),
+    ]
+    if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
+        tail = looked.interval("tail")
+        accounts.insert(1, account_of(exact_breakdown(run, "tail"), "tail", run, tail, accounted, limits))
+    shares = parts.shares(exact.after > exact.before) if mean[2] else tuple(None for _ in run.causes)
+    findings, affected = findings_of(run, limits, parts.of_causes, shares)
+    verdict = verdict_section(run, looked, findings, accounts)
+    warn(one_sum(accounts[0], findings, float(parts.rest.sum() + parts.mix.sum()) / NS_PER_US))
+    section = account_section(run, accounts, limits)
+    paths: tuple[Section, ...] = ()
+    if settings.paths and run.population.categories:
+        past = None if history is None else history.population
+        past = past if past and past.categories else None
+        paths = (paths_section(run.population, past, PathSettings(), limits),)
+    return Result(
+        settings=settings,
+        verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
+        sections=(
+            verdict,
+            FindingsSection(
+                findings=tuple(findings[: limits.findings]),
+                findings_total=len(findings),
+                insignificant_mean=_insignificant(*mean) if findings else None,
+            ),
+            section,
+            *paths,
+        ),
+        tables=finding_tables(findings, accounts) | {"requests": requests_table(run.population, affected)},
+        headline=headline_of(verdict, accounts[0], looked.changed_shares(), findings),
+        notes=cut_notes(affected),
+        weighed=weigh(
+            _with_effect(run, findings, parts.of_causes),
+            verdict,
+            [
+                *(ChangedMeasure(a.measure, a.before, a.after) for a in accounts[:1] if a.changed),
+                *looked.changed_shares(),
+            ],
+            run.profile.responded("w", run.roles.reference),
+            mix_changed=looked.mix.changed,
+            silent=bool(looked.basis.silent),
+        ),
+    )
 
-    return robust_result(compared, history, settings, limits)
+
+def _insignificant(low: float | None, high: float | None, changed: bool) -> Interval | None:
+    """Give the interval of a change of the mean that is not significant."""
+    return None if changed or low is None or high is None else Interval(low=low, high=high)
+
+
+def _with_effect(run: RobustRun, findings: Sequence[Finding], parts_ns: Sequence[float]) -> list[Finding]:
+    mean_ns, least, names = run.context.mean_ns, run.settings.causes.least_effect, run.profile.names
+    return [
+        finding
+        for finding, cause, part_ns in zip(findings, run.causes, parts_ns, strict=True)
+        if has_effect(cause, part_ns, mean_ns, least, names)
+    ]
 
 
 METHOD: Final = Method(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -19,22 +19,15 @@ from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.testing import Tested, judged_sites
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled
-from analyze.profile.profile import Profile, joined
+from analyze.profile.profile import joined
 from analyze.profile.samples import ComparedSamples, beside, samples_of
 from analyze.stats.histograms import bin_of, value_of
-from analyze.stats.silences import ComparedTraffic
 
 
-@dataclass(frozen=True, slots=True)
-class RobustRun:
-    """What was found, and where it came from."""
+@dataclass(frozen=True, kw_only=True)
+class RobustRun(Comparison):
+    """What was compared, and what was found."""
 
-    population: Population
-    profile: Profile
-    """Of reference, problem and history; the first slots are those of the population's samples."""
-    profiled: Profiled
-    roles: Roles
-    traffic: ComparedTraffic
     tested: Tested
     confounded: Confounded
     """What of it findings are made of."""
@@ -93,8 +86,8 @@ class Observing:
         """Find the causes of what was observed, as judged here or given."""
         comparison = self.comparison
         tested = tested or judged_sites(self.seen)
-        population, roles, settings = comparison.population, comparison.roles, comparison.settings
-        profiled, profile = comparison.profiled, comparison.profiled.profile
+        population, profile, settings = comparison.population, comparison.profile, comparison.settings
+        roles, profiled = comparison.roles, comparison.profiled
         sift = confounded(tested.changes, comparison)
         begun = failures_begun(profile, roles)
         unrecorded = unrecorded_callees(
@@ -108,12 +101,9 @@ class Observing:
         )
         causes = causes_of(context, tested.sites, settings.without)
         sift = sift.given_up("load", {id(c) for cause in causes for c in cause.changes}, comparison)
+        known = {field.name: getattr(comparison, field.name) for field in fields(Comparison)}
         return RobustRun(
-            population=population,
-            profile=profile,
-            profiled=profiled,
-            roles=roles,
-            traffic=comparison.traffic,
+            **known | {"profiled": profiled},
             tested=tested,
             confounded=sift,
             context=context,
@@ -134,8 +124,8 @@ def _profiled(
         compared.samples,
         () if past is None else past.samples,
         settings.blocks,
-        kept=compared.kept_slots,
-        kept_history=None if past is None else past.kept_slots,
+        kept=None if compared.kept is None else compared.kept.slots,
+        kept_history=None if past is None or past.kept is None else past.kept.slots,
     )
     here = [slot for slot in slots if slot.sample <= PROBLEM]
     threshold_ns = slow_response_ns(compared.population, settings.verdict.slow_levels[0])
@@ -153,11 +143,9 @@ def slow_response_ns(population: Population, level: float) -> float:
     The longest of the bin that holds the reference's weighted quantile: the requests over it are those that
     the test of the whole period counts (`slow_thresholds`).
     """
-    inside = [(category, category.rows(REFERENCE)) for category in population.categories]
-    response = np.concatenate([np.zeros(0, np.int64), *(c.response_ns[rows] for c, rows in inside)])
+    response, weight = population.columns(REFERENCE, "response_ns", "weight")
     if not len(response):
         return np.inf
-    weight = np.concatenate([c.weight[rows] for c, rows in inside])
     place = quantile_bin(np.bincount(bin_of(response), weight), level)
     longest = int(value_of(place + 1.0))
     # The edge of a bin is no whole number of ns, or is rounded to one.

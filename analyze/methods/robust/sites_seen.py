@@ -66,18 +66,13 @@ class SitesSeen:
     """[sites] calls a request, after over before."""
 
 
-def site_views(profile: Profile, roles: Roles, settings: RobustSettings) -> Iterator[SiteView]:
-    """Give views of the sites of a profile whose votes are in runs, one after the other."""
-    if profile.runs is not None:
-        yield from (_site_view(roles, settings, shard) for shard in site_shards(profile, profile.runs))
-
-
 def whole_view(view: View) -> SiteView:
     """Give a view of all sites as that."""
     return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.patterns)))
 
 
-def _site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
+def site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
+    """Give a view of the sites of a shard."""
     view = View(shard.profile(), roles, settings, at_sites=shard.at_sites)
     return SiteView(view, shard.site, shard.pattern)
 
@@ -111,7 +106,7 @@ def _begin() -> None:
 
 def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SeenPart:
     """Observe every measure at the sites of a shard."""
-    return seen_part(_site_view(roles, settings, shard))
+    return seen_part(site_view(roles, settings, shard))
 
 
 def seen_part(part: SiteView) -> SeenPart:

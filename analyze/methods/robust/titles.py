@@ -14,9 +14,9 @@ from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
 from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
-from analyze.methods.robust.verdict.judgement import ChangedShare
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
+from analyze.report.gate import ChangedMeasure
 from schemas.report.accounts import Account, VerdictSection
 from schemas.report.findings import PATH_KINDS, TIME_KINDS, ChangeKind, Finding
 
@@ -201,7 +201,7 @@ _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing ca
 
 
 def headline_of(
-    verdict: VerdictSection, mean: Account, changed: Sequence[ChangedShare], findings: Sequence[Finding]
+    verdict: VerdictSection, mean: Account, changed: Sequence[ChangedMeasure], findings: Sequence[Finding]
 ) -> str:
     """Name what changed significantly: more failures, then the mean, else the first finding; else what was
     measured. changed: the shares that did.

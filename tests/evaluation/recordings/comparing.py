@@ -30,7 +30,7 @@ from analyze.load import Loaded, load_population
 from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.population import Population
-from analyze.profile.samples import RequestsAtHand
+from analyze.profile.samples import samples_of
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
 from flowdiff.samples import find_samples
@@ -90,7 +90,7 @@ def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Com
     population, history = loaded(asked)
     load_s = time.perf_counter() - began
     plain = moved(population)
-    summaries = RequestsAtHand(population).summaries()
+    summaries = samples_of(population).summaries()
     sizes = [summary.requests for summary in summaries]
     means = [None if summary.mean_us is None else summary.mean_us / 1e3 for summary in summaries]
     found = []

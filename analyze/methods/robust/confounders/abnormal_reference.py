@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
+from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 
 
-class AbnormalReference(Unadjusted):
+class AbnormalReference(Confounder):
     """Explains changes against the history that do not show against the reference."""
 
     name = "abnormal-reference"
@@ -22,7 +22,7 @@ class AbnormalReference(Unadjusted):
         found = tuple(change for change in changes if change.there_before)
         if not found:
             return None
-        names = comparison.profiled.profile.names
+        names = comparison.profile.names
         first = names.operation(max(found, key=lambda change: abs(change.z)).site)
         where = f"{first.component}/{first.point}"
         one = len(found) == 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
+from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.methods.robust.view import by_site, values_of, votes_of
 from analyze.population import Population
@@ -51,16 +51,14 @@ def load_met(comparison: Comparison) -> LoadMet:
     """
     population, roles = comparison.population, comparison.roles
     if not population.categories:
-        profile = comparison.profiled.profile
+        profile = comparison.profile
         return LoadMet(*(_of_slots(profile, slots) for slots in (roles.reference, roles.problem)))
     requests = comparison.settings.confounders.load_requests
     return LoadMet(*(_of_requests(population, sample, requests) for sample in (REFERENCE, PROBLEM)))
 
 
 def _of_requests(population: Population, sample: int, block_requests: int) -> float:
-    parts = [(category, category.rows(sample)) for category in population.categories]
-    start = np.concatenate([category.start_ns[rows] for category, rows in parts])
-    weight = np.concatenate([category.weight[rows] for category, rows in parts])
+    start, weight = population.columns(sample, "start_ns", "weight")
     ranges = population.samples[sample].ranges or ((int(start.min()), int(start.max()) + 1),)
     seconds = sum(end - begin for begin, end in ranges) / _NS_PER_S
     # Of one request in some years the block would be longer than times are: it holds them all as it is.
@@ -81,7 +79,7 @@ def _of_slots(profile: Profile, slots: B1) -> float:
     return float((weight[there] ** 2 / seconds[there]).sum()) / total if total else 0.0
 
 
-class Load(Unadjusted):
+class Load(Confounder):
     """Explains what is slower under more requests, and faster under fewer."""
 
     name = "load"
@@ -114,7 +112,7 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
     asked = [change for change in changes if change.kind in kinds]
     if not asked:
         return []
-    predicted, seen = (np.ones(len(comparison.profiled.profile.names.sites)) for _ in range(2))
+    predicted, seen = (np.ones(len(comparison.profile.names.sites)) for _ in range(2))
     for part in comparison.views():
         predicted[part.site], seen[part.site] = _factors(part.view.profile, comparison.roles, met.ratio)
     allowed = 1 + settings.load_room * (predicted - 1)

@@ -17,7 +17,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained, counted_changes
+from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
 from analyze.methods.robust.confounders.renamed_operations import (
     Rename,
     Uses,
@@ -42,7 +42,7 @@ class Silent:
     """Its callers' sides of calls: named with it before, and without."""
 
 
-class LostInstrumentation:
+class LostInstrumentation(Confounder):
     """Compares calls of a component that records nothing any more under their old names."""
 
     name = "lost-instrumentation"
@@ -52,7 +52,7 @@ class LostInstrumentation:
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the profile with the calls' old names."""
         settings = comparison.settings.confounders
-        found = silent_components(comparison.profiled.profile, comparison.roles, settings)
+        found = silent_components(comparison.profile, comparison.roles, settings)
         return with_old_names(
             comparison, tuple(call for one in found for call in one.calls), self.name, found
         )
@@ -63,7 +63,7 @@ class LostInstrumentation:
         if not silent:
             return None
         components = {one.component for one in silent}
-        names = comparison.profiled.profile.names
+        names = comparison.profile.names
         found = [
             change
             for change in changes

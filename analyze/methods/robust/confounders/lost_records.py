@@ -17,7 +17,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
+from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import View
@@ -26,7 +26,7 @@ from analyze.profile.names import NO_CALLER, reached
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
 from analyze.stats.proportions import exact_p
-from analyze.stats.sums import totals
+from analyze.stats.sums import totals, totals_by_side
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import PATH_KINDS
 from stitch.graph.placed import is_made_up
@@ -46,7 +46,7 @@ class Loss:
     """Places that tell of the rate."""
 
 
-class LostRecords(Unadjusted):
+class LostRecords(Confounder):
     """Explains changes of paths that lost events make."""
 
     name = "lost-records"
@@ -56,9 +56,7 @@ class LostRecords(Unadjusted):
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain changes that such a loss makes, in size and in kind."""
         settings = comparison.settings.confounders
-        loss = loss_of(
-            comparison.profiled.profile, comparison.roles, comparison.population.incomplete, settings
-        )
+        loss = loss_of(comparison.profile, comparison.roles, comparison.population.incomplete, settings)
         if loss is None:
             return None
         found = _lost_changes(changes, loss, comparison)
@@ -130,8 +128,7 @@ class _Patterns:
         )
         width = len(profile.names.patterns) + 1
         key, code = np.unique(site * width + pattern, return_inverse=True)
-        value = table["votes"].to_numpy()
-        votes = np.stack([totals(code[s[slot]], value[s[slot]], len(key)) for s in (first, second)], axis=1)
+        votes = totals_by_side(code, table["votes"].to_numpy(), slot, (first, second), len(key))
         at = key // width
         total = np.stack([totals(at, votes[:, p], len(profile.names.sites)) for p in (0, 1)], axis=1)
         return _Patterns(at, key % width, votes, total)
@@ -149,7 +146,7 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     """Find the changes that the loss explains, in size and in kind."""
     if loss.rate <= 0:
         return []
-    profile, roles, sums = comparison.profiled.profile, comparison.roles, comparison.view
+    profile, roles, sums = comparison.profile, comparison.roles, comparison.view
     settings = comparison.settings.confounders
     whole, lossy = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
     incomplete_part = _incomplete_part(profile, _Patterns.of(profile, whole, lossy), loss.rate)

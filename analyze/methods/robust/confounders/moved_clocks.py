@@ -8,7 +8,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
+from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.population import Population
 from analyze.profile.build import RequestGroup
@@ -17,7 +17,7 @@ from schemas.report.findings import ORDER_KINDS, TIME_KINDS
 _US = 1e-3
 
 
-class MovedClocks(Unadjusted):
+class MovedClocks(Confounder):
     """Explains times between hosts whose clocks moved apart."""
 
     name = "moved-clocks"

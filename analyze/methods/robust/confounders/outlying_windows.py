@@ -10,7 +10,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained
+from analyze.methods.robust.confounders.port import Confounder, Explained
 from analyze.methods.robust.period_blocks import PeriodBlocks, profile_blocks
 from analyze.profile.profile import Slot
 from analyze.report.wording import counted, duration, percent
@@ -37,7 +37,7 @@ class _LeftOut:
     where: str
 
 
-class OutlyingWindows:
+class OutlyingWindows(Confounder):
     """Takes windows with an incident out of the history, or out of what a long reference tells of noise."""
 
     name = "outlying-windows"
@@ -53,12 +53,12 @@ class OutlyingWindows:
             candidate[roles.own] = False
         if roles.noise_assumed or not candidate.any():
             return comparison
-        blocks = profile_blocks(comparison.profiled.profile, roles.noise)
+        blocks = profile_blocks(comparison.profile, roles.noise)
         candidate &= blocks.requests.sum(axis=1) >= comparison.settings.outlying_requests
         found = _outlying(blocks, candidate, comparison)
         if not found.any():
             return comparison
-        slots = comparison.profiled.profile.slots
+        slots = comparison.profile.slots
         texts = tuple(
             f"{_when([slot for slot, of in zip(slots, roles.noise.tolist(), strict=True) if of == block])} "
             f"({_why(blocks, block, candidate & ~found)})"

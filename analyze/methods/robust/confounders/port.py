@@ -1,14 +1,15 @@
 """Define what a confounder is: something other than the service that may explain a change.
 
-To add one: a class with these members in a file of its own, and a row in `registry.CONFOUNDERS`; it says
+To add one: a class of its kind in a file of its own, and a row in `registry.CONFOUNDERS`; it says
 itself which case fails without it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
@@ -31,7 +32,7 @@ class Explained:
     """Share of a path that could be its doing."""
 
 
-class Confounder(Protocol):
+class Confounder(ABC):
     """A row of `registry.CONFOUNDERS`."""
 
     name: str
@@ -42,19 +43,11 @@ class Confounder(Protocol):
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the comparison as it is without the confounder, where that can be done; else as it is."""
-        ...
+        return comparison
 
+    @abstractmethod
     def explains(self, changes: Sequence[Change], comparison: Comparison, /) -> Explained | None:
         """Tell which of the changes it explains; None where it was not there."""
-        ...
-
-
-class Unadjusted:
-    """What a confounder is that adjusts nothing."""
-
-    def adjust(self, comparison: Comparison) -> Comparison:
-        """Give the comparison as it is."""
-        return comparison
 
 
 def counted_changes(changes: Sequence[Change]) -> str:

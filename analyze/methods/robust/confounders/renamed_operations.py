@@ -16,12 +16,14 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained
+from analyze.methods.robust.confounders.port import Confounder, Explained
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.profile.build import Profiled, RequestGroup
 from analyze.profile.call_sites import GraphSites
-from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, Recoding
+from analyze.profile.name_columns import name_columns
+from analyze.profile.names import NO_CALLER, Names, OperationName, Recoding
+from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, joined
 from schemas.arrays import B1, F8
 
@@ -52,7 +54,7 @@ Ways = Mapping[int, Mapping[tuple[str, int], float]]
 """Operation -> neighbour (where from, where to) -> share of its ways that go there."""
 
 
-class RenamedOperations:
+class RenamedOperations(Confounder):
     """Compares under the old names."""
 
     name = "renamed-operations"
@@ -61,7 +63,7 @@ class RenamedOperations:
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the profile with the old names for the new ones."""
-        found = renames(comparison.profiled.profile, comparison.roles, comparison.settings.confounders)
+        found = renames(comparison.profile, comparison.roles, comparison.settings.confounders)
         return with_old_names(comparison, found, self.name, found)
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
@@ -191,7 +193,7 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
     """Give the profile with the old names for the new ones, and its groups renumbered. O(rows log rows)."""
     names = _old_names(profiled.profile.names, found)
     # The numbers that `joined` gives: names as they come.
-    codes = NameBook().taken_in(names)
+    codes = RunNames().taken_in(name_columns(names))
     runs = profiled.profile.runs
     under = joined([replace(profiled.profile, names=names, runs=None)])
     return Profiled(
@@ -203,11 +205,7 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
 def _old_names(names: Names, found: tuple[Rename, ...]) -> Names:
     old = {rename.new: rename.old for rename in found}
     roots = {f"{new.component}/{new.point}": f"{was.component}/{was.point}" for new, was in old.items()}
-    return replace(
-        names,
-        operations=tuple(old.get(name, name) for name in names.operations),
-        roots=tuple(roots.get(root, root) for root in names.roots),
-    )
+    return names.called(lambda name: old.get(name, name), lambda root: roots.get(root, root))
 
 
 def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:

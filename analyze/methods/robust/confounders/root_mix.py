@@ -8,12 +8,12 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.port import Explained, Unadjusted, counted_changes
+from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
 from schemas.arrays import F8
 from schemas.report.findings import ChangeKind
 
 
-class RootMix(Unadjusted):
+class RootMix(Confounder):
     """Explains changes between known paths of call sites that several root types share."""
 
     name = "root-mix"
@@ -31,7 +31,7 @@ class RootMix(Unadjusted):
                     found.append(change)
         if not found:
             return None
-        names = comparison.profiled.profile.names
+        names = comparison.profile.names
         first = names.operation(max(found, key=lambda change: abs(change.z)).site)
         return Explained(
             "load",

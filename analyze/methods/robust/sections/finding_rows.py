@@ -25,7 +25,6 @@ from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
-from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import finding_title, pattern_words, title
 from analyze.paths.critical_path import attribute
 from analyze.population import Population
@@ -66,7 +65,6 @@ _CHAIN = 5
 
 def findings_of(
     run: RobustRun,
-    settings: RobustSettings,
     limits: ReportLimits,
     claims_ns: Sequence[float],
     shares: Sequence[float | None],
@@ -75,10 +73,9 @@ def findings_of(
     the mean of each cause; shares: of all that added time (or took it away), where the mean changed by
     test."""
     found, affected = [], []
-    n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
     for rank, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True), 1):
         at = requests_at(run.population, run.profiled.groups, [cause.lead, *cause.leads])
-        found.append(_finding(run, cause, at, rank, share, (n0, n1), settings, limits, claim_ns))
+        found.append(_finding(run, cause, at, rank, share, limits, claim_ns))
         affected.append(affected_rows(at))
     return found, affected
 
@@ -124,13 +121,11 @@ def _finding(
     at: Sequence[AtSite],
     rank: int,
     share: float | None,
-    requests: tuple[int, int],
-    settings: RobustSettings,
     limits: ReportLimits,
     claim_ns: float,
 ) -> Finding:
     lead, names = cause.lead, run.profile.names
-    explained = rank <= settings.explained
+    requests = [round(run.profile.responded("n", of)) for of in (run.roles.reference, run.roles.problem)]
     affected = (
         affected_counts(at)
         if run.profiled.groups
@@ -184,7 +179,7 @@ def _finding(
         members_total=len(members),
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, cause),
-        explanation=explanation_of(run, at, lead, settings) if explained else None,
+        explanation=explanation_of(run, at, lead) if rank <= run.settings.explained else None,
         first_window_ns=_first_window(run, at, lead),
         when=when_of(run.population, at)
         if run.profiled.groups
@@ -203,12 +198,6 @@ def _share_interval(share: float, lead: Change) -> Interval:
     effect = abs(lead.after - lead.before)
     spread = abs(lead.high - lead.low) / 2 / effect if effect else 1.0
     return Interval(low=max(share * (1 - min(spread, 1.0)), 0.0), high=min(share * (1 + spread), 1.0))
-
-
-def _requests(run: RobustRun, sample: int) -> int:
-    inside = run.roles.reference if sample == REFERENCE else run.roles.problem
-    rows = run.profile.responses
-    return round(float(rows["n"].to_numpy()[inside[rows["slot"].to_numpy()]].sum()))
 
 
 def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
@@ -276,11 +265,6 @@ def _thinned(rows: I8) -> Sequence[int]:
 
 
 def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
-    counts: dict[int, list[int]] = {}
-    for found in at:
-        both = counts.setdefault(found.category, [0, 0])
-        for sample in (REFERENCE, PROBLEM):
-            both[sample] += int((found.hit & (found.sample == sample)).sum())
     rows = [
         Member(
             category=run.population.categories[category].graph.key,
@@ -288,10 +272,21 @@ def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
             requests0=both[0],
             requests1=both[1],
         )
-        for category, both in counts.items()
-        if any(both)
+        for (category, hit), both in _counts(at).items()
+        if hit and any(both)
     ]
     return sorted(rows, key=lambda row: (-row.requests1, -row.requests0, row.category))
+
+
+def _counts(at: Sequence[AtSite]) -> dict[tuple[int, bool], list[int]]:
+    """Map (category, whether requests show the change) to how many do, of reference and problem."""
+    counts: dict[tuple[int, bool], list[int]] = {}
+    for found in at:
+        for hit in (False, True):
+            both = counts.setdefault((found.category, hit), [0, 0])
+            for sample in (REFERENCE, PROBLEM):
+                both[sample] += int(((found.hit == hit) & (found.sample == sample)).sum())
+    return counts
 
 
 def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | None:
@@ -306,12 +301,10 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
     return min(starts) // window * window if starts else None
 
 
-def explanation_of(
-    run: RobustRun, at: Sequence[AtSite], lead: Change, settings: RobustSettings
-) -> Explanation | None:
+def explanation_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Explanation | None:
     """Find what tells affected requests from the others that touch the site; None where no request is at
     hand."""
-    reached = selected(at, PROBLEM, hit=None)
+    settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before:
         return None
@@ -372,12 +365,7 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
     one."""
     if not at:
         return None
-    counts: dict[tuple[int, bool], list[int]] = {}
-    for found in at:
-        for hit in (False, True):
-            both = counts.setdefault((found.category, hit), [0, 0])
-            for sample in (REFERENCE, PROBLEM):
-                both[sample] += int(((found.hit == hit) & (found.sample == sample)).sum())
+    counts = _counts(at)
     categories = run.population.categories
     if cause.lead.kind in PATH_KINDS:
         after = max(counts, key=lambda key: (counts[key][PROBLEM] * (key[1] == cause.lead.ups), -key[0]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,10 +46,13 @@ def quality_rows(
     rates: Sequence[RateChange],
     history: PeriodBlocks | None = None,
 ) -> tuple[QualityRow, ...]:
-    """Give all rows. rates: of all requests, then by root; history: ordinary windows, a block each."""
+    """Give the rows of population, load, mix and history.
+
+    rates: of all requests, then by root; history: ordinary windows, a block each.
+    """
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
-    rows = [
+    return (
         *label_rows(population, settings),
         *sampling_rows(weights[0], weights[1], population.weight_known, settings),
         *excluded_rows(population.excluded, kept, settings),
@@ -58,8 +61,7 @@ def quality_rows(
         *history_rows(before, after, history, settings),
         *(QualityRow(kind="skew", severe=False, text=note) for note in population.skew_notes),
         *(QualityRow(kind="asynchrony", severe=False, text=note) for note in population.asynchrony_notes),
-    ]
-    return tuple(sorted(rows, key=lambda row: not row.severe))
+    )
 
 
 def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
@@ -68,16 +70,18 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
     roots = {category.graph.root for category in population.categories}
     components = {node.component for category in population.categories for node in category.graph.nodes}
     for noun, names in (("root types", roots), ("components", components)):
-        found = label_hygiene(sorted(names), traces, settings)
-        if found is not None:
-            yield QualityRow(kind="labels", severe=True, text=_label_text(noun, found))
+        if hold_ids(names, traces, settings):
+            cleaning = propose_cleaning(names, settings.names_many)
+            yield QualityRow(kind="labels", severe=True, text=_label_text(noun, len(names), traces, cleaning))
 
 
-def _label_text(noun: str, found: Hygiene) -> str:
-    text = (
-        f"{found.names:,} {noun} in {found.traces:,} traces: names hold ids, so that little can be compared."
-    )
-    cleaning = found.cleaning
+def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:
+    """Tell whether distinct names of one kind (root types, components) are too many for so many traces."""
+    return len(names) >= max(settings.names_least, settings.names_many * traces)
+
+
+def _label_text(noun: str, n: int, traces: int, cleaning: Cleaning | None) -> str:
+    text = f"{n:,} {noun} in {traces:,} traces: names hold ids, so that little can be compared."
     if cleaning is None:
         return f"{text} No simple pattern tells the ids from the names."
     parts = " and ".join(cleaning.what)
@@ -292,8 +296,6 @@ class Cleaning:
     """Which parts of names it replaces, in words."""
     pattern: str
     """Regular expression; each match becomes MARK."""
-    before: int
-    """Names as they are."""
     after: int
     """Names that would be left."""
     example: tuple[str, str]
@@ -305,32 +307,12 @@ class Cleaning:
         return f"s/{self.pattern.replace('/', chr(92) + '/')}/{MARK}/g"
 
 
-@dataclass(frozen=True, slots=True)
-class Hygiene:
-    """What is wrong with names of one kind."""
-
-    names: int
-    traces: int
-    cleaning: Cleaning | None
-    """None: no pattern would help."""
-
-
-def label_hygiene(names: Sequence[str], traces: int, settings: VerdictSettings) -> Hygiene | None:
-    """Judge distinct names of one kind (root types, components) of so many traces; None where they are fine.
-
-    Duplicates count once. O(characters), bounded by MOST_NAMES · MOST_CHARACTERS.
-    """
-    distinct = sorted(set(names))
-    if len(distinct) < settings.names_least or len(distinct) < settings.names_many * traces:
-        return None
-    return Hygiene(len(distinct), traces, propose_cleaning(distinct, settings.names_many))
-
-
-def propose_cleaning(names: Sequence[str], most: float) -> Cleaning | None:
+def propose_cleaning(names: Collection[str], most: float) -> Cleaning | None:
     """Find the pattern with the fewest parts that leaves as few names as all parts together.
 
     None where even those leave more than the part `most` of the names. Names past MOST_NAMES are represented
-    by an even choice; a pattern that is proposed is then counted on the choice and scaled up.
+    by an even choice; a pattern that is proposed is then counted on the choice and scaled up. O(characters),
+    bounded by MOST_NAMES · MOST_CHARACTERS.
     """
     distinct = sorted(set(names))
     chosen = distinct[:: -(-len(distinct) // MOST_NAMES) or 1]
@@ -349,7 +331,6 @@ def propose_cleaning(names: Sequence[str], most: float) -> Cleaning | None:
     return Cleaning(
         what=tuple(part.what for part in parts),
         pattern=pattern,
-        before=len(distinct),
         after=max(1, round(_left(cut, parts) * scale)) if scale > 1 else _left(cut, parts),
         example=(shown, re.sub(pattern, MARK, shown)),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,16 +35,9 @@ from analyze.methods.robust.verdict.load import (
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
+from analyze.report.gate import ChangedMeasure
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
 from schemas.windows import NS_PER_SECOND
-
-
-class ChangedShare(NamedTuple):
-    """A share of requests that changed significantly."""
-
-    measure: Measure
-    before: float
-    after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +68,14 @@ class Judgement:
         names = {found.name, measure}
         return low, high, any(test.name in names for test in self.whole.changed)
 
-    def changed_shares(self) -> list[ChangedShare]:
+    def changed_shares(self) -> list[ChangedMeasure]:
         """Give slow requests, and those with a failing call, where they changed as `interval` says."""
         pairs: tuple[tuple[Measure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
         # Of a tail the limit at which it changed.
         changed = {test.name: test for test in reversed(self.whole.changed)}
         said = [(measure, changed.get(of.name, of)) for measure, of in found if of is not None]
-        return [ChangedShare(measure, of.before, of.after) for measure, of in said]
+        return [ChangedMeasure(measure, of.before, of.after) for measure, of in said]
 
     def outcome(
         self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", incomplete: str = ""
@@ -102,9 +94,9 @@ class Judgement:
         return outcome(basis, self.settings)
 
 
-def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
+def judge(run: RobustRun) -> Judgement:
     """Estimate the whole period and look at the data. O(requests + rows of the profile)."""
-    roles, profile, verdict = run.roles, run.profile, settings.verdict
+    roles, profile, settings, verdict = run.roles, run.profile, run.settings, run.settings.verdict
     limits = slow_thresholds(profile, roles.reference, verdict.slow_levels, verdict.least_slow)
     before, after = (
         profile_blocks(profile, each_slot(slots), limits) for slots in (roles.reference, roles.problem)
@@ -127,7 +119,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     abnormal = [row.text for row in history_rows(before, after, history, verdict)]
     # Where the reference is one of many windows all of them say what a change would have shown against.
     if history is not None and not abnormal:
-        sizes, against = _against_all(run, after, noise, settings, places, hidden)
+        sizes, against = _against_all(run, after, noise, places, hidden)
     else:
         sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
     mean = whole.of("mean")
@@ -194,12 +186,11 @@ def _against_all(
     run: RobustRun,
     after: PeriodBlocks,
     noise: Noise,
-    settings: RobustSettings,
     places: Places,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
     """Give sizes against all ordinary windows as one period, with thresholds of theirs."""
-    roles, profile, verdict = run.roles, run.profile, settings.verdict
+    roles, profile, verdict = run.roles, run.profile, run.settings.verdict
     asked = after.n_requests
     levels = [
         level for level in verdict.slow_levels if asked * (1 - level) >= verdict.least_slow * (1 - 1e-9)
@@ -210,7 +201,7 @@ def _against_all(
     n = len(windows.seconds)
     known = replace(noise, windows=(n, noise.windows[1]))
     whole = whole_change(windows, problem, windows, known, verdict)
-    return Sizes(whole, places, paths_of(windows, problem, hidden), settings, n), windows
+    return Sizes(whole, places, paths_of(windows, problem, hidden), run.settings, n), windows
 
 
 def _quality(

@@ -23,7 +23,6 @@ from analyze.population import Population
 from analyze.report.wording import percent
 from analyze.stats.time_blocks import mean_change
 from schemas.arrays import B1, F8, I8
-from schemas.messages import is_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +150,7 @@ class RequestTimes:
 
 def requests_of(population: Population, sample: int, *, asked: bool = False) -> RequestTimes:
     """Give the requests of a sample; `asked`: without what messages started, as nobody waits for it."""
-    parts = [
-        (category, category.rows(sample))
-        for category in population.categories
-        if not (asked and is_message(category.graph.root))
-    ]
-    start = np.concatenate([np.zeros(0, np.int64), *(c.start_ns[rows] for c, rows in parts)])
-    response = np.concatenate([np.zeros(0, np.int64), *(c.response_ns[rows] for c, rows in parts)])
+    start, response = population.columns(sample, "start_ns", "response_ns", asked=asked)
     return RequestTimes(start, response / 1e3)
 
 
