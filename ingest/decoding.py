@@ -97,17 +97,17 @@ def decode_polls(
 def _decoded(
     polls: Iterator[Payloads], config: DecodeConfig, pool: Executor | None, ahead: int
 ) -> Iterator[tuple[Payloads, Decoded]]:
-    """Yield every poll with its events, in order; at most `ahead` are in the pool at a time."""
+    """Yield every poll with its events, in order; `ahead` more are decoded in the pool meanwhile."""
     waiting: deque[tuple[Payloads, Future[Decoded]]] = deque()
     for payloads in polls:
         decode = _nothing_to_decode if payloads.format is None else codec_for(payloads.format).decode
         if pool is None:
             yield payloads, decode(payloads.payloads, config)
             continue
-        if len(waiting) == ahead:
+        waiting.append((payloads, pool.submit(decode, payloads.payloads, config)))
+        if len(waiting) > ahead:
             done, future = waiting.popleft()
             yield done, future.result()
-        waiting.append((payloads, pool.submit(decode, payloads.payloads, config)))
     for done, future in waiting:
         yield done, future.result()
 

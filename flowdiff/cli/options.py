@@ -41,8 +41,8 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Processes that share the work; with Spark tasks at once. Default: the cores; of two, import "
-        "takes one.",
+        help="Cores that share the work, by a process each (import: by threads of one up to two); with Spark "
+        "tasks at once. Default: all.",
     ),
 ]
 

@@ -28,6 +28,7 @@ from flowdiff.settings.given import read_secret
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules, SpanColumns
 from schemas.errors import ConfigError, InputError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
+from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from stitch.drivers.sharded.work_queue import JobWorker
 
 
+SWITCH_SECONDS = 0.0005
+"""After which a thread that comes back from numpy or Arrow may have Python's lock: with the usual 5 ms two
+threads kept fewer cores busy, 0.2 s of an import of 3.4."""
 JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
@@ -128,6 +132,8 @@ def command(
     completed by running it again.
     """
     share_one_heap()
+    keep_freed()
+    sys.setswitchinterval(SWITCH_SECONDS)
 
     import pyarrow as pa
 
@@ -146,7 +152,9 @@ def command(
             "--worker K/N shares its tasks with other workers, not with --workers or an engine.",
             remedy="Leave out --workers and --engine, and start N workers.",
         )
-    doing = spark.cluster(workers) or _processes(workers)
+    doing = spark.cluster(workers)
+    processes, threads = _shares(workers)
+    pa.set_cpu_count(max(processes, threads))
     if member is not None and member.number:
         typer.echo(f"tasks done: {member.work():,}")
         return
@@ -159,7 +167,8 @@ def command(
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
             progress=progress,
-            workers=member or doing,
+            workers=member or doing or processes,
+            threads=threads,
         )
     if member is not None:
         member.end()
@@ -167,13 +176,14 @@ def command(
         _print(summary, lake, as_json=as_json)
 
 
-def _processes(workers: int | None) -> int:
-    """Return how many processes do the work. Threads of one keep two cores as busy as two processes do, which
-    cost a fifth more CPU."""
+def _shares(workers: int | None) -> tuple[int, int]:
+    """Return how many processes keep so many cores busy (None: all), and how many threads of this one where
+    it works alone. Threads keep two cores as busy as two processes do, which cost a fifth more CPU."""
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
-    return workers or (cores() if cores() > STITCHED_AT_ONCE else 1)
+    wanted = workers or cores()
+    return (1, wanted) if wanted <= STITCHED_AT_ONCE else (wanted, STITCHED_AT_ONCE)
 
 
 def _columns(given: list[str]) -> SpanColumns:

@@ -22,7 +22,7 @@ from ingest.source import LogPart
 from schemas.commits import CommitBody, CommitRecord, Counters
 from schemas.errors import LakeError, lake_error
 from schemas.windows import NS_PER_MINUTE, Window
-from stitch.drivers.import_settings import ImportSettings, ImportSummary, Progress
+from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, open_sources, refuse_without_events, sort_out
 from stitch.drivers.refusals import refuse_all_retired
 from stitch.drivers.sharded.engines import PROCESSES_FROM_BYTES, Cluster, Engine, import_engine
@@ -54,12 +54,14 @@ def import_into(
     stdin: BinaryIO,
     progress: Progress,
     workers: int | Cluster = 1,
+    threads: int = STITCHED_AT_ONCE,
 ) -> ImportSummary:
     """Import files and parts of topics into a lake, which is made where it is missing.
 
-    By so many processes where the input is worth their start (`PROCESSES_FROM_BYTES`); one is this process.
-    Each imports the program's main module: a script that asks for more must guard what it does by
-    `if __name__ == "__main__"`. With a cluster the memory budget is that of each process.
+    By so many processes where the input is worth their start (`PROCESSES_FROM_BYTES`); one is this process,
+    in so many `threads`, STITCHED_AT_ONCE at most. Each process imports the program's main module: a script
+    that asks for more than one must guard what it does by `if __name__ == "__main__"`. With a cluster the
+    memory budget is that of each process.
 
     One writer at a time: on this machine the second waits for nobody and is refused, in a bucket it fences
     off the first, which learns of it. Raises LakeError (errors of disk and network included), InputError,
@@ -77,6 +79,7 @@ def import_into(
         progress=progress,
         lake=str(lake),
         workers=workers,
+        threads=threads,
     )
     try:
         if not is_bucket(str(lake)):
@@ -129,6 +132,7 @@ def import_files(
     lake: str = "LAKE",
     copies: Copies | None = None,
     workers: int | Cluster = 1,
+    threads: int = STITCHED_AT_ONCE,
     sweep: Callable[[], None] = lambda: None,
 ) -> ImportSummary:
     """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
@@ -139,7 +143,7 @@ def import_files(
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
-    given = open_sources(names, scratch, stdin)
+    given = open_sources(names, scratch, stdin, threads)
     if info is None:  # a lake that is made has its windows for good
         refuse_without_events(given, settings)
         info = ensured()
@@ -159,8 +163,8 @@ def import_files(
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)
         ledger = Ledger(staging, settings, info.window_length_ns)
-        spill = EventSpill(scratch, settings.payload_bytes)
-        with import_engine(staging, manifest, settings, scratch, workers) as engine:
+        with import_engine(staging, manifest, settings, scratch, workers, threads) as engine:
+            spill = EventSpill(scratch, settings.payload_bytes, engine.threads)
             _stitch(engine, sources.fresh, spill, ledger, settings, progress)
         counters = ledger.close()
         refuse_all_retired(counters, sources.fresh, manifest.retired_to_ns, info.window_length_ns)

@@ -30,7 +30,8 @@ from schemas.errors import (
 )
 from schemas.rejects import Reason
 from schemas.visible import readable_name
-from stitch.drivers.import_settings import ImportSettings
+from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings
+from stitch.drivers.threads import task_threads
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
 from stitch.scratch import Scratch
@@ -159,13 +160,17 @@ class Sources:
     """In the lake already, or given twice."""
 
 
-def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
-    """Hash every file (1 GB/s or so; one in a bucket is fetched for it).
+def open_sources(
+    names: Sequence[str | LogPart], scratch: Path, stdin: BinaryIO, threads: int
+) -> list[Source]:
+    """Hash every file (1 GB/s or so; one in a bucket is fetched for it), in so many `threads`.
 
     What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
     InputError.
     """
-    return [_opened(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
+    readable = [_rereadable(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
+    with task_threads(threads) as pool:
+        return [*pool.map(_opened, names, readable)]
 
 
 def names_in_bucket(pattern: str) -> list[str]:
@@ -202,8 +207,10 @@ def sort_out(
     return Sources(fresh=tuple(fresh[key] for key in sorted(fresh)), known=tuple(seen))
 
 
-def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
-    """The file itself, or a copy of what comes through a pipe."""
+def _rereadable(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Path | None:
+    """The file itself, or a copy of what comes through a pipe; None: it is no file of this machine."""
+    if isinstance(name, LogPart) or is_bucket(name):
+        return None
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool
@@ -243,10 +250,9 @@ def _unreadable(name: str, error: OSError) -> InputError:
     )
 
 
-def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
+def _opened(name: str | LogPart, path: Path | None) -> Source:
     if isinstance(name, LogPart):
         return Source(name.name, name, name.sha256, size=0, mtime_ns=0)
-    path = None if is_bucket(name) else _rereadable(name, spool, stdin)
     try:
         if path is None:
             folder, _, last = name.rpartition("/")
@@ -338,11 +344,12 @@ class Tally:
 
 
 def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
-    """Read up to the first event; those few megabytes will be read again.
+    """Read up to the first event, little at a time: it will be read again.
 
     Raises as `Tally.require_events`.
     """
     tally = Tally(settings.format, settings.columns.told)
+    settings = settings.model_copy(update={"memory_bytes": LEAST_MEMORY_BYTES})
     for source in sources:
         for decoded in source.decoded(settings, batch_events=1):
             tally.add(source, decoded)

@@ -12,7 +12,8 @@ the columns that link records are held in memory: bounded by the number of recor
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
@@ -33,12 +34,13 @@ _SMALL_BYTES: Final = 16 * 2**20
 """Payload that is stitched as one group: a second core would not make up for files cut in two."""
 _MAX_GROUP_BYTES: Final = 2**29
 """Whatever the budget: Arrow counts the bytes of a text column in 31 bits."""
-_GROUPS_IN_MEMORY: Final = 2
-"""Groups to deal the payload into where no limit asks for more."""
+_LEAST_GROUPS: Final = 2
+"""To deal the payload into, and twice as many as long as these are too large: buckets, of which there are a
+power of two, make even groups then, and none is left for one core alone."""
 _ROUNDS: Final = 4
 """One part in so many of the limit is dealt at once, or `_SMALL_BYTES`: to write a piece of a bucket takes
 2 ms, however small it is."""
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
 
@@ -103,6 +105,8 @@ class _Pile:
 
     def add(self, events: pa.Table) -> None:
         """Put a batch (one chunk a column) on the pile."""
+        if not events.num_rows:
+            return
         self.n_events += events.num_rows
         self.size += payload_bytes(events)
         self._held.append(events)
@@ -152,8 +156,10 @@ class _Pile:
 class Buckets:
     """FANOUT buckets dealt by one set of bits of the request's hash, in memory or on disk."""
 
-    def __init__(self, folder: Path, level: int, *, on_disk: bool) -> None:
+    def __init__(self, folder: Path, level: int, *, on_disk: bool, pool: Executor | None = None) -> None:
+        """`pool`: whose threads write buckets side by side."""
         self._folder = folder
+        self._for_each: Callable[..., Iterator[None]] = map if pool is None else pool.map
         self._level = level
         self.on_disk = on_disk
         self._piles = [_Pile(folder / f"{bucket:02d}", on_disk=on_disk) for bucket in range(FANOUT)]
@@ -162,15 +168,15 @@ class Buckets:
         """Deal a batch out. O(events)."""
         # As small numbers, which numpy sorts by counting.
         codes = bucket_of(hash_requests(events), self._level).astype(np.uint8)
-        for pile, part in zip(self._piles, deal(events.unify_dictionaries(), codes, FANOUT), strict=True):
-            if part.num_rows:
-                pile.add(part)
+        parts = deal(events.unify_dictionaries(), codes, FANOUT)
+        for _ in (self._for_each if self.on_disk else map)(_Pile.add, self._piles, parts):
+            pass
 
     def move_to_disk(self) -> None:
         """Write what is held, and all that comes, to the folder."""
         self.on_disk = True
-        for pile in self._piles:
-            pile.move_to_disk()
+        for _ in self._for_each(_Pile.move_to_disk, self._piles):
+            pass
 
     def adopt(self, dealt: Dealt) -> None:
         """Take what was dealt by the same bits elsewhere, on disk."""
@@ -225,9 +231,13 @@ class EventSpill:
     Records without a request id are kept apart until all is read; then they are named, and join the others.
     """
 
-    def __init__(self, scratch: Path, limit_bytes: int) -> None:
-        """`limit_bytes` of payload are held in memory at most; a group has half of that at most."""
+    def __init__(self, scratch: Path, limit_bytes: int, pool: Executor | None = None) -> None:
+        """`limit_bytes` of payload are held in memory at most; a group has half of that at most.
+
+        The threads of a `pool` write what goes to disk while events are added.
+        """
         self._scratch = scratch
+        self._pool = pool
         self._limit_bytes = limit_bytes
         self._held: list[pa.Table] = []
         self._buckets: Buckets | None = None
@@ -256,7 +266,7 @@ class EventSpill:
         self._held_size += size
         self._held.append(events)
         if self._buckets is None and self._size > min(_SMALL_BYTES, self._limit_bytes):
-            self._buckets = Buckets(self._scratch / "events", level=0, on_disk=False)
+            self._buckets = Buckets(self._scratch / "events", level=0, on_disk=False, pool=self._pool)
         if self._buckets is not None:
             if self._size > self._limit_bytes and not self._buckets.on_disk:
                 self._buckets.move_to_disk()
@@ -301,12 +311,15 @@ class EventSpill:
             yield Group(held)
 
     def _group_bytes(self) -> int:
-        """Half of the limit, as two groups are worked on; less where the payload makes two groups of less."""
+        """An even part of the payload, half of the limit at most, as two groups are worked on."""
         if self._size <= min(_SMALL_BYTES, self._limit_bytes):
             return self._size
-        even = self._size // _GROUPS_IN_MEMORY
+        most = min(self._limit_bytes // 2, _MAX_GROUP_BYTES)
+        groups = _LEAST_GROUPS
         # Buckets are not equal: a tenth more, so that two groups do not become three.
-        return min(self._limit_bytes // 2, max(even + even // 10, _SMALL_BYTES), _MAX_GROUP_BYTES)
+        while (even := 11 * self._size // (10 * groups)) > most and groups < FANOUT:
+            groups *= 2
+        return min(max(even, _SMALL_BYTES), most)
 
     def _named(self) -> Iterator[pa.Table]:
         """Yield every event that came with a request id, to look at."""

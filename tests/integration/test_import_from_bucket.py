@@ -52,7 +52,7 @@ def test_files_of_a_bucket_make_the_lake_of_the_same_files(
     one, two, job = tmp_path / "one", tmp_path / "two", bucket_server.new_lake()
     assert exit_code_of(*map(str, files), "--lake", str(one)) == 0
     monkeypatch.setattr(batch, "PROCESSES_FROM_BYTES", 0)
-    assert exit_code_of(f"{there}/day=*/*", "--lake", str(two), "--workers", "2") == 0
+    assert exit_code_of(f"{there}/day=*/*", "--lake", str(two), "--workers", "3") == 0
     mine, theirs = tree(two), tree(one)
     assert mine.pop("flowdiff.json")
     assert theirs.pop("flowdiff.json")

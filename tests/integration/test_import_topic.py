@@ -72,7 +72,7 @@ def topic(kafka: KafkaBench, lines: list[bytes]) -> str:
     return topic
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", "3"])
 def test_messages_make_the_lake_of_the_same_lines(
     kafka: KafkaBench,
     topic: str,

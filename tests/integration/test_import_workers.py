@@ -6,8 +6,9 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -25,7 +26,7 @@ from schemas.errors import LakeError
 from stitch import processes
 from stitch.drivers import batch
 from stitch.drivers.batch import import_into
-from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings, ImportSummary
+from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, STITCHED_AT_ONCE, ImportSettings, ImportSummary
 from stitch.drivers.sharded import engines
 from stitch.drivers.sharded.engines import Cluster, Engine, import_engine
 from stitch.lake.fsck import check
@@ -44,7 +45,11 @@ def _processes_for_small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(
-    lake: Path | str, files: list[Path], workers: int | Cluster, settings: ImportSettings | None = None
+    lake: Path | str,
+    files: list[Path],
+    workers: int | Cluster,
+    settings: ImportSettings | None = None,
+    threads: int = STITCHED_AT_ONCE,
 ) -> ImportSummary:
     summary = import_into(
         lake,
@@ -55,9 +60,25 @@ def put(
         stdin=io.BytesIO(),
         progress=Quiet(),
         workers=workers,
+        threads=threads,
     )
     assert check(open_store(str(lake))) == []
     return summary
+
+
+def test_one_thread_writes_the_bytes_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, started = mixed(tmp_path / "in"), []
+
+    def start(thread: threading.Thread, begin: Callable[..., None] = threading.Thread.start) -> None:
+        started.append(thread.name)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    put(tmp_path / "1", files, 1, ImportSettings(memory_bytes=LEAST_MEMORY_BYTES), threads=1)
+    assert started == []
+    put(tmp_path / "2", files, 1, ImportSettings(memory_bytes=LEAST_MEMORY_BYTES), threads=2)
+    assert started
+    assert tree(tmp_path / "1") == tree(tmp_path / "2")
 
 
 @pytest.mark.parametrize("memory", [64 * 2**20, 2**30])
@@ -200,7 +221,7 @@ from stitch.drivers.sharded import engines
 
 batch.PROCESSES_FROM_BYTES = 0
 setattr(engines, sys.argv[1], getattr(stopping_tasks, sys.argv[1]))
-main(["import", "--workers", "2", "--lake", *sys.argv[2:]])
+main(["import", "--workers", "3", "--lake", *sys.argv[2:]])
 """
 
 
@@ -253,12 +274,15 @@ def test_workers_import_into_a_bucket(
 
 
 @pytest.mark.parametrize(
-    ("options", "cores", "code", "workers"),
+    ("options", "cores", "code", "shares"),
     [
-        (("--workers", "2"), 1, 0, [2]),
+        (("--workers", "1"), 4, 0, [(1, 1)]),
+        (("--workers", "2"), 1, 0, [(1, 2)]),  # threads keep two cores busy
+        (("--workers", "3"), 1, 0, [(3, 2)]),
         (("--workers", "0"), 1, 2, []),
-        ((), 2, 0, [1]),  # whose threads keep two cores busy
-        ((), 3, 0, [3]),
+        ((), 1, 0, [(1, 1)]),
+        ((), 2, 0, [(1, 2)]),
+        ((), 3, 0, [(3, 2)]),
     ],
 )
 def test_the_command_takes_workers(
@@ -268,12 +292,12 @@ def test_the_command_takes_workers(
     options: tuple[str, ...],
     cores: int,
     code: int,
-    workers: list[int],
+    shares: list[tuple[int, int]],
 ) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, int]] = []
 
     def engine(*arguments: Any) -> AbstractContextManager[Engine]:
-        asked.append(arguments[-1])
+        asked.append(arguments[-2:])
         return import_engine(*arguments)
 
     monkeypatch.setattr(batch, "import_engine", engine)
@@ -281,7 +305,7 @@ def test_the_command_takes_workers(
     with pytest.raises(SystemExit) as ended:
         main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), *options])
     assert ended.value.code == code
-    assert asked == workers
+    assert asked == shares
 
 
 @pytest.mark.parametrize(

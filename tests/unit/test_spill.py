@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events
+from stitch.drivers import spill as spill_module
 from stitch.drivers.partition import bucket_of, hash_texts, payload_bytes, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.spill import Buckets, EventSpill
@@ -67,6 +68,20 @@ def test_every_event_once_and_every_request_whole(tmp_path: Path, n_requests: in
     assert set(seen.values()) == {1}
     assert all(payload_bytes(group) <= limit_bytes // 2 for group in groups)
     assert not list(tmp_path.rglob("*.arrows"))
+
+
+@pytest.mark.parametrize(("part", "n_groups"), [(0.4, 2), (0.6, 4), (1.7, 8)])
+def test_groups_are_even(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: float, n_groups: int) -> None:
+    """`part`: of the most that a group may have, a quarter of the events."""
+    monkeypatch.setattr(spill_module, "_SMALL_BYTES", 1000)
+    given = batches(1_000, 2)
+    size = sum(map(payload_bytes, given))
+    spill = EventSpill(tmp_path, round(size / (2 * part)))
+    for each in given:
+        spill.add(each)
+    sizes = [payload_bytes(group) for group in loaded(spill)]
+    assert len(sizes) == n_groups
+    assert max(sizes) < 1.6 * min(sizes)
 
 
 def test_a_single_large_request_is_kept_whole(tmp_path: Path) -> None:

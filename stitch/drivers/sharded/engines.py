@@ -7,8 +7,8 @@ processes the same bytes: groups are cut by what the events are, and booked in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from ingest.decoding import DecodedBatch
 from schemas.arrays import I8
-from stitch.drivers.import_settings import DECODERS, STITCHED_AT_ONCE, ImportSettings, Progress
+from stitch.drivers.import_settings import DECODERS, ImportSettings, Progress
 from stitch.drivers.inputs import Source
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.sharded.exchange import BucketStage, Exchange, SharedFolder
@@ -31,6 +31,7 @@ from stitch.drivers.sharded.tasks import (
     write_window_files,
 )
 from stitch.drivers.spill import EventSpill, Group
+from stitch.drivers.threads import Here, task_threads
 from stitch.lake.manifest import Manifest
 from stitch.lake.place import is_bucket
 from stitch.lake.staging import Staging
@@ -47,6 +48,8 @@ class Engine(Protocol):
 
     at_once: int
     """Groups that are stitched at once."""
+    threads: Executor
+    """Of this process, for what is done in it."""
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
         """Decode files, each once: events to the spill, the rest to the ledger."""
@@ -85,16 +88,16 @@ def import_engine(
     settings: ImportSettings,
     scratch: Path,
     workers: int | Cluster,
+    threads: int,
 ) -> Iterator[Engine]:
-    """Give the engine for so many processes; with one it is this process, whose threads do the work.
+    """Give the engine for so many processes; with one it is this process, so many threads of which work.
 
     `scratch` lies in the lake where that is a folder, so that the machines of a cluster see it too, and has
     the same name in all processes.
     """
     with ExitStack() as stack:
         if workers == 1:
-            threads = stack.enter_context(ThreadPoolExecutor(STITCHED_AT_ONCE, thread_name_prefix="stitch"))
-            yield _Threads(threads, staging, manifest, settings)
+            yield _Threads(threads, stack.enter_context(task_threads(threads)), staging, manifest, settings)
             return
         lake, stage = manifest.lake, staging.attempts()
         exchange: Exchange = SharedFolder(scratch)
@@ -113,22 +116,20 @@ def import_engine(
 class _Threads:
     """See Engine. Events stay in memory while the spill has room."""
 
-    at_once = STITCHED_AT_ONCE
-
     def __init__(
-        self, pool: Executor, staging: Staging, manifest: Manifest, settings: ImportSettings
+        self, threads: int, pool: Executor, staging: Staging, manifest: Manifest, settings: ImportSettings
     ) -> None:
-        self._pool = pool
+        self.at_once = threads
+        self.threads = self._pool = pool
         self._staging = staging
         self._manifest = manifest
         self._settings = settings
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
         """See Engine. Threads decode while this one collects."""
-        with (
-            ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool,
-            closing(prefetch(self._decoded(sources, pool), _DECODED_AHEAD)) as batches,
-        ):
+        alone = self.at_once == 1
+        decoded_batches = self._decoded(sources, 0 if alone else DECODERS)
+        with closing(decoded_batches if alone else prefetch(decoded_batches, _DECODED_AHEAD)) as batches:
             for source, decoded in batches:
                 if decoded is None:
                     progress.decoded(source.size, 0)
@@ -139,11 +140,11 @@ class _Threads:
                 progress.decoded(0, decoded.events.num_rows)
 
     def _decoded(
-        self, sources: Sequence[Source], pool: Executor
-    ) -> Iterator[tuple[Source, DecodedBatch | None]]:
+        self, sources: Sequence[Source], ahead: int
+    ) -> Generator[tuple[Source, DecodedBatch | None]]:
         """Yield what the codecs make of each file, then None: the file was read to its end."""
         for source in sources:
-            for decoded in source.decoded(self._settings, pool, DECODERS):
+            for decoded in source.decoded(self._settings, self._pool, ahead):
                 yield source, decoded
             yield source, None
 
@@ -165,6 +166,7 @@ class _OtherProcesses:
 
     def __init__(self, pool: Executor, at_once: int, staging: Staging, job: Job) -> None:
         self.at_once = at_once
+        self.threads: Executor = Here()
         self._pool = pool
         self._staging = staging
         self._job = job
