@@ -15,7 +15,7 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.events import SMALLEST_RATE
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
-from stitch.columnar.runs import in_long_runs, ranges, run_starts, sorted_words, whole
+from stitch.columnar.runs import in_long_runs, list_lengths, ranges, run_starts, sorted_words, whole
 from stitch.graph.placed import END, LabelCodes, PlacedFlows
 from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
@@ -214,7 +214,7 @@ def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
         is_root = failing == placed.first_node[flow]
         order = np.lexsort((failing, placed.ts_ns[failing], ~is_root, flow))
         failing, flow, is_root = failing[order], flow[order], is_root[order]
-        first = np.flatnonzero(np.diff(flow, prepend=-1))
+        first = np.flatnonzero(run_starts(flow))
         by_root = is_root[first]
         status[flow[first[by_root]]] = of_node[failing[first[by_root]]]
         inner[flow[first[~by_root]]] = of_node[failing[first[~by_root]]]
@@ -268,7 +268,7 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
     where both tell a key, the span's own value counts.
     """
     lists = whole(events["params"])
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = list_lengths(lists)
     if not lengths.any():
         return FLOW_PARAMS_SCHEMA.empty_table()
     event, flow, position = _bearers(placed, order)

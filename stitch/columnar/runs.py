@@ -163,6 +163,12 @@ def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.St
     )
 
 
+def list_lengths(lists: pa.ListArray) -> I8:
+    """[rows] number of values of each list; null counts as empty."""
+    lengths: I8 = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
+
+
 def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
     """Values as lists of given lengths."""
     return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
