@@ -110,6 +110,13 @@ def sum_runs(values: U8, first: I8) -> U8:
     return total
 
 
+def inverse(order: npt.NDArray[np.integer]) -> I8:
+    """[rows] place of each row in an order of all."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
 def rank_in_runs(starts: B1) -> I8:
     """[rows] distance to the start of the run; `starts` marks first rows, `starts[0]` is taken as true."""
     index = np.arange(len(starts), dtype=np.int64)

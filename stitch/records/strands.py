@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
 from stitch.columnar.hashing import hash_rows
-from stitch.columnar.runs import distinct, group_stably, in_long_runs, no_rows, offsets, run_starts, whole
+from stitch.columnar.runs import (
+    distinct,
+    group_stably,
+    in_long_runs,
+    inverse,
+    no_rows,
+    offsets,
+    run_starts,
+    whole,
+)
 from stitch.graph.placed import LabelCodes
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
@@ -203,10 +212,8 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
     key = pa.array(records.flow[kept] * width + (records.crumb[kept] - NO_CODE)).dictionary_encode()
     distinct = key.dictionary.to_numpy()
     by_key = np.argsort(distinct)
-    number = np.empty(len(distinct), dtype=np.int64)
-    number[by_key] = np.arange(len(distinct))
     strand_flow, strand_crumb = np.divmod(distinct[by_key], width)
-    return number[key.indices.to_numpy()], strand_flow, strand_crumb + NO_CODE
+    return inverse(by_key)[key.indices.to_numpy()], strand_flow, strand_crumb + NO_CODE
 
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
-from stitch.columnar.runs import in_long_runs, list_lengths, run_starts, whole
+from stitch.columnar.runs import in_long_runs, inverse, list_lengths, run_starts, whole
 from stitch.graph.placed import LabelCodes
 
 _ID_BYTES = 8
@@ -36,8 +36,7 @@ def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
     if words.num_chunks == 0:
         return [np.zeros(0, np.uint64) for _ in columns]
     dictionary = words.chunk(0).dictionary
-    rank = np.empty(len(dictionary), dtype=np.uint64)
-    rank[pc.sort_indices(dictionary).to_numpy()] = np.arange(len(dictionary), dtype=np.uint64)
+    rank = inverse(pc.sort_indices(dictionary).to_numpy()).astype(np.uint64)
     codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in words.chunks])
     keys: list[U8] = np.split(rank[codes], np.cumsum([len(c) for c in columns])[:-1])
     return keys
@@ -187,8 +186,7 @@ def read_spans(events: pa.Table, flow: I8, n_flows: int, labels: LabelCodes) -> 
     start, end = _times(events["ts_ns"]), _times(events["end_ns"])
     kind = events["kind"].to_numpy()
     order = _work_order(flow, start, end, own, kind)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    place = inverse(order)
     references = SpanReferences(
         row=place[
             np.concatenate(
