@@ -197,7 +197,9 @@ class FileSource:
                 # Of a damaged archive that is all to be said.
                 if source.failure is None:
                     detail = "no format is known by these contents"
-                    yield self._rejected(nothing or Reject(Reason.UNKNOWN_FORMAT, detail, head))
+                    yield Payloads.refused(
+                        self._stream, nothing or Reject(Reason.UNKNOWN_FORMAT, detail, head)
+                    )
             elif format_.layout is FileLayout.TABLE:
                 yield from read_table(
                     self._path, self._stream, format_.name, self._columns, self._chunk_bytes
@@ -216,11 +218,7 @@ class FileSource:
                 yield self._document(format_, head, source)
             if source.failure is not None:
                 detail = f"the archive is damaged or cut off: {source.failure}"
-                yield self._rejected(Reject(Reason.BAD_COMPRESSION, detail, b""))
-
-    def _rejected(self, reject: Reject) -> Payloads:
-        """A poll that says only why something was refused."""
-        return Payloads(self._stream, None, [], [], reject.payload + 1, [reject])
+                yield Payloads.refused(self._stream, Reject(Reason.BAD_COMPRESSION, detail, b""))
 
     def _document(self, format_: Format, head: bytes, source: ByteSource) -> Payloads:
         """The whole file as one payload."""
@@ -229,7 +227,7 @@ class FileSource:
             return Payloads(self._stream, format_.name, [text], [0], 1)
         limit = f"{MAX_DOCUMENT_BYTES // 2**20} MB"
         detail = f"one document of more than {limit}: split it, or write one object a line"
-        return self._rejected(Reject(Reason.TOO_LARGE, detail, text[:MAX_RAW_BYTES]))
+        return Payloads.refused(self._stream, Reject(Reason.TOO_LARGE, detail, text[:MAX_RAW_BYTES]))
 
     def _lines(self, format_: Format, head: bytes, source: ByteSource) -> Iterator[Payloads]:
         """Blocks cut at line ends. A line over the limit is refused, and never held whole."""
@@ -247,7 +245,7 @@ class FileSource:
                 # The line ends at the first line end.
                 long.add(block[: first - 1] if first else block)
                 if first:
-                    yield self._rejected(long.reject("line", number))
+                    yield Payloads.refused(self._stream, long.reject("line", number))
                     number, long, held, n_held = number + 1, None, [], 0
                     block = block[first:] or source.read(self._chunk_bytes)
                 else:
@@ -265,7 +263,7 @@ class FileSource:
                 n_held += len(block) - end
             block = source.read(self._chunk_bytes)
         if long is not None:
-            yield self._rejected(long.reject("line", number))
+            yield Payloads.refused(self._stream, long.reject("line", number))
         elif (rest := b"".join(held)).strip():
             yield self._of_lines(format_, rest, number, number + 1)
 
@@ -319,7 +317,7 @@ class FileSource:
                 end = frame.start + frame.length
                 long = _Skipped([rest[frame.start : end]])
                 rest = rest[end:] or self._skip(long, frame.length, source)
-                yield self._rejected(long.reject("message", number))
+                yield Payloads.refused(self._stream, long.reject("message", number))
                 number += 1
                 continue
             rest = rest[at:]
@@ -329,7 +327,7 @@ class FileSource:
             rest += more
         if rest:
             detail = f"the file ends {len(rest)} bytes into a message"
-            yield self._rejected(Reject(Reason.BAD_PROTOBUF, detail, rest, number))
+            yield Payloads.refused(self._stream, Reject(Reason.BAD_PROTOBUF, detail, rest, number))
 
     def _skip(self, long: _Skipped, length: int, source: ByteSource) -> bytes:
         """Read past a message of `length` bytes; what was read behind it."""

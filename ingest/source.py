@@ -38,6 +38,11 @@ class Payloads:
     epoch: int | None = None
     """Of the log when it took the last message of this poll, see `Place`; None: the log has none."""
 
+    @classmethod
+    def refused(cls, stream: str, reject: Reject) -> Payloads:
+        """A poll that says only why something was refused."""
+        return cls(stream, None, [], [], reject.payload + 1, [reject])
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class StreamId:

@@ -32,11 +32,11 @@ def read_table(
             mapped = columns.found_in(given)
             if missing := columns.missing_in(given):
                 detail = f"the table has no column {missing}; it has {', '.join(given)}"
-                yield _rejected(stream, Reject(Reason.MISSING_FIELD, detail[:1000], b""))
+                yield Payloads.refused(stream, Reject(Reason.MISSING_FIELD, detail[:1000], b""))
                 return
             if twice := [name for name in mapped.values() if given.count(name) > 1]:
                 detail = f"the table has '{twice[0]}' {given.count(twice[0])} times"
-                yield _rejected(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b""))
+                yield Payloads.refused(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b""))
                 return
             n_rows = file.metadata.num_rows
             groups = range(file.metadata.num_row_groups)
@@ -51,10 +51,10 @@ def read_table(
                     number = until
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = f"the Parquet file cannot be read to its end: {error}"
-        yield _rejected(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b"", number))
+        yield Payloads.refused(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b"", number))
     else:
         if not number:
-            yield _rejected(stream, Reject(Reason.EMPTY, "the table has no rows", b""))
+            yield Payloads.refused(stream, Reject(Reason.EMPTY, "the table has no rows", b""))
 
 
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -92,8 +92,3 @@ def _payload(batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str) -> b
         stream.write_batch(pa.record_batch([batch[column] for column in mapped.values()], schema=schema))
     payload: bytes = sink.getvalue().to_pybytes()
     return payload
-
-
-def _rejected(stream: str, reject: Reject) -> Payloads:
-    """A poll that says only why something was refused."""
-    return Payloads(stream, None, [], [], reject.payload + 1, [reject])

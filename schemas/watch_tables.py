@@ -3,10 +3,11 @@ thing."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Final
 
 import pyarrow as pa
 
+from schemas.arrow_rows import Narrow, arrow_types
 from schemas.config import Config
 
 
@@ -51,9 +52,6 @@ INCIDENT_EVENTS_SCHEMA: Final = pa.schema(
     ]
 )
 """One row an event. The last one of an incident is what it is now: the view `incidents`."""
-
-Narrow = Annotated[int, pa.int32()]
-"""A column of 32 bits."""
 
 
 class ChangePoint(Config):
@@ -114,23 +112,10 @@ class WatchRun(Config):
     """time that it took"""
 
 
-_TYPES: Final[dict[Any, pa.DataType]] = {
-    str: pa.string(),
-    int: pa.int64(),
-    float: pa.float64(),
-    tuple[str, ...]: pa.list_(pa.string()),
-}
-
-
 def _schema_of(row: type[Config]) -> pa.Schema:
     """Make the columns of a table of what its rows have."""
-    types = {
-        name: next((each for each in info.metadata if isinstance(each, pa.DataType)), _TYPES[info.annotation])
-        for name, info in row.model_fields.items()
-    }
-    return pa.schema(
-        [_field(name, type_, str(row.model_fields[name].description)) for name, type_ in types.items()]
-    )
+    docs = {name: str(info.description) for name, info in row.model_fields.items()}
+    return pa.schema([_field(name, type_, docs[name]) for name, type_ in arrow_types(row).items()])
 
 
 WATCH_TABLES: Final = {

@@ -15,7 +15,7 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.events import SMALLEST_RATE
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
-from stitch.columnar.runs import in_long_runs, ranges, run_starts, sorted_words, whole
+from stitch.columnar.runs import in_long_runs, inverse, list_lengths, ranges, run_starts, sorted_words, whole
 from stitch.graph.placed import END, LabelCodes, PlacedFlows
 from stitch.graph.template import fingerprint_flows
 from stitch.structures import StructureMemo, structures_of
@@ -51,12 +51,10 @@ def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> 
     """Group flows by structure and describe the structures that `memo` does not know yet."""
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
-    distinct, sample, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    distinct, sample, of_flow = np.unique(pairs, return_index=True, return_inverse=True)
     rows = memo.rows(distinct.tolist(), lambda unknown: structures_of(placed, labels, sample[unknown]))
     order = pc.sort_indices(rows, sort_keys=[("root", "ascending"), ("category", "ascending")])
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order.to_numpy()] = np.arange(len(order))
-    return Categorised(rows.take(order), rank[inverse])
+    return Categorised(rows.take(order), inverse(order.to_numpy())[of_flow])
 
 
 def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
@@ -214,7 +212,7 @@ def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
         is_root = failing == placed.first_node[flow]
         order = np.lexsort((failing, placed.ts_ns[failing], ~is_root, flow))
         failing, flow, is_root = failing[order], flow[order], is_root[order]
-        first = np.flatnonzero(np.diff(flow, prepend=-1))
+        first = np.flatnonzero(run_starts(flow))
         by_root = is_root[first]
         status[flow[first[by_root]]] = of_node[failing[first[by_root]]]
         inner[flow[first[~by_root]]] = of_node[failing[first[~by_root]]]
@@ -268,7 +266,7 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
     where both tell a key, the span's own value counts.
     """
     lists = whole(events["params"])
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = list_lengths(lists)
     if not lengths.any():
         return FLOW_PARAMS_SCHEMA.empty_table()
     event, flow, position = _bearers(placed, order)
@@ -332,14 +330,10 @@ def _first_of_key(
     words: list[str],
 ) -> I8:
     """Indices of the parameters, in order of key, of which each (node, key) has its first: the span's own."""
-    ordered = sorted(range(len(words)), key=words.__getitem__)
-    rank = np.empty(len(words), dtype=np.int64)
-    rank[ordered] = np.arange(len(words))
+    rank = inverse(np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64))
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
     order = np.lexsort((borrowed, rank[key], position, flow))
-    flow, position, key = flow[order], position[order], key[order]
-    repeated = (np.diff(flow) == 0) & (np.diff(position) == 0) & (np.diff(key) == 0)
     # A span's own list may repeat a key (two attributes cut to one name): those rows stay.
-    drop = np.concatenate(([False], repeated & borrowed[order][1:]))
+    drop = ~run_starts(flow[order], position[order], key[order]) & borrowed[order]
     result: I8 = order[~drop]
     return result

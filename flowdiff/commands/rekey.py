@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -40,23 +38,13 @@ def command(
     For producers that spread the spans of a trace over partitions. At least once: after a crash the last
     second is written again, and dropped where it is ingested.
     """
+    from flowdiff.cli.stopping import stopped_by_signal
     from ingest.formats import format_of
     from ingest.kafka.produce import rekey
 
     kafka = kafka_settings(
         bootstrap, config, topics=tuple(source), group=group, default_format=format_of(format_).name
     )
-    stopped = False
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        with written_progress("writing") as on_written:
-            written = rekey(kafka, topic, settings, lambda: stopped, on_written, until_end=until_end)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+    with stopped_by_signal() as stop, written_progress("writing") as on_written:
+        written = rekey(kafka, topic, settings, stop.is_set, on_written, until_end=until_end)
     print_written(written)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType, TracebackType
+from threading import Event
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
 from flowdiff.cli.outcome import FAILED
+from flowdiff.cli.stopping import stopped_by_signal
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import giving_back, lanes_share, resident_bytes
 from flowdiff.live.run_log import LogWatch, open_log
@@ -38,51 +37,6 @@ from stitch.lake.layout import ensure_lake
 from stitch.lake.place import is_bucket, open_store
 from stitch.lake.store import Store
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
-
-class StopOnSignal:
-    """While it is entered: the first signal asks for an orderly end, the second ends the process at once.
-
-    The orderly end has `budget_s`; when that is over, `too_slow` is called, in a thread of its own. Nothing
-    is lost where it then ends the process: whoever takes a lane over goes on at its last commit.
-    """
-
-    def __init__(self, budget_s: float, too_slow: Callable[[], None]) -> None:
-        self._budget_s = budget_s
-        self._too_slow = too_slow
-        self._timer: threading.Timer | None = None
-        self._before: dict[signal.Signals, Any] = {}
-
-    @property
-    def asked(self) -> bool:
-        """Whether to end."""
-        return self._timer is not None
-
-    def __enter__(self) -> StopOnSignal:
-        self._before = {each: signal.signal(each, self._caught) for each in SIGNALS}
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        for each, before in self._before.items():
-            signal.signal(each, before)
-
-    def _caught(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        self._timer = threading.Timer(self._budget_s, self._too_slow)
-        self._timer.daemon = True
-        self._timer.start()
-
-
 TURN_S: Final = 0.25
 """Longest wait for messages in a turn: a signal is heeded after it."""
 PATIENCE_S: Final = 30.0
@@ -95,7 +49,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
     _warn(config, log)
     live = _within_memory(config)
     registry = CollectorRegistry()
-    with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
+    with stopped_by_signal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
         store = _opened(config.lake)
         info = ensure_lake(
             store,
@@ -131,13 +85,13 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
             raise
 
 
-def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool, stays: bool) -> int:
+def _turns(run: LiveRun, stop: Event, log: Any, *, until_end: bool, stays: bool) -> int:
     ends = _Ends() if until_end else None
-    while not stop.asked and not (ends and ends.reached(run, time.monotonic())):
+    while not stop.is_set() and not (ends and ends.reached(run, time.monotonic())):
         if run.all_halted and not stays:
             break
         run.turn(TURN_S)
-    is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
+    is_whole, was_asked = ends is not None and ends.are_reached, stop.is_set()
     log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
     is_committed = run.stop(whole=is_whole)
     log.info("stopped")
@@ -233,7 +187,7 @@ def _too_slow(log: Any) -> None:
     os._exit(FAILED)
 
 
-class Watches:
+class Watches(Watch):
     """A `Watch` that calls others, in order."""
 
     def __init__(self, *watches: Watch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
 import structlog
@@ -13,6 +12,7 @@ from schemas.commits import CommitRecord, Counters
 from schemas.periods import format_instant
 from schemas.quality import Quality
 from schemas.visible import visible
+from stitch.drivers.live.watch import Watch
 
 _HOW_BAD: Final = {
     **dict.fromkeys(("waiting", "lost", "set otherwise"), logging.WARNING),
@@ -51,14 +51,11 @@ def _one_line(_logger: Any, _method: str, event: Any) -> Any:
     return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
-class LogWatch:
+class LogWatch(Watch):
     """A `Watch` that writes to a log."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
-
-    def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
-        """Commits tell it, summed up."""
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
         """Published windows, refused items and gaps are worth a line; any other commit one for debugging."""

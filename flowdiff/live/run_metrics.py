@@ -20,7 +20,7 @@ from flowdiff.live.run_log import truncated_flows
 from schemas.commits import CommitRecord
 from schemas.rejects import Reason
 from stitch.drivers.live.steady_clock import Clock, Moment
-from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus
+from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus, Watch
 from stitch.lake.store import Store
 
 TIMED: Final = ("persist", "publish", "put", "put_if_absent", "read")
@@ -86,7 +86,7 @@ def own_metrics(registry: CollectorRegistry, version: str) -> None:
     build.labels(version, platform.python_version()).set(1)
 
 
-class RunMetrics:
+class RunMetrics(Watch):
     """A `Watch` that counts."""
 
     def __init__(self, registry: CollectorRegistry, version: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from queue import Empty, Queue
@@ -112,15 +112,6 @@ def _page(url: str) -> bytes:
 
 NONE: Final = "–"
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
-_LANE_COLUMNS: Final = (
-    ("open", "flowdiff_open_flows"),
-    ("pending", "flowdiff_pending_flows"),
-    ("state", "flowdiff_state_bytes"),
-    ("oldest", "flowdiff_oldest_open_flow_age_seconds"),
-    ("watermark", "flowdiff_watermark_delay_seconds"),
-    ("sealed", "flowdiff_seal_delay_seconds"),
-    ("commit", "flowdiff_commit_age_seconds"),
-)
 
 
 def view(url: str, now: Scrape, before: Scrape | None, *, rows: int | None = None) -> RenderableType:
@@ -143,22 +134,16 @@ def _service(now: Scrape, rows: int | None) -> RenderableType:
         }
         for status in ("ok", "failed")
     )
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("root", overflow="ellipsis", no_wrap=True, max_width=40)
-    for title in ("requests", "failed", "mean", "median <", "95 % <"):
-        table.add_column(title, justify="right")
     roots = sorted({*ok, *failed}, key=lambda root: (-ok.get(root, 0) - failed.get(root, 0), root))
     sums = dict(now.by("flowdiff_service_response_seconds_sum", "root"))
+    cells = []
     for root in roots[:rows]:
         n = ok.get(root, 0) + failed.get(root, 0)
-        table.add_row(
-            Text(visible(root)),
-            _amount(n),
-            f"{failed.get(root, 0) / n:.1%}",
-            _seconds(sums.get((root,), 0) / n),
-            *(_seconds(_quantile(now, root, share)) for share in (0.5, 0.95)),
-        )
-    return _with_rest(table, len(roots), rows, "root types")
+        mean = _seconds(sums.get((root,), 0) / n)
+        quantiles = (_seconds(_quantile(now, root, share)) for share in (0.5, 0.95))
+        cells.append([root, _amount(n), f"{failed.get(root, 0) / n:.1%}", mean, *quantiles])
+    titles = ("root", "requests", "failed", "mean", "median <", "95 % <")
+    return _table(titles, cells, len(roots), "root types")
 
 
 def _quantile(now: Scrape, root: str, share: float) -> float:
@@ -240,52 +225,46 @@ def _totals(now: Scrape, before: Scrape | None) -> Table:
 
 
 def _lanes(now: Scrape, rows: int | None) -> RenderableType:
-    found: dict[str, dict[str, float]] = {}
-    for title, metric in _LANE_COLUMNS:
-        for (lane,), value in now.by(metric, "lane"):
-            found.setdefault(lane, {})[title] = value
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("lane", justify="right")
-    for title, _ in _LANE_COLUMNS:
-        table.add_column(title, justify="right")
-    lanes = sorted(found, key=int)
-    for lane in lanes[:rows]:
-        table.add_row(lane, *(_lane_cell(title, found[lane].get(title)) for title, _ in _LANE_COLUMNS))
-    return _with_rest(table, len(lanes), rows, "lanes")
-
-
-def _lane_cell(title: str, value: float | None) -> str:
-    if value is None:
-        return NONE
-    if title in ("open", "pending"):
-        return _amount(value)
-    return _size(value) if title == "state" else _time(value)
+    found = [
+        {lane: value for (lane,), value in now.by(metric, "lane")} for metric, _ in _LANE_COLUMNS.values()
+    ]
+    lanes = sorted({lane for values in found for lane in values}, key=int)
+    shown = [*zip(found, (shown for _, shown in _LANE_COLUMNS.values()), strict=True)]
+    cells = [
+        [lane, *(of(values[lane]) if lane in values else NONE for values, of in shown)]
+        for lane in lanes[:rows]
+    ]
+    return _table(("lane", *_LANE_COLUMNS), cells, len(lanes), "lanes")
 
 
 def _streams(now: Scrape, before: Scrape | None, rows: int | None) -> RenderableType:
     """Partitions, those with the most to read first."""
-    lags = dict(now.by("flowdiff_lag_messages", "topic", "partition"))
-    positions = dict(now.by("flowdiff_position", "topic", "partition"))
-    idle = dict(now.by("flowdiff_idle", "topic", "partition"))
+    lags, positions, idle, read = (
+        dict(now.by(f"flowdiff_{name}", "topic", "partition"))
+        for name in ("lag_messages", "position", "idle", "messages_total")
+    )
     earlier = {} if before is None else dict(before.by("flowdiff_messages_total", "topic", "partition"))
-    read = dict(now.by("flowdiff_messages_total", "topic", "partition"))
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("partition", overflow="ellipsis", no_wrap=True, max_width=36)
-    for title in ("lag", "offset", "messages/s", ""):
-        table.add_column(title, justify="right")
     streams = sorted(positions, key=lambda stream: (-lags.get(stream, 0), stream))
+    cells = []
     for stream in streams[:rows]:
         speed = NONE
         if before is not None and now.at_s > before.at_s:
             speed = _amount((read.get(stream, 0) - earlier.get(stream, 0)) / (now.at_s - before.at_s))
         lag = _amount(lags[stream]) if stream in lags else NONE
-        name = visible("/".join(stream))
-        table.add_row(Text(name), lag, f"{positions[stream]:.0f}", speed, "idle" if idle.get(stream) else "")
-    return _with_rest(table, len(streams), rows, "partitions")
+        state = "idle" if idle.get(stream) else ""
+        cells.append(["/".join(stream), lag, f"{positions[stream]:.0f}", speed, state])
+    return _table(("partition", "lag", "offset", "messages/s", ""), cells, len(streams), "partitions")
 
 
-def _with_rest(table: Table, n: int, rows: int | None, what: str) -> RenderableType:
-    return table if rows is None or n <= rows else Group(table, Text(f"and {n - rows} more {what}"))
+def _table(titles: Sequence[str], cells: Sequence[Sequence[str]], n: int, what: str) -> RenderableType:
+    """Names to the left, numbers to the right; and how many of `n` rows are not among those given."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column(titles[0], overflow="ellipsis", no_wrap=True, max_width=38)
+    for title in titles[1:]:
+        table.add_column(title, justify="right")
+    for name, *numbers in cells:
+        table.add_row(Text(visible(name)), *numbers)
+    return table if n <= len(cells) else Group(table, Text(f"and {n - len(cells)} more {what}"))
 
 
 def _rate(now: Scrape, before: Scrape | None, metric: str) -> float | None:
@@ -314,3 +293,15 @@ def _time(seconds: float) -> str:
     if abs(seconds) < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if abs(seconds) < 7200 else f"{seconds / 3600:.1f} h"
+
+
+_LANE_COLUMNS: Final = {
+    "open": ("flowdiff_open_flows", _amount),
+    "pending": ("flowdiff_pending_flows", _amount),
+    "state": ("flowdiff_state_bytes", _size),
+    "oldest": ("flowdiff_oldest_open_flow_age_seconds", _time),
+    "watermark": ("flowdiff_watermark_delay_seconds", _time),
+    "sealed": ("flowdiff_seal_delay_seconds", _time),
+    "commit": ("flowdiff_commit_age_seconds", _time),
+}
+"""Metrics of a lane by title, and how each is shown."""

@@ -130,11 +130,6 @@ class Membership:
             consumer._cluster.need_all_topic_metadata = True
             consumer._cluster.request_update()
 
-    @property
-    def known(self) -> frozenset[StreamId]:
-        """Streams that were reported as gained and are still ours."""
-        return frozenset(self._known)
-
     def _may_join(self) -> bool:
         """Stands for the client's own question whether to join the group again."""
         return not self._notes.is_held and bool(self._wants_to_join())

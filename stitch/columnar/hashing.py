@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, U8
 from schemas.events import EVENT_SCHEMA, with_text_ids
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import list_lengths, whole
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -112,7 +112,7 @@ def _hash_values(array: pa.Array, words: Words) -> U8:
 
 def _hash_lists(array: pa.Array, words: Words) -> U8:
     """[lists] hash of each list: its length and its values with their places."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = list_lengths(array)
     values = _hash_values(pc.list_flatten(array), words)
     ends = np.cumsum(lengths)
     place = np.arange(len(values)) - np.repeat(ends - lengths, lengths)

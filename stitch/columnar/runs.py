@@ -110,6 +110,13 @@ def sum_runs(values: U8, first: I8) -> U8:
     return total
 
 
+def inverse(order: npt.NDArray[np.integer]) -> I8:
+    """[rows] place of each row in an order of all."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
 def rank_in_runs(starts: B1) -> I8:
     """[rows] distance to the start of the run; `starts` marks first rows, `starts[0]` is taken as true."""
     index = np.arange(len(starts), dtype=np.int64)
@@ -161,6 +168,12 @@ def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.St
     return pa.StructArray.from_arrays(
         [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
     )
+
+
+def list_lengths(lists: pa.ListArray) -> I8:
+    """[rows] number of values of each list; null counts as empty."""
+    lengths: I8 = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
 
 
 def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:

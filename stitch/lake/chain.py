@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from schemas.arrays import I8
+from schemas.arrow_rows import arrow_types
 from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import TRY_AGAIN, LakeError
 from schemas.windows import Window
@@ -241,20 +242,8 @@ FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COL
 _ROW_GROUP: Final = 8192
 """Files of a checkpoint that are read together: those of a day and more."""
 
-INPUTS_SCHEMA: Final = pa.schema(
-    [
-        pa.field("name", pa.string()),
-        pa.field("sha256", pa.string()),
-        pa.field("size", pa.int64()),
-        pa.field("format", pa.string()),
-        pa.field("columns", pa.string()),
-        pa.field("events", pa.int64()),
-        pa.field("quarantined", pa.int64()),
-    ]
-)
-"""One row an imported file, in the order of commits: the fields of InputFile."""
-
-
+INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
+"""One row an imported file, in the order of commits."""
 _OF_FEW: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
 """Columns that are asked for of few files and take most room: until then they stay in the checkpoint."""
 _OF_ALL: Final = [name for name in FILES_SCHEMA.names if name not in _OF_FEW]

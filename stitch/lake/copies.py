@@ -18,6 +18,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -222,7 +223,8 @@ class FileCache:
 
 
 def cache_at(environ: Mapping[str, str]) -> FileCache:
-    """The user's cache: `FLOWDIFF_CACHE`, else in the XDG cache folder; `FLOWDIFF_CACHE_SIZE` bounds it.
+    """The user's cache, one a process: `FLOWDIFF_CACHE`, else in the XDG cache folder; `FLOWDIFF_CACHE_SIZE`
+    bounds it.
 
     Raises ConfigError, LakeError.
     """
@@ -238,4 +240,9 @@ def cache_at(environ: Mapping[str, str]) -> FileCache:
         raise ConfigError(
             f"FLOWDIFF_CACHE_SIZE={size} is no size of a cache.", remedy="Write 64MB or more: 10GB."
         )
-    return FileCache(folder, limit)
+    return _cache_in(folder, limit)
+
+
+@lru_cache(maxsize=4)
+def _cache_in(folder: Path, limit_bytes: int) -> FileCache:
+    return FileCache(folder, limit_bytes)

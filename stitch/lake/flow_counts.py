@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import F8, I8
+from schemas.arrow_rows import arrow_types
 from schemas.commits import FlowCounts, Publish
 from schemas.quality import Quality
 from stitch.columnar.runs import whole
@@ -30,26 +31,9 @@ _HASHES: Final = 16**_DIGITS
 COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")
 """Columns of flows that are counted."""
 
-COUNTS_TYPE: Final = pa.struct(
-    [
-        pa.field("weight", pa.float64()),
-        pa.field("weighted_ns", pa.float64()),
-        pa.field("errors", pa.int64()),
-        pa.field("failed_weight", pa.float64()),
-        pa.field("flagged", pa.int64()),
-        pa.field("flags", pa.list_(pa.int64())),
-        pa.field("categories", pa.list_(pa.int64())),
-    ]
-)
-"""The fields of FlowCounts."""
+COUNTS_TYPE: Final = pa.struct(arrow_types(FlowCounts).items())
 
-FILE_COUNTS_SCHEMA: Final = pa.schema(
-    [
-        pa.field("window_ns", pa.int64()),
-        pa.field("rows", pa.int64()),
-        pa.field("counts", COUNTS_TYPE),
-    ]
-)
+FILE_COUNTS_SCHEMA: Final = pa.schema({"window_ns": pa.int64(), "rows": pa.int64(), "counts": COUNTS_TYPE})
 """One row a file of flows, of a window that starts at `window_ns`."""
 
 WINDOW_COUNTS_SCHEMA: Final = pa.schema(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,29 +48,27 @@ class KnownRequests:
 
     def flows(self, request_ids: pa.Array) -> pa.Table:
         """FLOWS_SCHEMA: the flows of the ids that the lake has, of every lane."""
-        found = [FLOWS_SCHEMA.empty_table()]
+        found = [FLOWS_SCHEMA.empty_table(), *self._stored(request_ids, FLOWS_SCHEMA.names)]
+        return pa.concat_tables(found).unify_dictionaries().combine_chunks()
+
+    def _stored(self, request_ids: pa.Array, columns: list[str]) -> Iterator[pa.Table]:
+        """Some columns of the flows of the ids, file by file."""
         for file in self._files:
             ids = self._manifest.decoded(file, ["request_id"])["request_id"]
             if pc.any(pc.is_in(ids, value_set=request_ids)).as_py():
-                stored = self._manifest.decoded(file, FLOWS_SCHEMA.names)
-                found.append(stored.filter(pc.is_in(stored["request_id"], value_set=request_ids)))
-        return pa.concat_tables(found).unify_dictionaries().combine_chunks()
+                stored = self._manifest.decoded(file, columns)
+                yield stored.filter(pc.is_in(stored["request_id"], value_set=request_ids))
 
     def unchanged(self, flows: pa.Table) -> B1:
         """[flows] the lake holds the flow, of this id and kind, with the same content (but for the lane)."""
         wanted, names = flows["request_id"].combine_chunks(), flow_names(flows)
         same = np.zeros(flows.num_rows, dtype=np.bool_)
-        for file in self._files:
-            ids = self._manifest.decoded(file, ["request_id"])["request_id"]
-            if not pc.any(pc.is_in(ids, value_set=wanted)).as_py():
-                continue
-            stored = self._manifest.decoded(file, _COMPARED)
-            stored = stored.filter(pc.is_in(stored["request_id"], value_set=wanted))
+        for stored in self._stored(wanted, _COMPARED):
             place = pc.index_in(flow_names(stored), value_set=names)
-            stored = stored.filter(place.is_valid())
+            known = stored.filter(place.is_valid())
             place = place.drop_null().to_numpy()
-            given = flows.select(_COMPARED).cast(stored.schema).take(pa.array(place))
-            same[place[hash_rows(stored) == hash_rows(given)]] = True
+            given = flows.select(_COMPARED).cast(known.schema).take(pa.array(place))
+            same[place[hash_rows(known) == hash_rows(given)]] = True
         return same
 
 

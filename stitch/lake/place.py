@@ -55,12 +55,8 @@ def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace
         root = Path(name)
         return LakePlace(name, LocalStore.at(root), root)
     variables = os.environ if environ is None else environ
-    settings = bucket_settings(name, variables)
-    copies = _copies(settings, *(variables.get(variable) for variable in _CACHE_VARIABLES))
+    copies = _copies(bucket_settings(name, variables), cache_at(variables))
     return LakePlace(name, copies.store, copies.root, copies)
-
-
-_CACHE_VARIABLES = ("FLOWDIFF_CACHE", "FLOWDIFF_CACHE_SIZE", "XDG_CACHE_HOME", "HOME")
 
 
 @lru_cache(maxsize=16)
@@ -73,11 +69,5 @@ def _bucket(settings: BucketSettings) -> BucketStore:
 
 
 @lru_cache(maxsize=16)
-def _copies(settings: BucketSettings, *cache: str | None) -> Copies:
-    given = {name: value for name, value in zip(_CACHE_VARIABLES, cache, strict=True) if value is not None}
-    return Copies(_bucket(settings), _cache(tuple(given.items())), settings.short_name)
-
-
-@lru_cache(maxsize=4)
-def _cache(given: tuple[tuple[str, str], ...]) -> FileCache:
-    return cache_at(dict(given))
+def _copies(settings: BucketSettings, cache: FileCache) -> Copies:
+    return Copies(_bucket(settings), cache, settings.short_name)

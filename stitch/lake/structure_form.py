@@ -21,10 +21,12 @@ from schemas.lake import EDGE_TYPE, NODE_TYPE, STEP_TYPE, STORED_STRUCTURES_SCHE
 from stitch.columnar.runs import (
     group_stably,
     list_arrays,
+    list_lengths,
     no_rows,
     offsets,
     ranges,
     rank_in_runs,
+    run_starts,
     struct_arrays,
     whole,
 )
@@ -194,14 +196,14 @@ def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
     order = awaited[np.argsort(parent[awaited], kind="stable")]
     above = parent[order]
     rank = np.zeros(n, dtype=np.int64)
-    rank[order] = rank_in_runs(np.append([True], above[1:] != above[:-1])[: len(above)])
+    rank[order] = rank_in_runs(run_starts(above))
     return rank, np.bincount(above, minlength=n + 1)[:n].astype(np.int64)
 
 
 def _merged(written: pa.ChunkedArray, of_spans: B1, laid: pa.Array, n_laid: I8) -> tuple[pa.Array, I8]:
     """Values of a list column: those that are written out, and for rows of spans those that were laid."""
     lists = whole(written)
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+    lengths = list_lengths(lists)
     n_written = int(lengths.sum())
     lengths[of_spans] = n_laid
     first = offsets(lengths)

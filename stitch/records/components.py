@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.events import EventKind
-from stitch.columnar.runs import connected_components, group_stably, whole
+from stitch.columnar.runs import connected_components, group_stably, inverse, whole
 
 COMPONENT_PREFIX = "~"
 """A component without a request id is called this and its smallest breadcrumb (by code point)."""
@@ -162,6 +162,4 @@ def _shifted(codes: I8, by: int) -> I8:
 
 def _ranks(words: pa.StringArray) -> I8:
     """[words] place in ascending order."""
-    rank = np.empty(len(words), dtype=np.int64)
-    rank[pc.sort_indices(words).to_numpy()] = np.arange(len(words))
-    return rank
+    return inverse(pc.sort_indices(words).to_numpy())

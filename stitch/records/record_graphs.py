@@ -38,7 +38,7 @@ from schemas.arrays import B1, I8, U4, U8
 from schemas.config import StitchConfig
 from schemas.quality import Quality
 from stitch.columnar.hashing import hash_rows, mix
-from stitch.columnar.runs import distinct, offsets, ranges, sum_runs, whole
+from stitch.columnar.runs import distinct, offsets, ranges, run_starts, sum_runs, whole
 from stitch.graph.order.dag import CanonicalOrder, Dags, canonical_order
 from stitch.graph.placed import POINT, LabelCodes, PlacedFlows, encode_labels, rows_of_nodes
 from stitch.records.flow_ends import Ends, Entries, find_ends, find_entries, make_synthetic, place_responses
@@ -267,7 +267,7 @@ def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
 
 def _dense(flow: I8) -> tuple[I8, I8]:
     """`(distinct codes, [strands] index into them)` of ascending request codes."""
-    new = np.diff(flow, prepend=-1) != 0
+    new = run_starts(flow)
     return flow[new], np.cumsum(new) - 1
 
 

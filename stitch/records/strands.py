@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
 from stitch.columnar.hashing import hash_rows
-from stitch.columnar.runs import distinct, group_stably, no_rows, offsets, whole
+from stitch.columnar.runs import (
+    distinct,
+    group_stably,
+    in_long_runs,
+    inverse,
+    no_rows,
+    offsets,
+    run_starts,
+    whole,
+)
 from stitch.graph.placed import LabelCodes
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
@@ -152,13 +161,12 @@ def order_strands(records: Records, max_events: int) -> Strands:
     order, _ = group_stably(strand, len(strand_flow))
     value, mixed = _order_values(records, kept, strand, len(strand_flow))
     strand = strand[order]
-    order, equal = _sort_within(order, strand, value)
+    order, starts = _sort_within(order, strand, value)
     nodes = kept[order]
-    nodes, strand, copies = _sort_equal(records, nodes, strand, equal)
+    nodes, strand, copies = _sort_equal(records, nodes, strand, starts)
     nodes, strand, capped = _cap(records, nodes, strand, max_events)
-    starts = np.ones(len(strand), dtype=np.bool_)  # each record without a breadcrumb begins a strand
-    starts[1:] = (strand[1:] != strand[:-1]) | (records.crumb[nodes][1:] == NO_CODE)
-    begin = np.flatnonzero(starts)
+    # Each record without a breadcrumb begins a strand.
+    begin = np.flatnonzero(run_starts(strand) | (records.crumb[nodes] == NO_CODE))
     return Strands(
         record=nodes,
         first=np.append(begin, len(nodes)),
@@ -180,9 +188,7 @@ def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
     key = records.flow[named] * records.n_ids + records.identity[named]
     by_key = np.argsort(key, kind="stable")
     named, key = named[by_key], key[by_key]
-    again = np.zeros(len(key), dtype=np.bool_)
-    again[1:] = key[1:] == key[:-1]
-    again[:-1] |= again[1:]
+    again = in_long_runs(run_starts(key))
     if not again.any():
         return every, no_rows(), no_rows()
     named, key = named[again], key[again]
@@ -190,9 +196,7 @@ def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
     n_parents = np.bincount(records.parents.record, minlength=len(every))[named]
     best_first = np.lexsort((content, -n_parents, records.ts_ns[named], key))
     named, key, content = named[best_first], key[best_first], content[best_first]
-    new_key = np.diff(key, prepend=-1) != 0
-    new_content = new_key.copy()
-    new_content[1:] |= content[1:] != content[:-1]
+    new_key, new_content = run_starts(key), run_starts(key, content)
     lost = named[new_content & ~new_key]
     keep = np.ones(len(every), dtype=np.bool_)
     keep[named[~new_key]] = False
@@ -208,10 +212,8 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
     key = pa.array(records.flow[kept] * width + (records.crumb[kept] - NO_CODE)).dictionary_encode()
     distinct = key.dictionary.to_numpy()
     by_key = np.argsort(distinct)
-    number = np.empty(len(distinct), dtype=np.int64)
-    number[by_key] = np.arange(len(distinct))
     strand_flow, strand_crumb = np.divmod(distinct[by_key], width)
-    return number[key.indices.to_numpy()], strand_flow, strand_crumb + NO_CODE
+    return inverse(by_key)[key.indices.to_numpy()], strand_flow, strand_crumb + NO_CODE
 
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
@@ -223,48 +225,33 @@ def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tup
 
 
 def _sort_within(order: I8, strand: I8, value: I8) -> tuple[I8, B1]:
-    """Sort `order`, which is grouped by `strand`, by (strand, value): `(order, equal to the one before)`."""
+    """Sort `order`, which is grouped by `strand`, by (strand, value): `(order, starts of runs of equals)`."""
     sorted_value = value[order]
-    same = strand[1:] == strand[:-1]
-    backward = np.flatnonzero(same & (sorted_value[1:] < sorted_value[:-1]))
+    backward = np.flatnonzero((strand[1:] == strand[:-1]) & (sorted_value[1:] < sorted_value[:-1]))
     if len(backward):
         # Records of most strands arrive in order; only the others are sorted.
         marked = np.zeros(int(strand[-1]) + 1, dtype=np.bool_)
         marked[strand[backward]] = True
         places = np.flatnonzero(marked[strand])
         some = order[places]
-        order[places] = some[_by_strand_and_value(strand[places], value[some])]
+        order[places] = some[np.lexsort((value[some], strand[places]))]
         sorted_value = value[order]
-    equal = np.zeros(len(order), dtype=np.bool_)
-    equal[1:] = same & (sorted_value[1:] == sorted_value[:-1])
-    return order, equal
+    return order, run_starts(strand, sorted_value)
 
 
-def _by_strand_and_value(strand: I8, value: I8) -> I8:
-    """Order by (strand, value), equal ones in any order; by one packed key where the bits suffice."""
-    low, high = int(value.min()), int(value.max())
-    bits = (high - low).bit_length()
-    if bits + int(strand.max()).bit_length() > 63:
-        return np.lexsort((value, strand))
-    return np.argsort((strand << bits) | (value - low))
-
-
-def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8, I8, I8]:
+def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8, I8, I8]:
     """Sort runs of records equal so far by (time, content), and drop copies: `(nodes, strand, copies)`."""
-    if not equal.any():
+    if starts.all():
         return nodes, strand, no_rows()
-    run = np.cumsum(~equal)
-    member = equal.copy()
-    member[:-1] |= equal[1:]
-    places = np.flatnonzero(member)
+    run = np.cumsum(starts)
+    places = np.flatnonzero(in_long_runs(starts))
     some = nodes[places]
     content = hash_rows(records.events.take(pa.array(some)))
     by = np.lexsort((content, records.ts_ns[some], run[places]))
     nodes = nodes.copy()
     nodes[places] = some[by]
     content, run = content[by], run[places]
-    copy = (content[1:] == content[:-1]) & (run[1:] == run[:-1])
-    drop = places[1:][copy]
+    drop = places[~run_starts(run, content)]
     return np.delete(nodes, drop), np.delete(strand, drop), nodes[drop]
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word, mix
-from stitch.columnar.runs import no_rows, whole
+from stitch.columnar.runs import inverse, list_lengths, no_rows, whole
 from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, POINT, START, PlacedNodes
 from stitch.spans.span_columns import Spans
@@ -56,7 +56,7 @@ def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanP
     values = pc.list_flatten(lists)
     if not len(values):
         return SpanPoints(no_rows(), no_rows(), no_rows(), (), no_rows())
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = list_lengths(lists)
     span_of_row = np.full(events.num_rows, -1, dtype=np.int64)
     span_of_row[spans.row] = np.arange(len(spans))
     span = np.repeat(span_of_row, lengths)
@@ -64,9 +64,7 @@ def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanP
     usable = (span >= 0) & pc.and_(times.is_valid(), words.is_valid()).to_numpy(zero_copy_only=False)
     encoded = pc.fill_null(words, "").dictionary_encode()
     ordered = pc.sort_indices(encoded.dictionary).to_numpy()
-    rank = np.empty(len(ordered), dtype=np.int64)
-    rank[ordered] = np.arange(len(ordered))
-    name = rank[encoded.indices.to_numpy(zero_copy_only=False)][usable]
+    name = inverse(ordered)[encoded.indices.to_numpy(zero_copy_only=False)][usable]
     ts_ns = pc.fill_null(times, 0).to_numpy(zero_copy_only=False)[usable]
     span = span[usable]
     names = tuple(encoded.dictionary.take(pa.array(ordered)).to_pylist())

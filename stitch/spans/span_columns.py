@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
-from stitch.columnar.runs import in_long_runs, run_starts, whole
+from stitch.columnar.runs import in_long_runs, inverse, list_lengths, run_starts, whole
 from stitch.graph.placed import LabelCodes
 
 _ID_BYTES = 8
@@ -36,8 +36,7 @@ def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
     if words.num_chunks == 0:
         return [np.zeros(0, np.uint64) for _ in columns]
     dictionary = words.chunk(0).dictionary
-    rank = np.empty(len(dictionary), dtype=np.uint64)
-    rank[pc.sort_indices(dictionary).to_numpy()] = np.arange(len(dictionary), dtype=np.uint64)
+    rank = inverse(pc.sort_indices(dictionary).to_numpy()).astype(np.uint64)
     codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in words.chunks])
     keys: list[U8] = np.split(rank[codes], np.cumsum([len(c) for c in columns])[:-1])
     return keys
@@ -180,15 +179,14 @@ def read_spans(events: pa.Table, flow: I8, n_flows: int, labels: LabelCodes) -> 
     `flow` [rows] are the codes of the traces. O(rows log rows), near linear on nearly grouped input.
     """
     parents, follows = whole(events["parents"]), whole(events["follows"])
-    n_parents, n_follows = _lengths(parents), _lengths(follows)
+    n_parents, n_follows = list_lengths(parents), list_lengths(follows)
     own, parent_keys, follow_keys = id_keys(
         [whole(events["id"]), pc.list_flatten(parents), pc.list_flatten(follows)]
     )
     start, end = _times(events["ts_ns"]), _times(events["end_ns"])
     kind = events["kind"].to_numpy()
     order = _work_order(flow, start, end, own, kind)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    place = inverse(order)
     references = SpanReferences(
         row=place[
             np.concatenate(
@@ -237,20 +235,13 @@ def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
         packed = packed[order]
         starts = run_starts(packed)
     else:
-        order = np.argsort(start, kind="stable")
-        order = order[np.argsort(flow[order], kind="stable")]
+        order = np.lexsort((start, flow))
         starts = run_starts(flow[order], start[order])
     if not starts.all():
         places = np.flatnonzero(in_long_runs(starts))
         rows = order[places]
         order[places] = rows[np.lexsort((kind[rows], key[rows], end[rows], start[rows], flow[rows]))]
     return order
-
-
-def _lengths(lists: pa.ListArray) -> I8:
-    """[rows] number of values of each list; null counts as empty."""
-    lengths: I8 = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return lengths
 
 
 def _times(column: pa.ChunkedArray) -> I8:

@@ -23,9 +23,10 @@ SPANS_PER_TRACE = 48
 
 def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     """The child: everything there is on the topic, into a lake."""
-    from oracles.unwatched import Unwatched, is_read
+    from oracles.is_read import is_read
 
     from flowdiff.live.memory import share_one_heap
+    from stitch.drivers.live.watch import Watch
 
     share_one_heap()  # as `flowdiff ingest` does; MALLOC_ARENA_MAX=8 measures without
 
@@ -43,7 +44,7 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     settings = LiveSettings(window_length_ns=60 * 10**9)
     info = ensure_lake(store, settings.window_length_ns, 60 * 10**9, "bench")
     source = KafkaSource(KafkaSettings(bootstrap=(bootstrap,), topics=(topic,), group="bench"))
-    run = LiveRun(source, store, info, settings, LiveIdentity("bench", "bench"), SteadyClock(), Unwatched())
+    run = LiveRun(source, store, info, settings, LiveIdentity("bench", "bench"), SteadyClock(), Watch())
     while not run.status().lanes:
         run.turn(0.1)
     begin = time.perf_counter(), time.process_time()

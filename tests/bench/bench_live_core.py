@@ -66,7 +66,7 @@ def live(messages: Sequence[bytes], settings: LiveSettings) -> tuple[int, int]:
     latest = since = published = most = 0
 
     def commit(due: Due) -> int:
-        written(due.windows)
+        written([*due.parts()])
         if due.has_segment:
             encode_segment("s", due.new_events)
         buffer.committed(due)
@@ -99,7 +99,7 @@ def hold(messages: Sequence[bytes], settings: LiveSettings) -> None:
         buffer.advance(traffic.START_NS)
     buffer.committed(buffer.due())
     held, n = resident_gb(), buffer.open_events
-    written(buffer.everything().windows)
+    written([*buffer.everything().parts()])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{n:,} spans open: {held:.2f} GB resident, {held - before:.2f} GB of it theirs; "

@@ -106,11 +106,12 @@ def our_source(bootstrap: str, topic: str, n: int) -> float:
 
 def pipeline(bootstrap: str, topic: str, n: int) -> float:
     """Everything: a lake, sealed."""
-    from oracles.unwatched import Unwatched, is_read
+    from oracles.is_read import is_read
 
     from stitch.drivers.live.live_run import LiveIdentity, LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
     from stitch.drivers.live.steady_clock import SteadyClock
+    from stitch.drivers.live.watch import Watch
     from stitch.lake.layout import ensure_lake
     from stitch.lake.manifest import open_manifest
     from stitch.lake.store import LocalStore
@@ -119,7 +120,7 @@ def pipeline(bootstrap: str, topic: str, n: int) -> float:
         store = LocalStore.at(Path(lake))
         info = ensure_lake(store, None, 60 * 10**9, "bench")
         source, who = source_of(bootstrap, topic, "all"), LiveIdentity("bench", "bench")
-        run = LiveRun(source, store, info, LiveSettings(), who, SteadyClock(), Unwatched())
+        run = LiveRun(source, store, info, LiveSettings(), who, SteadyClock(), Watch())
         while not run.status().lanes:
             run.turn(0.1)
         begin = time.process_time()

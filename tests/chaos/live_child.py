@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from oracles.unwatched import Unwatched, is_read
+from oracles.is_read import is_read
 
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
@@ -22,6 +22,7 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import SteadyClock
+from stitch.drivers.live.watch import Watch
 from stitch.lake.layout import ensure_lake
 from stitch.lake.store import LocalStore
 
@@ -33,7 +34,7 @@ SETTINGS = LiveSettings(
 )
 
 
-class Told(Unwatched):
+class Told(Watch):
     """Says what becomes of lanes, for whoever has to find out what went wrong."""
 
     def lane(self, lane: int, state: str, why: str) -> None:

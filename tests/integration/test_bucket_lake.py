@@ -193,9 +193,9 @@ def downloads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As another process would begin, with the same cache."""
-    from stitch.lake import place
+    from stitch.lake import copies, place
 
-    for made in (place._bucket, place._copies, place._cache):
+    for made in (place._bucket, place._copies, copies._cache_in):
         made.cache_clear()
 
 

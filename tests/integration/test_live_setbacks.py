@@ -7,10 +7,10 @@ import errno
 import pytest
 from oracles.live_process import SETTINGS, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
-from oracles.unwatched import Unwatched
 
 from ingest.source import CutBackError, StreamId
 from schemas.windows import NS_PER_SECOND
+from stitch.drivers.live.watch import Watch
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
 
@@ -251,7 +251,7 @@ def test_a_log_that_is_cut_back_while_it_is_read_is_gone_on_with_by_order() -> N
     assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
 
 
-class Told(Unwatched):
+class Told(Watch):
     """Remembers what became of lanes."""
 
     def __init__(self) -> None:

@@ -10,12 +10,12 @@ from oracles.captured import FILES, messages
 from oracles.live_process import World, flow_rows, requests
 from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
-from oracles.unwatched import Unwatched
 
 from ingest.formats import codec_for, format_names, format_of
 from schemas.config import DecodeConfig
 from stitch.drivers.batch import ImportSettings, import_into
 from stitch.drivers.live.topic_format import OtherFormatError, refuse_other_format
+from stitch.drivers.live.watch import Watch
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
 
@@ -42,7 +42,7 @@ def test_what_is_no_format_stays_a_dead_letter() -> None:
         refuse_other_format("t", "otlp-proto", payloads, DecodeConfig())
 
 
-class Told(Unwatched):
+class Told(Watch):
     """Remembers what became of lanes."""
 
     def __init__(self) -> None:

@@ -19,7 +19,6 @@ from io import StringIO
 import pytest
 from oracles import fork_server
 from oracles.live_process import START_NS, Sent, World, requests
-from oracles.unwatched import Unwatched
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
@@ -33,6 +32,7 @@ from schemas.commits import CommitRecord
 from schemas.errors import ConfigError, InputError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.steady_clock import Moment
+from stitch.drivers.live.watch import Watch
 from stitch.lake.disk import LocalDisk
 from stitch.lake.store import LocalStore, Store
 
@@ -41,7 +41,7 @@ PROBE_S = 5
 """`timeoutSeconds` of the probes in deploy/kubernetes: an answer that is slower fails here as there."""
 
 
-class Ledger(Unwatched):
+class Ledger(Watch):
     """Keeps the commits."""
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ def add(buffer: LaneBuffer, number: int) -> None:
 def commit(lane: Lane, buffer: LaneBuffer, due: Due) -> None:
     standing = lane.standing
     with lane.stage() as staging:
-        for part, window in enumerate(due.windows):
+        for part, window in enumerate(due.parts()):
             for name in ("flows", "structures", "params"):
                 staging.add_window(name, window.window, part, getattr(window, name))
         segments = standing.segments

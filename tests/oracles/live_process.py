@@ -13,7 +13,6 @@ from oracles.in_place import InPlace
 from oracles.memory_disk import MemoryDisk
 from oracles.memory_log import Member, MemoryLog
 from oracles.object_store import ObjectStore
-from oracles.unwatched import Unwatched
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
@@ -87,7 +86,7 @@ class World:
     drains: bool = True
     """Whether every turn waits for what is being decoded, so that a schedule repeats exactly."""
     log: MemoryLog = field(default_factory=MemoryLog)
-    watch: Watch = field(default_factory=Unwatched)
+    watch: Watch = field(default_factory=Watch)
     processes: dict[str, LiveRun] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     clock_ahead_ns: dict[str, int] = field(default_factory=dict)

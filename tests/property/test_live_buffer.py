@@ -58,14 +58,14 @@ class SlowLane:
         counters = due.counters
         assert counters.balanced, counters
         assert counters.events_carried == self.n_open
-        assert counters.flows == sum(part.flows.num_rows for part in due.windows)
+        assert counters.flows == sum(part.flows.num_rows for part in due.parts())
         self.n_open = counters.events_open
         if due.has_segment:
             self.segments.append(due.new_events)
         else:
             assert due.new_events.num_rows == 0
         self.segments = self.segments[len(self.segments) - due.segments_needed :]
-        for part in due.windows:
+        for part in due.parts():
             starts = part.flows["start_ns"].to_pylist()
             assert all(part.window.start_ns <= start < part.window.end_ns for start in starts)
             assert self.sealed_to_ns is None or part.window.end_ns > self.sealed_to_ns

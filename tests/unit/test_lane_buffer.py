@@ -21,7 +21,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.provisional import provisional_flows
 from stitch.drivers.live.steady_clock import Moment
 from stitch.kernel import stitch
-from stitch.lake.windowing import cut
+from stitch.lake.windowing import WindowPart, cut
 
 S = NS_PER_SECOND
 SETTINGS = LiveSettings(lateness_ns=0, linger_ns=S, stitch=StitchConfig(idle_ns=10 * S, max_age_ns=60 * S))
@@ -56,7 +56,7 @@ def add(buffer: LaneBuffer, *rows: dict[str, Any], now_ns: int = START + 3600 * 
 
 def quality_of(due: Due) -> dict[str, int]:
     """Flows by flag, as their commit will say."""
-    masks = [mask for part in due.windows for mask in part.flows["quality"].to_pylist()]
+    masks = [mask for part in windows(due) for mask in part.flows["quality"].to_pylist()]
     counts = {str(flag.name): sum(mask & flag != 0 for mask in masks) for flag in Quality}
     return {flag: n for flag, n in counts.items() if n}
 
@@ -68,13 +68,17 @@ def commit(buffer: LaneBuffer, due: Due | None = None) -> Due:
     return due
 
 
+def windows(due: Due) -> list[WindowPart]:
+    return [*due.parts()]
+
+
 def ids(due: Due) -> list[str]:
-    return sorted(name for part in due.windows for name in part.flows["request_id"].to_pylist())
+    return sorted(name for part in windows(due) for name in part.flows["request_id"].to_pylist())
 
 
 def test_an_empty_lane_has_nothing_due() -> None:
     due = commit(lane())
-    assert (due.windows, due.sealed_to_ns, due.has_segment, due.segments_needed) == ((), None, False, 0)
+    assert (windows(due), due.sealed_to_ns, due.has_segment, due.segments_needed) == ([], None, False, 0)
 
 
 def test_a_complete_request_closes_after_the_linger_and_is_published_with_its_window() -> None:
@@ -93,7 +97,7 @@ def test_a_complete_request_closes_after_the_linger_and_is_published_with_its_wi
     due = commit(buffer)
     assert ids(due) == ["t"]
     assert (due.sealed_to_ns, due.segments_needed) == (START + 60 * S, 0)
-    assert due.windows[0].flows["quality"].to_pylist() == [0]
+    assert windows(due)[0].flows["quality"].to_pylist() == [0]
 
 
 def test_an_incomplete_request_waits_for_the_gap_and_its_window_with_it() -> None:
@@ -114,7 +118,7 @@ def test_a_request_past_its_age_is_incomplete() -> None:
     buffer.advance(START + 60 * S)
     due = commit(buffer)
     assert ids(due) == ["t"]
-    assert due.windows[0].flows["quality"].to_pylist() == [Quality.INCOMPLETE | Quality.ORPHAN]
+    assert windows(due)[0].flows["quality"].to_pylist() == [Quality.INCOMPLETE | Quality.ORPHAN]
     assert quality_of(due) == {"INCOMPLETE": 1, "ORPHAN": 1}
 
 
@@ -259,7 +263,7 @@ def test_records_without_ids_close_with_the_request_that_they_touch() -> None:
     buffer.advance(START + 13 * S)
     due = commit(buffer, buffer.due(early=True))
     assert ids(due) == ["r"]
-    assert due.windows[0].flows["n_nodes"].to_pylist() == [3]
+    assert windows(due)[0].flows["n_nodes"].to_pylist() == [3]
 
 
 def test_windows_are_put_together_as_if_they_had_come_at_once() -> None:
@@ -275,8 +279,8 @@ def test_windows_are_put_together_as_if_they_had_come_at_once() -> None:
     at_once = lane(SETTINGS.model_copy(update={"params_share": 0.5}))
     add(at_once, *rows)
     due, expected = buffer.everything(), at_once.everything()
-    assert len(due.windows) == len(expected.windows) == 2
-    for ours, theirs in zip(due.windows, expected.windows, strict=True):
+    assert len(windows(due)) == len(windows(expected)) == 2
+    for ours, theirs in zip(windows(due), windows(expected), strict=True):
         assert ours.window == theirs.window
         for name in ("flows", "structures", "params"):
             assert getattr(ours, name).to_pylist() == getattr(theirs, name).to_pylist()
@@ -284,12 +288,14 @@ def test_windows_are_put_together_as_if_they_had_come_at_once() -> None:
     add(whole, *rows)
     made = stitch(batch(*rows), SETTINGS.stitch, lane=1)
     for ours, theirs in zip(
-        whole.everything().windows, cut(made.flows, made.structures, made.params, NS_PER_MINUTE), strict=True
+        windows(whole.everything()),
+        cut(made.flows, made.structures, made.params, NS_PER_MINUTE),
+        strict=True,
     ):
         for name in ("flows", "structures", "params"):
             assert getattr(ours, name).to_pylist() == getattr(theirs, name).to_pylist()
-    kept = set(expected.windows[0].params["request_id"].to_pylist())
-    assert 0 < len(kept) < expected.windows[0].flows.num_rows
+    kept = set(windows(expected)[0].params["request_id"].to_pylist())
+    assert 0 < len(kept) < windows(expected)[0].flows.num_rows
 
 
 def test_pieces_that_closed_one_by_one_are_sorted_as_one() -> None:
@@ -303,7 +309,7 @@ def test_pieces_that_closed_one_by_one_are_sorted_as_one() -> None:
         add(at_once, *part)
     buffer.advance(START + 60 * S)
     at_once.advance(START + 60 * S)
-    ours, theirs = commit(buffer).windows[0], commit(at_once).windows[0]
+    ours, theirs = windows(commit(buffer))[0], windows(commit(at_once))[0]
     for name in ("flows", "structures", "params"):
         assert getattr(ours, name).to_pylist() == getattr(theirs, name).to_pylist()
 
@@ -371,7 +377,7 @@ def test_a_flow_that_waits_keeps_every_segment_that_it_came_in() -> None:
     assert (buffer.pending_flows, second.segments_needed) == (1, 2)
     after = lane()
     after.load([first.new_events, second.new_events])
-    assert after.everything().windows[0].flows["quality"].to_pylist() == [0]
+    assert windows(after.everything())[0].flows["quality"].to_pylist() == [0]
 
 
 def test_a_provisional_reading_has_what_was_not_published_yet() -> None:
@@ -431,8 +437,8 @@ def test_a_large_window_is_put_together_in_parts_that_stand_alone() -> None:
         add(buffer, *rows[first : first + 8])
         buffer.relieve(0)
     due = commit(buffer, buffer.everything())
-    assert len(due.windows) > 1
-    assert len({part.window for part in due.windows}) == 1
+    assert len(windows(due)) > 1
+    assert len({part.window for part in windows(due)}) == 1
     assert sorted(ids(due)) == [f"t{i:02d}" for i in range(40)]
-    for part in due.windows:
+    for part in windows(due):
         assert set(part.structures["category"].to_pylist()) == set(part.flows["category"].to_pylist())

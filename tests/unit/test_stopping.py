@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from flowdiff.live.ingest_run import StopOnSignal
+from flowdiff.cli.stopping import stopped_by_signal
 
 PROGRAM = """
 import os, sys, time
-from flowdiff.live.ingest_run import StopOnSignal
+from flowdiff.cli.stopping import stopped_by_signal
 
-with StopOnSignal(float(sys.argv[1]), lambda: os._exit(7)) as stop:
+with stopped_by_signal(float(sys.argv[1]), lambda: os._exit(7)) as stop:
     print("running", flush=True)
-    while not stop.asked:
+    while not stop.is_set():
         time.sleep(0.01)
     print("stopping", flush=True)
     if sys.argv[2] == "hangs":
@@ -61,8 +61,8 @@ def test_an_end_that_hangs_has_its_budget() -> None:
 
 def test_signals_are_as_they_were_afterwards() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with StopOnSignal(60, lambda: None) as stop:
+    with stopped_by_signal(60, lambda: None) as stop:
         os.kill(os.getpid(), signal.SIGTERM)
-        while not stop.asked:
+        while not stop.is_set():
             pass
     assert signal.getsignal(signal.SIGTERM) is before

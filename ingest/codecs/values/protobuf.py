@@ -155,7 +155,7 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
 
 
 MAX_FIELDS: Final = 50_000
-"""Of one span over `nested.PART_BYTES`; what has more says nothing with them. SDKs stop at 128 attributes,
+"""Of one span over `PART_BYTES`; what has more says nothing with them. SDKs stop at 128 attributes,
 events and links each."""
 
 

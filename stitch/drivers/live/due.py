@@ -47,11 +47,6 @@ class Due:
     pieces: tuple[Piece, ...]
     """What `parts` are made of."""
 
-    @property
-    def windows(self) -> tuple[WindowPart, ...]:
-        """All parts."""
-        return tuple(self.parts())
-
     def stage(self, staging: Staging, letters: Sequence[pa.Table] = ()) -> None:
         """Stage all but the segment; `letters`: dead letters of others before its own. Raises OSError."""
         for place, part in enumerate(self.parts()):

@@ -19,7 +19,7 @@ from schemas.arrays import B1, I8, U8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, idle_and_old
-from stitch.columnar.runs import own_words, whole
+from stitch.columnar.runs import own_words, run_starts, whole
 from stitch.drivers.live.keys import LINKING_COLUMNS, loose_keys
 
 SMALL_ROWS: Final = 4_096
@@ -201,7 +201,7 @@ class OpenEvents:
         if not len(asked):
             return complete
         part = np.cumsum(requests.size[asked]) // max(1, max_events)
-        begins = np.flatnonzero(np.diff(part, prepend=-1))
+        begins = np.flatnonzero(run_starts(part))
         part = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(asked)))
         events = self._by_part(requests, asked, part)
         for number, some in enumerate(np.split(asked, begins[1:])):

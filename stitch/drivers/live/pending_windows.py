@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from schemas.arrays import I8, U8
 from schemas.rejects import Reason, Reject
 from schemas.windows import Window
-from stitch.columnar.runs import offsets, ranges, whole
+from stitch.columnar.runs import inverse, offsets, ranges, whole
 from stitch.drivers.live.closed_memory import window_ends
 from stitch.drivers.live.open_events import ClosedEvents
 from stitch.drivers.partition import hash_requests, share_of
@@ -227,10 +227,8 @@ def _dealt(flows: pa.Table, params: pa.Table, code: I8, n: int) -> tuple[list[pa
         return [flows], [params]
     by_code = np.argsort(code, kind="stable")
     bounds = offsets(np.bincount(code, minlength=n))
-    place = np.empty(len(code), dtype=np.int64)
-    place[by_code] = np.arange(len(code))
+    place = inverse(by_code) - bounds[code]  # in its own part
     of_param = params["flow"].to_numpy()
-    place -= bounds[code]  # in its own part
     dealt = flows.take(pa.array(by_code)).unify_dictionaries()
     parts = [dealt.slice(int(first), int(end - first)) for first, end in pairwise(bounds)]
     own = []

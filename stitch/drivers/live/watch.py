@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from schemas.commits import CommitRecord
 
@@ -88,21 +87,19 @@ class LiveStatus:
         )
 
 
-class Watch(Protocol):
-    """Reported as it happens, in the thread that does it: quick, and nothing it does may fail."""
+class Watch:
+    """What is reported as it happens, in the thread that does it: quick, and nothing it does may fail. Who
+    watches takes what it is interested in.
+    """
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
         """Messages of a stream were decoded: their bytes, events, and refused items by reason."""
-        ...
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
         """A lane committed and published."""
-        ...
 
     def lane(self, lane: int, state: str, why: str) -> None:
         """A lane was `gained`, `released`, `lost`, `waiting`, `running`, `halted` or `set otherwise`."""
-        ...
 
     def trouble(self, why: str | None) -> None:
         """The log cannot be read, or can again (None)."""
-        ...

@@ -94,7 +94,7 @@ def _steps(seen: I8, into: I8, stage: I8, n_stages: int) -> list[_Step]:
     for k in np.flatnonzero(np.diff(bounds)):
         edges = ordered[bounds[k] : bounds[k + 1]]
         target = into[edges]
-        first = np.flatnonzero(np.diff(target, prepend=-1))
+        first = np.flatnonzero(run_starts(target))
         count = np.diff(first, append=len(target)).astype(np.uint64)
         steps.append(_Step(seen[edges], first, target[first], count))
     return steps

@@ -38,7 +38,7 @@ import numpy as np
 
 from schemas.arrays import B1, I8, U8
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import connected_components, group_stably, rank_in_runs, run_starts
+from stitch.columnar.runs import connected_components, group_stably, in_long_runs, rank_in_runs, run_starts
 from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]
@@ -75,14 +75,7 @@ class TiedCells:
 def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
     """Cells of equal (flow, rank, colour) in ascending order; `rank` is the level or an earlier cell."""
     order = np.lexsort((colour, rank, graphs.flow))
-    flow, sorted_rank, sorted_colour = graphs.flow[order], rank[order], colour[order]
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (
-        (flow[1:] != flow[:-1])
-        | (sorted_rank[1:] != sorted_rank[:-1])
-        | (sorted_colour[1:] != sorted_colour[:-1])
-    )
-    number = np.cumsum(new) - 1
+    number = np.cumsum(run_starts(graphs.flow[order], rank[order], colour[order])) - 1
     cell = np.empty(len(order), dtype=np.int64)
     cell[order] = number
     return TiedCells(order, cell, np.bincount(number))
@@ -177,8 +170,7 @@ class _Planner:
             self._common(src, dst)
         here = here[np.lexsort((here, base[here], self.cell[here]))]
         cell, under = self.cell[here], base[here]
-        new_cell = np.diff(cell, prepend=-1) != 0
-        new_group = new_cell | (np.diff(under, prepend=-2) != 0)
+        new_cell, new_group = run_starts(cell), run_starts(cell, under)
         group = np.cumsum(new_group) - 1
         size = np.bincount(group)[group]
         leader = here[new_group][group]
@@ -203,7 +195,7 @@ class _Planner:
     def _common(self, src: I8, dst: I8) -> None:
         """Set `base` of `dst` to the deepest decision common to all tied predecessors; -1: none."""
         at = self.path[src]
-        first = np.flatnonzero(np.diff(dst, prepend=-1))
+        first = np.flatnonzero(run_starts(dst))
         count = np.diff(first, append=len(dst))
         # Climb to one depth first, then step by step until all predecessors of a segment have met.
         while True:
@@ -246,8 +238,7 @@ def settle_plain(graphs: SegmentGraphs, cells: TiedCells, plan: TiePlan, start_n
     group = plan.group[deciders] + shift[deciders]
     rank = np.zeros(n, dtype=np.int64)
     ordered = _earliest(deciders, group, start_ns, tie)
-    group_of = plan.group[ordered] + shift[ordered]
-    rank[ordered] = rank_in_runs(np.diff(group_of, prepend=-1) != 0)
+    rank[ordered] = rank_in_runs(run_starts(plan.group[ordered] + shift[ordered]))
     widest = int(rank.max(initial=0)) + 1
     value = np.zeros(n + 1, dtype=np.int64)
     for depth in range(1, int(plan.depth.max(initial=0)) + 1):
@@ -266,14 +257,10 @@ def _earliest(segments: I8, group: I8, start_ns: I8, tie: TieBreak) -> I8:
     """`segments` sorted by (group, start, tie)."""
     by_time = np.lexsort((start_ns[segments], group))
     ordered, group = segments[by_time], group[by_time]
-    again = np.zeros(len(ordered), dtype=np.bool_)
-    start = start_ns[ordered]
-    again[1:] = (group[1:] == group[:-1]) & (start[1:] == start[:-1])
-    if again.any():
-        again[:-1] |= again[1:]
-        places = np.flatnonzero(again)
+    places = np.flatnonzero(in_long_runs(run_starts(group, start_ns[ordered])))
+    if len(places):
         some = ordered[places]
-        ordered[places] = some[np.lexsort((tie(some), start[places], group[places]))]
+        ordered[places] = some[np.lexsort((tie(some), start_ns[some], group[places]))]
     return ordered
 
 
@@ -312,7 +299,7 @@ def settle_hard(graphs: SegmentGraphs, cells: TiedCells, start_ns: I8, tie: TieB
         ordered = _earliest(candidates, cell[candidates], start_ns[origin], _of(tie, origin))
         rank = 2 * (cell - np.minimum.reduceat(cell, graphs.first[:-1])[graphs.flow])
         rank[candidates] += 1
-        rank[ordered[np.diff(cell[ordered], prepend=-1) != 0]] -= 1
+        rank[ordered[run_starts(cell[ordered])]] -= 1
         cells = sort_cells(graphs, rank, refine(graphs, mix(rank.astype(np.uint64))))
     return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from schemas.arrays import B1, I8
-from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs
+from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs, run_starts
 
 _MASK_WORDS = 8 * 2**20
 """Reach masks of at most 64 MiB (8 Mi words of 8 bytes) are held at a time, but for a single larger flow."""
@@ -86,7 +86,7 @@ def _redundant(rounds: I8, src: I8, dst: I8, bit: I8, candidate: B1, width: int)
         if not len(edges):
             continue
         into = dst[edges]
-        first = np.flatnonzero(np.diff(into, prepend=-1))
+        first = np.flatnonzero(run_starts(into))
         reach = above[src[edges]]
         here = into[first]
         farther[here] = np.bitwise_or.reduceat(reach, first, axis=0)

@@ -14,6 +14,7 @@ import numpy as np
 
 from schemas.arrays import B1, I8, U8
 from stitch.columnar.hashing import mix
+from stitch.columnar.runs import run_starts
 
 _ASYNC = np.uint64(0xD6E8FEB86659FD93)
 
@@ -129,7 +130,7 @@ def _sibling_offsets(parent: I8, subtree: U8, size: I8, asynchronous: B1) -> tup
         members = siblings[again]
         siblings[again] = members[np.lexsort((members, subtree[members], group[again]))]
     above = parent[siblings]
-    first = np.concatenate(([0], np.flatnonzero(above[1:] != above[:-1]) + 1))
+    first = np.flatnonzero(run_starts(above))
     counts = np.diff(np.append(first, len(siblings)))
     before = np.cumsum(size[siblings]) - size[siblings]
     offset[siblings] += before - np.repeat(before[first], counts)

@@ -1,0 +1,44 @@
+"""Ask a command that runs for long to end, by a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stopped_by_signal(
+    budget_s: float | None = None, too_slow: Callable[[], None] = lambda: None
+) -> Iterator[threading.Event]:
+    """Give an event that the first signal sets, to ask for an orderly end; the second ends the process.
+
+    When `budget_s` are over, `too_slow` is called, in a thread of its own. None: the end takes what it takes.
+    """
+    asked = threading.Event()
+    timer = None if budget_s is None else threading.Timer(budget_s, too_slow)
+
+    def caught(number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        asked.set()
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+
+    before = {each: signal.signal(each, caught) for each in SIGNALS}
+    try:
+        yield asked
+    finally:
+        if timer is not None:
+            timer.cancel()
+        for each, handler in before.items():
+            signal.signal(each, handler)

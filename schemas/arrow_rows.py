@@ -1,0 +1,33 @@
+"""Make the columns that rows of a model have in Arrow, so that a table and what fills it cannot differ."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Annotated, Any, Final, get_args
+
+import pyarrow as pa
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+Narrow = Annotated[int, pa.int32()]
+"""A column of 32 bits."""
+_TYPES: Final[dict[Any, pa.DataType]] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    tuple[str, ...]: pa.list_(pa.string()),
+    tuple[int, ...]: pa.list_(pa.int64()),
+}
+
+
+def arrow_types(model: type[BaseModel]) -> dict[str, pa.DataType]:
+    """Types of columns by the names of fields, in their order."""
+    return {name: _type_of(info) for name, info in model.model_fields.items()}
+
+
+def _type_of(info: FieldInfo) -> pa.DataType:
+    """The type that the field names, else that of its values."""
+    values: Any = info.annotation
+    if NoneType in get_args(values):
+        (values,) = (each for each in get_args(values) if each is not NoneType)
+    return next((each for each in info.metadata if isinstance(each, pa.DataType)), None) or _TYPES[values]
