@@ -24,7 +24,6 @@ from rapidfuzz.distance import Levenshtein, Prefix
 
 from analyze.paths.alignment import Pair, Signature, aligned_steps, signature
 from analyze.paths.path_table import PathTable
-from analyze.paths.settings import PathSettings
 from schemas.arrays import B1, F8, I8
 
 _EDIT, _PREFIX = 0.7, 0.3
@@ -400,7 +399,6 @@ def grouped_moves(
     flows: Flows,
     account: PathAccount,
     confidence: F8,
-    settings: PathSettings,
 ) -> tuple[tuple[PathGroup, ...], list[PathMove]]:
     """Groups by score, and the moves that were not looked at.
 
@@ -420,7 +418,7 @@ def grouped_moves(
         )
         for k in np.lexsort((flows.target, flows.source, -score)).tolist()
     ]
-    looked = _looked(table, moves, settings)
+    looked = _looked(table, moves)
     groups: list[PathGroup] = []
     for one in looked:
         mine = next((group for group in groups if group.lead.is_like(one)), None)
@@ -436,16 +434,16 @@ def grouped_moves(
     return tuple(sorted(groups, key=rank)), moves[len(looked) :]
 
 
-def _looked(table: PathTable, moves: Sequence[PathMove], settings: PathSettings) -> list[ComparedMove]:
+def _looked(table: PathTable, moves: Sequence[PathMove]) -> list[ComparedMove]:
     """The first moves, compared step by step, as many as the settings allow."""
     usual = _usual(table)
     looked: list[ComparedMove] = []
     cells = 0
-    for move in moves[: settings.aligned]:
+    for move in moves[: table.settings.aligned]:
         before, after = _partners(table, move, usual)
         graphs = table.graphs[before], table.graphs[after]
         cells += graphs[0].n_nodes * graphs[1].n_nodes
-        if looked and cells > settings.aligned_cells:
+        if looked and cells > table.settings.aligned_cells:
             break
         pairs = aligned_steps(*graphs)
         mark = signature(*graphs, pairs) if before != after else None

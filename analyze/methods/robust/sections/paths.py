@@ -67,7 +67,7 @@ def paths_section(
             rest_us=rest,
         ),
         groups=tuple(
-            _group_row(found, group, rank, settings, limits)
+            _group_row(found, group, rank, limits)
             for rank, group in enumerate(found.groups[: settings.groups], 1)
         ),
         groups_total=len(found.groups),
@@ -85,9 +85,7 @@ def paths_section(
     )
 
 
-def _group_row(
-    found: PathChanges, group: PathGroup, rank: int, settings: PathSettings, limits: ReportLimits
-) -> PathGroupRow:
+def _group_row(found: PathChanges, group: PathGroup, rank: int, limits: ReportLimits) -> PathGroupRow:
     lead, moves = group.lead, [one.move for one in group.members]
     mark = lead.signature
     kind: MoveKind = "no-comparison" if mark is None else mark.move.value
@@ -99,7 +97,11 @@ def _group_row(
     )
     roots = tuple(dict.fromkeys(_root(found, move) for move in moves))
     before, after = (found.table.graphs[i] for i in lead.partners)
-    lines = difference_lines(before, after, lead.pairs, settings.difference_rows) if mark is not None else []
+    lines = (
+        difference_lines(before, after, lead.pairs, found.table.settings.difference_rows)
+        if mark is not None
+        else []
+    )
     return PathGroupRow(
         rank=rank,
         kind=kind,
