@@ -75,8 +75,8 @@ def path_changes(population: Population, history: Population | None, settings: P
     table = path_table(population, history, settings)
     counts = effective_counts(table)
     shares = path_shares(table.weight, table.mean_us, table.root, len(table.roots))
-    tests = share_tests(table, counts, shares.change, settings)
-    times = time_tests(table, settings)
+    tests = share_tests(table, counts, shares.change)
+    times = time_tests(table)
     lost, gained = np.flatnonzero(tests.lost), np.flatnonzero(tests.gained)
     tokens = {at: table.graphs[at].text.tokens for at in np.union1d(lost, gained).tolist()}
     pairs = candidate_pairs(tokens, table.root, lost, gained, settings.candidates)
@@ -89,8 +89,7 @@ def path_changes(population: Population, history: Population | None, settings: P
         shares,
         flows,
         account,
-        _confidence(table, shares, tests, flows, account, pairs, settings),
-        settings,
+        _confidence(table, shares, tests, flows, account, pairs),
     )
     return PathChanges(
         table=table,
@@ -101,7 +100,7 @@ def path_changes(population: Population, history: Population | None, settings: P
         groups=groups,
         rest_moves=len(rest),
         rest_us=sum(move.contribution_us for move in rest),
-        repeats=tuple(_repeat_changes(table, counts, shares, settings)),
+        repeats=tuple(_repeat_changes(table, counts, shares)),
     )
 
 
@@ -112,14 +111,13 @@ def _confidence(
     flows: Flows,
     account: PathAccount,
     pairs: CandidatePairs,
-    settings: PathSettings,
 ) -> F8:
     """[flows] share of draws in which at least half of a flow is there; NaN where nothing was drawn.
 
     Shares are drawn with the standard error of their test; the assignment is solved anew for all draws at
     once.
     """
-    confidence = np.full(len(flows.amount), np.nan)
+    settings, confidence = table.settings, np.full(len(flows.amount), np.nan)
     if not settings.draws or len(flows.amount) == 0:
         return confidence
     root = flow_roots(table.root, flows)
@@ -187,13 +185,13 @@ class ShareTests:
         return self.estimate.after * self.estimate.n1
 
 
-def share_tests(table: PathTable, counts: F8, change: F8, settings: PathSettings) -> ShareTests:
+def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
     """Test every category's share of its root's requests in the problem against ordinary times.
 
     counts: [categories, columns] effective requests. change: [categories] share in the problem less share in
     the reference; only a change that both see counts.
     """
-    n, n_roots = len(table.graphs), len(table.roots)
+    n, n_roots, settings = len(table.graphs), len(table.roots), table.settings
     trials = _by_root(counts, table.root, n_roots)
     with np.errstate(divide="ignore", invalid="ignore"):
         before = np.nan_to_num(counts[:, BEFORE] / trials[table.root, BEFORE])
@@ -254,9 +252,9 @@ class TimeTests:
     changed: B1
 
 
-def time_tests(table: PathTable, settings: PathSettings) -> TimeTests:
+def time_tests(table: PathTable) -> TimeTests:
     """Test the response times of every category with enough requests in both periods."""
-    made, n = table.requests, len(table.graphs)
+    made, n, settings = table.requests, len(table.graphs), table.settings
     cell = made.category * table.n_columns + made.column
     values = Histograms.of(
         made.category,
@@ -308,12 +306,10 @@ def _operation_counts(graph: Graph) -> dict[GraphNode, int]:
     return dict(Counter(plain))
 
 
-def _repeat_changes(
-    table: PathTable, counts: F8, shares: PathShares, settings: PathSettings
-) -> list[RepeatsRow]:
+def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
     """Repeats that changed by test, one an operation and direction, largest |contribution| first."""
     together: dict[tuple[NodeName, bool], list[RepeatsRow]] = defaultdict(list)
-    for change in _by_family(table, counts, shares, settings):
+    for change in _by_family(table, counts, shares):
         together[change.operation, change.after > change.before].append(change)
     merged = [_merged(changes) for changes in together.values()]
     return sorted(merged, key=lambda c: (-abs(c.contribution_us), c.operation.text, c.after))
@@ -339,11 +335,12 @@ def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
     )
 
 
-def _by_family(table: PathTable, counts: F8, shares: PathShares, settings: PathSettings) -> list[RepeatsRow]:
+def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
     """One change a family."""
     families = _families(table)
     if not families:
         return []
+    settings = table.settings
     times, code = np.unique(np.concatenate([f.times for f in families]), return_inverse=True)
     categories = np.concatenate([f.categories for f in families])
     family = np.repeat(np.arange(len(families)), [len(f.categories) for f in families])

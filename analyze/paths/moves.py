@@ -16,7 +16,7 @@ categories, without double counting. Moves of one signature are one group, the l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ from rapidfuzz.distance import Levenshtein, Prefix
 
 from analyze.paths.alignment import Pair, Signature, aligned_steps, signature
 from analyze.paths.path_table import PathTable
-from analyze.paths.settings import PathSettings
 from schemas.arrays import B1, F8, I8
 
 _EDIT, _PREFIX = 0.7, 0.3
@@ -337,49 +336,56 @@ class PathMove:
 
 
 @dataclass(frozen=True, slots=True)
-class PathGroup:
-    """Moves that are one change."""
-
-    signature: Signature | None
-    """None: there is no path to hold it against."""
-    new: bool
-    """The leading move has no precursor; it is compared with the usual path of its root."""
-    lost: bool
-    """It has no successor."""
-    moves: tuple[PathMove, ...]
-    """The leading one first, by score."""
-    partners: tuple[int, int]
-    """Categories of the first move that were aligned, before and after; equal: there was no other."""
-    pairs: tuple[Pair, ...]
-    """Their steps."""
-    share: float
-    contribution_us: float
-    score: float
-
-
-@dataclass(slots=True)
-class _Looked:
-    """A move and what its paths differ in."""
+class ComparedMove:
+    """A move, and what its paths differ in."""
 
     move: PathMove
     signature: Signature | None
+    """None: there is no path to hold it against."""
     partners: tuple[int, int]
+    """Categories that were aligned, before and after; equal: there was no other."""
     pairs: list[Pair]
+    """Their steps."""
+
+    def is_like(self, other: ComparedMove) -> bool:
+        """Whether the two are one change."""
+        mine, theirs = self.signature, other.signature
+        if mine is None or theirs is None:
+            return mine is theirs and self.partners == other.partners
+        return mine.key == theirs.key or mine.alike(theirs) >= _ALIKE
+
+
+@dataclass(frozen=True, slots=True)
+class PathGroup:
+    """Moves that are one change."""
+
+    members: list[ComparedMove]
+    """The leading one first, by score."""
 
     @property
-    def key(self) -> tuple[object, ...]:
-        return self.signature.key if self.signature is not None else self.partners
+    def lead(self) -> ComparedMove:
+        """The move that says what the group is."""
+        return self.members[0]
 
+    @property
+    def new(self) -> bool:
+        """Whether the leading move has no precursor; it is compared with the usual path of its root."""
+        return self.lead.move.source == OTHER
 
-@dataclass(slots=True)
-class _Cluster:
-    """Moves like the first of them."""
+    @property
+    def lost(self) -> bool:
+        """Whether it has no successor."""
+        return self.lead.move.target == OTHER
 
-    members: list[_Looked] = field(default_factory=list)
+    @property
+    def share(self) -> float:
+        """Of all requests."""
+        return sum(one.move.share for one in self.members)
 
-    def takes(self, other: _Looked) -> bool:
-        mine = self.members[0].signature
-        return mine is not None and other.signature is not None and mine.alike(other.signature) >= _ALIKE
+    @property
+    def contribution_us(self) -> float:
+        """Part of the change of the mean."""
+        return sum(one.move.contribution_us for one in self.members)
 
 
 def flow_roots(root: I8, flows: Flows) -> I8:
@@ -393,7 +399,6 @@ def grouped_moves(
     flows: Flows,
     account: PathAccount,
     confidence: F8,
-    settings: PathSettings,
 ) -> tuple[tuple[PathGroup, ...], list[PathMove]]:
     """Groups by score, and the moves that were not looked at.
 
@@ -413,54 +418,37 @@ def grouped_moves(
         )
         for k in np.lexsort((flows.target, flows.source, -score)).tolist()
     ]
-    looked = _looked(table, moves, settings)
-    clusters: list[_Cluster] = []
-    exact: dict[tuple[object, ...], _Cluster] = {}
+    looked = _looked(table, moves)
+    groups: list[PathGroup] = []
     for one in looked:
-        mine = exact.get(one.key) or next((c for c in clusters if c.takes(one)), None)
+        mine = next((group for group in groups if group.lead.is_like(one)), None)
         if mine is None:
-            mine = _Cluster()
-            clusters.append(mine)
-        mine.members.append(one)
-        exact.setdefault(one.key, mine)
-    groups = [_group(cluster.members, scale) for cluster in clusters]
-    groups.sort(key=lambda g: (-g.score, g.partners))
-    return tuple(groups), moves[len(looked) :]
+            groups.append(PathGroup([one]))
+        else:
+            mine.members.append(one)
+
+    def rank(group: PathGroup) -> tuple[float, tuple[int, int]]:
+        part = abs(group.contribution_us) / scale
+        return -max(part, _SHARE_WEIGHT * group.share), group.lead.partners
+
+    return tuple(sorted(groups, key=rank)), moves[len(looked) :]
 
 
-def _looked(table: PathTable, moves: Sequence[PathMove], settings: PathSettings) -> list[_Looked]:
+def _looked(table: PathTable, moves: Sequence[PathMove]) -> list[ComparedMove]:
     """The first moves, compared step by step, as many as the settings allow."""
     usual = _usual(table)
-    looked: list[_Looked] = []
+    looked: list[ComparedMove] = []
     cells = 0
-    for move in moves[: settings.aligned]:
+    for move in moves[: table.settings.aligned]:
         before, after = _partners(table, move, usual)
         graphs = table.graphs[before], table.graphs[after]
         cells += graphs[0].n_nodes * graphs[1].n_nodes
-        if looked and cells > settings.aligned_cells:
+        if looked and cells > table.settings.aligned_cells:
             break
         pairs = aligned_steps(*graphs)
         mark = signature(*graphs, pairs) if before != after else None
-        looked.append(_Looked(move, mark, (before, after), pairs))
+        looked.append(ComparedMove(move, mark, (before, after), pairs))
     return looked
-
-
-def _group(members: Sequence[_Looked], scale_us: float) -> PathGroup:
-    """What a cluster's leading move says, for all of them."""
-    first = members[0]
-    share = sum(m.move.share for m in members)
-    us = sum(m.move.contribution_us for m in members)
-    return PathGroup(
-        signature=first.signature,
-        new=first.move.source == OTHER,
-        lost=first.move.target == OTHER,
-        moves=tuple(m.move for m in members),
-        partners=first.partners,
-        pairs=tuple(first.pairs),
-        share=share,
-        contribution_us=us,
-        score=max(abs(us) / scale_us, _SHARE_WEIGHT * share),
-    )
 
 
 def _usual(table: PathTable) -> I8:

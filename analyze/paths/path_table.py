@@ -40,8 +40,9 @@ class PathRequests:
 
 @dataclass(frozen=True, slots=True)
 class PathTable:
-    """Categories of the population and of its history, sorted by (root, key)."""
+    """Categories of the population and of its history, sorted by (root, key), and how they are compared."""
 
+    settings: PathSettings
     graphs: tuple[Graph, ...]
     categories: tuple[Category | None, ...]
     """Of the population; None for one that only history has."""
@@ -118,6 +119,7 @@ def path_table(population: Population, history: Population | None, settings: Pat
     column = np.full(len(sample), AFTER)
     column[ordinary] = FIRST_BLOCK + block
     return PathTable(
+        settings=settings,
         graphs=tuple(graphs),
         categories=categories,
         roots=roots,

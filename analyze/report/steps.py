@@ -6,7 +6,7 @@ The bars of either side follow each other as the response waited for them, so th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -92,12 +92,8 @@ def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
 
 
 def _fate(row: StepRow) -> Fate:
-    if row.before is None and row.after is None:
-        return Fate.FOLD
-    if row.after is None:
-        return Fate.LOST
-    if row.before is None:
-        return Fate.GAINED
+    if row.before is None or row.after is None:
+        return Fate.FOLD if row.before is row.after else Fate.LOST if row.after is None else Fate.GAINED
     return Fate.KEPT if row.before == row.after else Fate.REPLACED
 
 
@@ -210,13 +206,19 @@ def _step(line: StepLine) -> b.Words:
     """Its name; what became of it where it is not the same on both sides."""
     if line.text:
         return b.dim(line.text)
-    before, after = line.row.before, line.row.after
-    if line.fate is Fate.KEPT and after is not None:
-        return _named(after)
+    return step_words(line.row.before, line.row.after, _named)
+
+
+def step_words(
+    before: NodeName | None, after: NodeName | None, named: Callable[[NodeName], b.Words]
+) -> b.Words:
+    """Name a step of two paths, with what became of it where it is not the same on both sides."""
     if before is None or after is None:
         sign, name = ("+ ", after) if before is None else ("− ", before)
-        return (b.strong(sign), "" if name is None else _named(name))
-    return (b.strong("± "), _named(after), b.dim(" instead of "), _named(before))
+        return (b.strong(sign), "" if name is None else named(name))
+    if before == after:
+        return named(after)
+    return (b.strong("± "), named(after), b.dim(" instead of "), named(before))
 
 
 def _named(name: NodeName) -> b.Words:

@@ -22,15 +22,11 @@ def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
     order = np.argsort(start_ns, kind="stable")
     at = start_ns[order]
     # Between two requests the change lies anywhere: the interval begins at the earlier one.
-    return _when(hit[order], None, usual, at, at)
+    return when_slots(at, at, hit[order], None, usual)
 
 
-def when_slots(start_ns: I8, end_ns: I8, hits: F8, requests: F8, usual: float) -> When | None:
-    """Find the same from counts of requests by slot of time, in their order."""
-    return _when(hits, requests, usual, start_ns, end_ns)
-
-
-def _when(hits: F8 | B1, requests: F8 | None, usual: float, start_ns: I8, end_ns: I8) -> When | None:
+def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usual: float) -> When | None:
+    """Find the same from counts of requests by slot of time, in their order; None: a request each."""
     found = segment_of(hits, usual, requests)
     if found is None:
         return None

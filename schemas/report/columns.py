@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -135,25 +135,15 @@ def stored(
     label: str = "",
     far: int = 0,
     null: bool = False,
-) -> Column:
-    """A column that Parquet and SQL have; with a label it is shown, too."""
-    return Column(key, label, unit, value, far, about, is_stored=True, null=null)
-
-
-def column(
-    unit: ColumnUnit,
-    about: str,
-    value: Callable[[Any], Any] | None = None,
-    *,
-    label: str = "",
-    far: int = 0,
     interval: str = "",
 ) -> Column:
-    """A column for the annotation of a field: named like it, null where the field may be None.
+    """A column that Parquet and SQL have; with a label it is shown, too."""
+    return Column(key, label, unit, value, far, about, is_stored=True, null=null, interval=interval)
 
-    value: of a row, where it is another than the field's.
-    """
-    return replace(stored("", unit, about, value, label=label, far=far), interval=interval)
+
+column = partial(stored, "")
+"""A column for the annotation of a field: named like it, null where the field may be None. value: of a row,
+where it is another than the field's."""
 
 
 @dataclass(frozen=True, slots=True)

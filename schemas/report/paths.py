@@ -6,6 +6,7 @@ from typing import Literal
 
 from schemas.report.parts import Frozen, NodeName, Section
 
+StepFate = Literal["kept", "replaced", "lost", "gained", "run"]
 MoveKind = Literal["replaced", "inserted", "removed", "other-steps", "repeats", "order", "no-comparison"]
 
 
@@ -59,7 +60,7 @@ class PathMoveRow(Frozen):
 class DifferenceRow(Frozen):
     """One step of the difference of two paths, or a run of steps left out."""
 
-    fate: Literal["kept", "replaced", "lost", "gained", "run"]
+    fate: StepFate
     before: NodeName | None
     after: NodeName | None
     steps: int

@@ -38,19 +38,19 @@ def moved(factor: float = 1.0) -> Population:
 def test_moves_of_one_kind_are_one_group_with_a_name() -> None:
     found = path_changes(moved(), None, S)
     (group,) = [g for g in found.groups if not (g.new or g.lost)]
-    assert group.signature is not None
-    assert group.signature.move is SignatureKind.REPLACED
-    (before, after) = group.signature.replaced[0]
+    assert group.lead.signature is not None
+    assert group.lead.signature.move is SignatureKind.REPLACED
+    (before, after) = group.lead.signature.replaced[0]
     assert (before.operation, after.operation) == ("sn-meta/put", "sn-data/put")
     kinds = {
         (found.table.graphs[m.source].labels[1:-1], found.table.graphs[m.target].labels[1:-1])
-        for m in group.moves
+        for m in (one.move for one in group.members)
     }
     assert (("sn-meta/put",), ("sn-data/put",)) in kinds
     assert (("cache/ask", "sn-meta/put"), ("cache/ask", "sn-data/put")) in kinds
     assert group.share == pytest.approx(400 / 1_970, rel=0.1)
     assert group.contribution_us == pytest.approx(2_000 * 400 / 1_970, rel=0.1)
-    assert all(m.confidence is not None and m.confidence > 0.6 for m in group.moves)
+    assert all(m.confidence is not None and m.confidence > 0.6 for m in (one.move for one in group.members))
     mix, structure, timing, rest = found.account.sums_us
     assert structure == pytest.approx(found.account.change_us, rel=0.1)
     assert abs(mix) + abs(rest) < 0.1 * abs(found.account.change_us)
@@ -59,7 +59,7 @@ def test_moves_of_one_kind_are_one_group_with_a_name() -> None:
 
 def test_load_changes_no_share() -> None:
     plain, loaded = path_changes(moved(), None, S), path_changes(moved(3.0), None, S)
-    assert [g.partners for g in loaded.groups] == [g.partners for g in plain.groups]
+    assert [g.lead.partners for g in loaded.groups] == [g.lead.partners for g in plain.groups]
     np.testing.assert_allclose(loaded.shares.of_root, plain.shares.of_root, atol=2e-3)
 
 
@@ -113,8 +113,8 @@ def test_a_new_path_without_a_precursor_is_held_against_the_usual_one() -> None:
     (group,) = found.groups
     assert group.new
     assert not group.lost
-    assert group.moves[0].source == OTHER
-    assert found.table.graphs[group.moves[0].target].labels[1] == "new"
+    assert group.lead.move.source == OTHER
+    assert found.table.graphs[group.lead.move.target].labels[1] == "new"
     assert group.contribution_us == pytest.approx(1_500 * 90 / 2_874, rel=0.1)
 
 
@@ -202,7 +202,7 @@ def test_repeats_of_a_loop_are_one_row() -> None:
     assert change.before == pytest.approx(1_020 / 600)
     assert change.after == pytest.approx(1_730 / 600)
     assert change.contribution_us == pytest.approx(100 * (1_730 - 1_020) / 600, rel=0.1)
-    assert {g.signature.move for g in found.groups if g.signature} == {SignatureKind.REPEATS}
+    assert {g.lead.signature.move for g in found.groups if g.lead.signature} == {SignatureKind.REPEATS}
 
 
 def test_the_same_loop_of_two_roots_is_one_row() -> None:
@@ -239,7 +239,7 @@ def test_moves_that_differ_in_little_else_are_one_group() -> None:
     late = path(["c/w", "k/k", *[f"d/{x}" for x in "pqrstu"], "y/y", "c/e"], (5, 255), (2_100, 2_100))
     found = path_changes(population(*categories, late), None, S)
     assert len([g for g in found.groups if g.share > 0.01]) == 1
-    assert len(found.groups[0].moves) >= 2
+    assert len(found.groups[0].members) >= 2
 
 
 def test_history_shows_how_much_shares_move_on_their_own() -> None:

@@ -18,7 +18,7 @@ LABELS = ["web/get", "db/read", "web/done"]
 
 
 def times_of(category: Category) -> TimeTests:
-    return time_tests(path_table(population(category), None, PathSettings()), PathSettings())
+    return time_tests(path_table(population(category), None, PathSettings()))
 
 
 def slow_ones_sampled(ordinary: int, fast: int, slow: int, weight: float) -> Category:

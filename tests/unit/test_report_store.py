@@ -153,6 +153,17 @@ def test_a_crash_while_a_broken_report_is_mended_leaves_files_as_they_were_or_wh
     assert at > len(FILES)
 
 
+@pytest.mark.parametrize("operation", ["link", "remove"])
+def test_another_process_may_keep_the_same_report_meanwhile(
+    operation: str, outcome: Outcome, page: str
+) -> None:
+    disk = MemoryDisk()
+    disk.turns[operation] = lambda: kept_in(LocalStore(disk), outcome, page)
+    kept_in(LocalStore(disk), outcome, page)
+    assert not disk.turns
+    assert tuple(sorted(report_of(disk))) == FILES
+
+
 def test_nothing_of_it_is_left_on_the_stage(tmp_path: Path, outcome: Outcome, page: str) -> None:
     kept(tmp_path, outcome, page)
     assert [*(tmp_path / "stage").iterdir()] == []

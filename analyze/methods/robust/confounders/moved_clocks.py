@@ -9,9 +9,7 @@ import numpy as np
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
-from analyze.methods.robust.settings import ConfounderSettings
 from analyze.population import Population
-from analyze.profile.build import RequestGroup
 from schemas.report.findings import ORDER_KINDS, TIME_KINDS
 
 _US = 1e-3
@@ -41,15 +39,13 @@ class MovedClocks(Confounder):
 
 def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
     """Find changes of times between hosts whose clocks moved. O(requests at the sites)."""
-    population, groups = comparison.population, comparison.profiled.groups
-    moves = _by_codes(population)
+    moves = _by_codes(comparison.population)
     if not moves:
         return []
-    settings = comparison.settings.confounders
     return [
         change
         for change in changes
-        if change.kind in TIME_KINDS | ORDER_KINDS and _between(change, moves, population, groups, settings)
+        if change.kind in TIME_KINDS | ORDER_KINDS and _between(change, moves, comparison)
     ]
 
 
@@ -64,17 +60,11 @@ def _by_codes(population: Population) -> dict[tuple[int, int], float]:
     return found
 
 
-def _between(
-    change: Change,
-    moves: dict[tuple[int, int], float],
-    population: Population,
-    groups: Sequence[RequestGroup],
-    settings: ConfounderSettings,
-) -> bool:
+def _between(change: Change, moves: dict[tuple[int, int], float], comparison: Comparison) -> bool:
     n = crossing = 0
-    largest = 0.0
-    for group in groups:
-        sites, category = group.sites, population.categories[group.category]
+    largest, settings = 0.0, comparison.settings.confounders
+    for group in comparison.profiled.groups:
+        sites, category = group.sites, comparison.population.categories[group.category]
         units = np.flatnonzero(sites.site == change.site)
         if category.host is None or not len(units):
             continue

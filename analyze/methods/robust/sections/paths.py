@@ -17,6 +17,7 @@ from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import node_name, number
 from analyze.report.section_view import SectionView
+from analyze.report.steps import step_words
 from analyze.report.wording import (
     change,
     count,
@@ -39,6 +40,7 @@ from schemas.report.paths import (
     PathTimeRow,
     RarePathsRow,
     RepeatsRow,
+    StepFate,
 )
 
 _NAMES = 12
@@ -65,7 +67,7 @@ def paths_section(
             rest_us=rest,
         ),
         groups=tuple(
-            _group_row(found, group, rank, settings, limits)
+            _group_row(found, group, rank, limits)
             for rank, group in enumerate(found.groups[: settings.groups], 1)
         ),
         groups_total=len(found.groups),
@@ -83,10 +85,9 @@ def paths_section(
     )
 
 
-def _group_row(
-    found: PathChanges, group: PathGroup, rank: int, settings: PathSettings, limits: ReportLimits
-) -> PathGroupRow:
-    mark = group.signature
+def _group_row(found: PathChanges, group: PathGroup, rank: int, limits: ReportLimits) -> PathGroupRow:
+    lead, moves = group.lead, [one.move for one in group.members]
+    mark = lead.signature
     kind: MoveKind = "no-comparison" if mark is None else mark.move.value
     anchor = node_name(mark.anchor) if mark is not None and mark.anchor is not None else None
     inserted = tuple(node_name(n) for n in mark.inserted) if mark is not None else ()
@@ -94,9 +95,13 @@ def _group_row(
     replaced = (
         tuple((node_name(old), node_name(new)) for old, new in mark.replaced) if mark is not None else ()
     )
-    roots = tuple(dict.fromkeys(_root(found, move) for move in group.moves))
-    before, after = (found.table.graphs[i] for i in group.partners)
-    lines = difference_lines(before, after, group.pairs, settings.difference_rows) if mark is not None else []
+    roots = tuple(dict.fromkeys(_root(found, move) for move in moves))
+    before, after = (found.table.graphs[i] for i in lead.partners)
+    lines = (
+        difference_lines(before, after, lead.pairs, found.table.settings.difference_rows)
+        if mark is not None
+        else []
+    )
     return PathGroupRow(
         rank=rank,
         kind=kind,
@@ -120,9 +125,9 @@ def _group_row(
                 contribution_us=move.contribution_us,
                 confidence=move.confidence,
             )
-            for move in group.moves[: limits.precursors]
+            for move in moves[: limits.precursors]
         ),
-        moves_total=len(group.moves),
+        moves_total=len(moves),
         difference=tuple(_difference_row(before, after, line) for line in lines),
     )
 
@@ -151,15 +156,10 @@ def _end_row(found: PathChanges, index: int) -> PathEnd | None:
 def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> DifferenceRow:
     old = None if line.before is None else node_name(before.nodes[line.before])
     new = None if line.after is None else node_name(after.nodes[line.after])
-    if old is None and new is None:
-        return DifferenceRow(fate="run", before=None, after=None, steps=line.steps, differing=line.differing)
+    fate: StepFate = "kept" if old == new else "replaced"
     if old is None or new is None:
-        return DifferenceRow(
-            fate="gained" if old is None else "lost", before=old, after=new, steps=1, differing=0
-        )
-    return DifferenceRow(
-        fate="kept" if old == new else "replaced", before=old, after=new, steps=1, differing=0
-    )
+        fate = "run" if old is new else "gained" if old is None else "lost"
+    return DifferenceRow(fate=fate, before=old, after=new, steps=line.steps, differing=line.differing)
 
 
 def _time_rows(found: PathChanges) -> list[PathTimeRow]:
@@ -314,15 +314,7 @@ def _difference(row: DifferenceRow) -> b.Words:
     if row.fate == "run":
         differ = f", {count(row.differing)} of them differ" if row.differing else " alike"
         return b.dim(f"… {counted(row.steps, 'step')}{differ}")
-    if row.before is None or row.after is None:
-        sign, name = ("+ ", row.after) if row.before is None else ("− ", row.before)
-        return (
-            b.Styled(sign, "strong", "gained" if sign == "+ " else "lost"),
-            "" if name is None else _step(name),
-        )
-    if row.fate == "replaced":
-        return (b.strong("± "), _step(row.after), " instead of ", _step(row.before))
-    return _step(row.after)
+    return step_words(row.before, row.after, _step)
 
 
 def _step(name: NodeName) -> b.Words:
