@@ -28,7 +28,6 @@ from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
     WIDEST,
-    Measured,
     SampleVariance,
     coefficient,
     deviation,
@@ -270,12 +269,6 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
     return tuple(sorted(found, key=lambda one: (one.resolved, -one.within, one.site)))
 
 
-def _impact_order(measured: Measured) -> list[int]:
-    """Groups by their part of the variance within paths."""
-    found: list[int] = np.argsort(-measured.split.within, kind="stable").tolist()
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Looked:
     """One group, looked into."""
@@ -307,7 +300,8 @@ def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
 def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsSection, list[Looked]]:
     """The section, and what it was made of."""
     split, settings = run.shown.whole.split, run.settings
-    order = [group for group in _impact_order(run.shown.whole) if split.within[group] > 0]
+    by_impact = np.argsort(-split.within, kind="stable").tolist()
+    order = [group for group in by_impact if split.within[group] > 0]
     looked = [_look(run, group) for group in _chosen_groups(run, order)]
     impact = split.within / split.total if split.total > 0 else split.within
     advice = explained(
@@ -397,10 +391,9 @@ def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
     """All parts of a group, by share."""
     parts, shares, order = look.parts, look.shares, _part_order(look)
     number = {part: place + 1 for place, part in enumerate(order)}
-    hints = {}
     graph = run.graph_of(look.group)
-    if graph is not None and parts.names and parts.names[0].src >= 0:
-        hints = {hint.waiting: hint.serving for hint in queue_hints(graph, parts.names, look.pairs)}
+    are_edges = graph is not None and bool(parts.names) and parts.names[0].src >= 0
+    hints = queue_hints(graph, parts.names, look.pairs) if graph is not None and are_edges else {}
     loudest = np.argsort(-shares.part_variance, kind="stable")[:_HIGHEST]
     p = parts.weight / parts.weight.sum()
     critical = (parts.us > 0) @ p
