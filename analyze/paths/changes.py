@@ -41,6 +41,7 @@ from analyze.stats.histograms import Histograms, bin_of
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LogMedians
 from analyze.stats.rank import as_requests, in_requests
+from analyze.stats.sums import row_totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.parts import NodeName
 from schemas.report.paths import RepeatsRow
@@ -194,14 +195,14 @@ def share_tests(table: PathTable, counts: F8, change: F8, settings: PathSettings
     the reference; only a change that both see counts.
     """
     n, n_roots = len(table.graphs), len(table.roots)
-    trials = _by_root(counts, table.root, n_roots)
+    trials = row_totals(counts, table.root, n_roots)
     with np.errstate(divide="ignore", invalid="ignore"):
         before = np.nan_to_num(counts[:, BEFORE] / trials[table.root, BEFORE])
     expected = before * trials[table.root, AFTER]
     large = (expected >= settings.least_expected) | (counts[:, AFTER] >= settings.min_count)
     tested = large & (table.count.sum(axis=0) > 0)
     found = share_change(
-        np.concatenate([counts, _by_root(np.where(tested[:, None], 0.0, counts), table.root, n_roots)]),
+        np.concatenate([counts, row_totals(np.where(tested[:, None], 0.0, counts), table.root, n_roots)]),
         np.concatenate([trials[table.root], trials]),
         prior_phi=settings.assumed_phi if table.noise_assumed else 1.0,
     )
@@ -232,15 +233,8 @@ def effective_counts(table: PathTable) -> F8:
     weight = table.requests.weight
     counts, squares = table.sums(weight), table.sums(weight**2)
     n_roots = len(table.roots)
-    worth = in_requests(*(_by_root(sums, table.root, n_roots) for sums in (counts, squares)))
+    worth = in_requests(*(row_totals(sums, table.root, n_roots) for sums in (counts, squares)))
     return counts * worth[table.root]
-
-
-def _by_root(counts: F8, root: I8, n_roots: int) -> F8:
-    """Add rows of categories up: [roots, columns]."""
-    found = np.zeros((n_roots, counts.shape[1]))
-    np.add.at(found, root, counts)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
