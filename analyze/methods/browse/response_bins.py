@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -233,8 +233,7 @@ def tail_bin(bins: ResponseBins) -> int:
     return int(enough[-1]) if len(enough) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class KindsInRange:
+class KindsInRange(NamedTuple):
     """All root types, or categories, against a range; arrays are [kinds]."""
 
     n: I8
@@ -244,8 +243,7 @@ class KindsInRange:
     """Share of its requests in the range."""
 
 
-@dataclass(frozen=True, slots=True)
-class SitesInRange:
+class SitesInRange(NamedTuple):
     """All places against a range; arrays are [sites]."""
 
     share_in: F8
