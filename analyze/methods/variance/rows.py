@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.bimodality import explained, merged_parts
+from analyze.methods.variance.bimodality import Merging, edge_advice
 from analyze.methods.variance.covariance import (
     CorrelatedPair,
     CovarianceShares,
@@ -100,7 +100,9 @@ def site_table(run: VarianceRun) -> pa.Table:
         "paths": _parts_of(sites.paths, total),
         "roots": _parts_of(sites.roots, total),
         "total": _parts_of(sites.total, total),
-        "residual": _residual(shown),
+        "residual": np.full(len(n), np.nan)
+        if shown.residual is None
+        else _parts_of(shown.residual.sites.within, float(shown.residual.split.within.sum())),
     }
     listed = order.tolist()
     names = run.times.names
@@ -124,13 +126,6 @@ def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
     both = np.stack([blocks, np.broadcast_to(total, blocks.shape)], axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return jackknife(both, lambda parts: parts[..., 0] / parts[..., 1]).interval()
-
-
-def _residual(shown: SampleVariance) -> F8:
-    """[sites] parts of the variance within paths that is left; NaN without markers that hold."""
-    if shown.residual is None:
-        return np.full(len(shown.whole.sites.n), np.nan)
-    return _parts_of(shown.residual.sites.within, float(shown.residual.split.within.sum()))
 
 
 def variance_section(
@@ -262,7 +257,7 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
                     marker=row,
                     site=site_name(site, run.times.names).text,
                     c2=value,
-                    within=shown.whole.part_within(site),
+                    within=_over(shown.whole.sites.within[site], shown.whole.split.total),
                     resolved=value is not None and value < HIGH,
                 )
             )
@@ -304,23 +299,11 @@ def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsS
     order = [group for group in by_impact if split.within[group] > 0]
     looked = [_look(run, group) for group in _chosen_groups(run, order)]
     impact = split.within / split.total if split.total > 0 else split.within
-    advice = explained(
-        run.population,
-        [
-            one
-            for look in looked
-            for one in merged_parts(
-                look.group,
-                run.key_of(look.group),
-                look.parts,
-                look.shares.share,
-                float(impact[look.group]),
-                least_share=settings.advice_share,
-            )
-        ],
-        {look.group: look.parts for look in looked},
-        settings.explained,
-    )
+    merging = [
+        Merging(look.group, run.key_of(look.group), look.parts, look.shares.share, float(impact[look.group]))
+        for look in looked
+    ]
+    advice = edge_advice(run.population, merging, least_share=settings.advice_share, most=settings.explained)
     section = VarianceDetailsSection(
         details=tuple(_detail(run, look, float(impact[look.group])) for look in looked),
         advice=tuple(advice),
