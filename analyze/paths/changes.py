@@ -35,7 +35,7 @@ from analyze.paths.moves import (
 )
 from analyze.paths.path_table import PathTable, path_table
 from analyze.paths.settings import PathSettings
-from analyze.population import Graph, GraphNode, Population
+from analyze.population import GraphNode, Population
 from analyze.stats.estimate import AFTER, BEFORE, Estimate, level_change, share_change
 from analyze.stats.histograms import Histograms, bin_of
 from analyze.stats.multiple import q_values
@@ -296,12 +296,6 @@ class _Family:
     """[categories of the family] how often each does it."""
 
 
-def _operation_counts(graph: Graph) -> dict[GraphNode, int]:
-    """How often a path does each operation; a span once, hosts alike. First come first."""
-    plain = (GraphNode(n.component, n.point, n.label) for n in graph.nodes if n.side != END)
-    return dict(Counter(plain))
-
-
 def _repeat_changes(
     table: PathTable, counts: F8, shares: PathShares, settings: PathSettings
 ) -> list[RepeatsRow]:
@@ -377,13 +371,12 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares, settings: PathS
 
 def _families(table: PathTable) -> list[_Family]:
     """Operations whose number differs inside a family of categories; those repeated together as one."""
-    members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, dict[GraphNode, int]]]] = defaultdict(
-        list
-    )
+    members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):
         if present[i]:
-            times = _operation_counts(graph)
+            # A span once, hosts alike.
+            times = Counter(GraphNode(n.component, n.point, n.label) for n in graph.nodes if n.side != END)
             members[graph.root, frozenset(times)].append((i, times))
     families = []
     for mine in members.values():

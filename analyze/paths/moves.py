@@ -15,8 +15,8 @@ categories, without double counting. Moves of one signature are one group, the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,7 @@ def path_cost(left: str, right: str) -> float:
     return _EDIT * edits + _PREFIX * (1 - prefix)
 
 
-def as_texts(sequences: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
     """Sequences of tokens as texts of one character a token, so that distances run on text."""
     alphabet = {token: chr(i) for i, token in enumerate(dict.fromkeys(t for s in sequences for t in s))}
     return tuple("".join(alphabet[token] for token in sequence) for sequence in sequences)
@@ -370,16 +370,9 @@ class _Looked:
     def key(self) -> tuple[object, ...]:
         return self.signature.key if self.signature is not None else self.partners
 
-
-@dataclass(slots=True)
-class _Cluster:
-    """Moves like the first of them."""
-
-    members: list[_Looked] = field(default_factory=list)
-
-    def takes(self, other: _Looked) -> bool:
-        mine = self.members[0].signature
-        return mine is not None and other.signature is not None and mine.alike(other.signature) >= _ALIKE
+    def is_like(self, other: _Looked) -> bool:
+        mine, theirs = self.signature, other.signature
+        return mine is not None and theirs is not None and mine.alike(theirs) >= _ALIKE
 
 
 def flow_roots(root: I8, flows: Flows) -> I8:
@@ -414,16 +407,16 @@ def grouped_moves(
         for k in np.lexsort((flows.target, flows.source, -score)).tolist()
     ]
     looked = _looked(table, moves, settings)
-    clusters: list[_Cluster] = []
-    exact: dict[tuple[object, ...], _Cluster] = {}
+    clusters: list[list[_Looked]] = []
+    exact: dict[tuple[object, ...], list[_Looked]] = {}
     for one in looked:
-        mine = exact.get(one.key) or next((c for c in clusters if c.takes(one)), None)
+        mine = exact.get(one.key) or next((c for c in clusters if c[0].is_like(one)), None)
         if mine is None:
-            mine = _Cluster()
+            mine = []
             clusters.append(mine)
-        mine.members.append(one)
+        mine.append(one)
         exact.setdefault(one.key, mine)
-    groups = [_group(cluster.members, scale) for cluster in clusters]
+    groups = [_group(cluster, scale) for cluster in clusters]
     groups.sort(key=lambda g: (-g.score, g.partners))
     return tuple(groups), moves[len(looked) :]
 
