@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests
-from analyze.population import Category, Population
+from analyze.population import Population
 from schemas.arrays import B1, F8, I4, I8
 from schemas.windows import NS_PER_MINUTE
 
@@ -131,7 +131,8 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
     for index in np.unique(chosen.category):
         category = population.categories[int(index)]
         mine = np.flatnonzero(chosen.category == index)
-        host = _hosts(category, chosen.row[mine])
+        assert category.host is not None
+        host: I4 = category.host[:, chosen.row[mine]]
         entry[mine] = host[0]
         of_node = np.searchsorted(components, [node.component for node in category.graph.nodes])
         for component in np.unique(of_node):
@@ -146,16 +147,9 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
     yield text_column(REQUEST, "entry host", entry, population.hosts)
     for number, component in enumerate(components):
         column = text_column(component, _HOST, first[number], population.hosts)
-        yield AttributeColumn(component, _HOST, column.values, column.levels, passes=passes[number])
+        yield replace(column, passes=passes[number])
         if reached[number]:
             yield from _reaches(component, first[number], reached[number], passes[number], population.hosts)
-
-
-def _hosts(category: Category, rows: I8) -> I4:
-    """[nodes, rows] hosts of some requests."""
-    assert category.host is not None
-    hosts: I4 = category.host[:, rows]
-    return hosts
 
 
 def _reaches(
@@ -171,4 +165,4 @@ def _reaches(
         yes = np.zeros(len(first), np.int32)
         yes[request[host == code]] = 1
         column = text_column(component, f"{REACHES} {hosts[int(code)]}", yes, ("no", "yes"))
-        yield AttributeColumn(component, column.key, column.values, column.levels, passes=passes)
+        yield replace(column, passes=passes)

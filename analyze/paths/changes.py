@@ -35,12 +35,13 @@ from analyze.paths.moves import (
 )
 from analyze.paths.path_table import PathTable, path_table
 from analyze.paths.settings import PathSettings
-from analyze.population import Graph, GraphNode, Population
+from analyze.population import GraphNode, Population
 from analyze.stats.estimate import AFTER, BEFORE, Estimate, level_change, share_change
 from analyze.stats.histograms import Histograms, bin_of
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LogMedians
 from analyze.stats.rank import as_requests, in_requests
+from analyze.stats.sums import row_totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.parts import NodeName
 from schemas.report.paths import RepeatsRow
@@ -192,14 +193,14 @@ def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
     the reference; only a change that both see counts.
     """
     n, n_roots, settings = len(table.graphs), len(table.roots), table.settings
-    trials = _by_root(counts, table.root, n_roots)
+    trials = row_totals(counts, table.root, n_roots)
     with np.errstate(divide="ignore", invalid="ignore"):
         before = np.nan_to_num(counts[:, BEFORE] / trials[table.root, BEFORE])
     expected = before * trials[table.root, AFTER]
     large = (expected >= settings.least_expected) | (counts[:, AFTER] >= settings.min_count)
     tested = large & (table.count.sum(axis=0) > 0)
     found = share_change(
-        np.concatenate([counts, _by_root(np.where(tested[:, None], 0.0, counts), table.root, n_roots)]),
+        np.concatenate([counts, row_totals(np.where(tested[:, None], 0.0, counts), table.root, n_roots)]),
         np.concatenate([trials[table.root], trials]),
         prior_phi=settings.assumed_phi if table.noise_assumed else 1.0,
     )
@@ -230,15 +231,8 @@ def effective_counts(table: PathTable) -> F8:
     weight = table.requests.weight
     counts, squares = table.sums(weight), table.sums(weight**2)
     n_roots = len(table.roots)
-    worth = in_requests(*(_by_root(sums, table.root, n_roots) for sums in (counts, squares)))
+    worth = in_requests(*(row_totals(sums, table.root, n_roots) for sums in (counts, squares)))
     return counts * worth[table.root]
-
-
-def _by_root(counts: F8, root: I8, n_roots: int) -> F8:
-    """Add rows of categories up: [roots, columns]."""
-    found = np.zeros((n_roots, counts.shape[1]))
-    np.add.at(found, root, counts)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +292,6 @@ class _Family:
     categories: I8
     times: F8
     """[categories of the family] how often each does it."""
-
-
-def _operation_counts(graph: Graph) -> dict[GraphNode, int]:
-    """How often a path does each operation; a span once, hosts alike. First come first."""
-    plain = (GraphNode(n.component, n.point, n.label) for n in graph.nodes if n.side != END)
-    return dict(Counter(plain))
 
 
 def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
@@ -380,13 +368,12 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[Repeats
 
 def _families(table: PathTable) -> list[_Family]:
     """Operations whose number differs inside a family of categories; those repeated together as one."""
-    members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, dict[GraphNode, int]]]] = defaultdict(
-        list
-    )
+    members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):
         if present[i]:
-            times = _operation_counts(graph)
+            # A span once, hosts alike.
+            times = Counter(GraphNode(n.component, n.point, n.label) for n in graph.nodes if n.side != END)
             members[graph.root, frozenset(times)].append((i, times))
     families = []
     for mine in members.values():

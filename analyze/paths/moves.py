@@ -15,7 +15,7 @@ categories, without double counting. Moves of one signature are one group, the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ def path_cost(left: str, right: str) -> float:
     return _EDIT * edits + _PREFIX * (1 - prefix)
 
 
-def as_texts(sequences: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
     """Sequences of tokens as texts of one character a token, so that distances run on text."""
     alphabet = {token: chr(i) for i, token in enumerate(dict.fromkeys(t for s in sequences for t in s))}
     return tuple("".join(alphabet[token] for token in sequence) for sequence in sequences)

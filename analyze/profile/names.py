@@ -30,9 +30,14 @@ class OperationName(NamedTuple):
     """Component of the one remote call that the span is the caller's side of; empty for any other span."""
 
     @property
+    def what(self) -> str:
+        """`point[ -> callee]`."""
+        return f"{self.point} -> {self.callee}" if self.callee else self.point
+
+    @property
     def text(self) -> str:
         """`component/point[ -> callee]`, for display."""
-        return f"{self.component}/{self.point}" + (f" -> {self.callee}" if self.callee else "")
+        return f"{self.component}/{self.what}"
 
 
 class SiteKind(IntEnum):

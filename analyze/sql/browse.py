@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from analyze.sql.category_sort import CategorySort as CategorySort
 from analyze.sql.connection import statement
 from analyze.sql.session import Session
 from schemas.errors import ConfigError, NotFoundError
@@ -17,9 +16,12 @@ NAMED: Final = 5
 """Ids that an error names where the beginning of one fits several."""
 
 
-def categories(session: Session, sort: CategorySort, *, top: int, root: str | None) -> tuple[pa.Table, int]:
-    """The `top` categories by `sort`, optionally of one root type, and how many there are in all."""
-    table = session.query(statement("browse_categories"), [root, root, sort.value, top])
+def categories(session: Session, sort: str, *, top: int, root: str | None) -> tuple[pa.Table, int]:
+    """The `top` categories, optionally of one root type, and how many there are in all.
+
+    sort: by `time`, `requests`, `mean` or `c2`.
+    """
+    table = session.query(statement("browse_categories"), [root, root, sort, top])
     total = table["total"][0].as_py() if table.num_rows else 0
     return table.drop_columns(["total"]), total
 

@@ -10,7 +10,7 @@ A filter that keeps nothing because a key, or a name, of it does not exist is re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
@@ -100,48 +100,28 @@ def filter_terms(filter_: Filter) -> Terms:
 
 
 def _term(condition: Condition) -> tuple[str, dict[str, object]]:
-    """(term, its values by name without the condition's number)."""
-    if condition.key == DURATION_KEY and not condition.is_parameter:
-        return _duration_term(condition)
+    """(term, its values by name without the condition's number). Response times are whole nanoseconds."""
+    of_duration = condition.key == DURATION_KEY and not condition.is_parameter
+    subject = "text" if condition.is_parameter else condition.key
     bound: dict[str, object] = {"key": condition.key} if condition.is_parameter else {}
     if condition.operator in _EQUALITIES:
-        bound["texts"] = [_as_text(value) for value in condition.values]
-        if condition.is_parameter:
-            bound["numbers"] = _numbers(condition.values)
-        return _equal("text" if condition.is_parameter else condition.key, condition.operator), bound
+        if not of_duration:
+            bound["texts"] = [_as_text(value) for value in condition.values]
+        if of_duration or condition.is_parameter:
+            bound["numbers"] = [value for value in condition.values if isinstance(value, float)]
+        term, _ = _SUBJECTS[subject]
+        return f"NOT {term}" if condition.operator is Operator.NE else term, bound
     value = condition.values[0]
-    if not condition.is_parameter or isinstance(value, str):
+    if of_duration or (condition.is_parameter and not isinstance(value, str)):
+        bound["number"], subject = value, subject if of_duration else "number"
+    else:
         bound["text"] = _as_text(value)
-        return _other("text" if condition.is_parameter else condition.key, condition.operator), bound
-    bound["number"] = value
-    return _other("number", condition.operator), bound
-
-
-def _equal(subject: str, operator: Operator) -> str:
-    """Term of =, in and !=."""
-    term, _ = _SUBJECTS[subject]
-    return f"NOT {term}" if operator is Operator.NE else term
-
-
-def _other(subject: str, operator: Operator) -> str:
-    """Term of the operators of _TESTS."""
     _, term = _SUBJECTS[subject]
-    return term.replace("TEST", _TESTS[operator])
-
-
-def _duration_term(condition: Condition) -> tuple[str, dict[str, object]]:
-    """Response times are whole nanoseconds."""
-    if condition.operator in _EQUALITIES:
-        return _equal(DURATION_KEY, condition.operator), {"numbers": _numbers(condition.values)}
-    return _other(DURATION_KEY, condition.operator), {"number": condition.values[0]}
+    return term.replace("TEST", _TESTS[condition.operator]), bound
 
 
 def _as_text(value: str | float) -> str:
     return value if isinstance(value, str) else repr(value)
-
-
-def _numbers(values: Sequence[str | float]) -> list[float]:
-    return [value for value in values if isinstance(value, float)]
 
 
 def refuse_unknown_keys(found: LakePeriod) -> None:
@@ -164,7 +144,9 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
     for condition in asked:
         if condition.key not in keys:
             raise PeriodError(
-                _no_such_key(condition.key, keys), remedy=f"Other keys: {', '.join(FLOW_KEYS)}."
+                f"No request of these windows has a parameter '{condition.key}'. "
+                f"{_nearest(condition.key, keys)}",
+                remedy=f"Other keys: {', '.join(FLOW_KEYS)}.",
             )
 
 
@@ -195,16 +177,9 @@ def unknown_name(found: LakePeriod) -> str:
     return ""
 
 
-def _no_such_key(key: str, keys: list[str]) -> str:
-    return f"No request of these windows has a parameter '{key}'. {_nearest(key, keys)}"
-
-
 def _nearest(name: str, names: list[str]) -> str:
     """What there is, that which looks most like `name` first."""
-    nearest = sorted(names, key=lambda other: -_likeness(name, other))[:_NAMED]
+    likeness = {other: SequenceMatcher(None, name.lower(), other.lower()).ratio() for other in names}
+    nearest = sorted(names, key=lambda other: -likeness[other])[:_NAMED]
     rest = len(names) - len(nearest)
     return f"There are: {', '.join(nearest)}{f' and {rest} more' if rest else ''}."
-
-
-def _likeness(key: str, other: str) -> float:
-    return SequenceMatcher(None, key.lower(), other.lower()).ratio()

@@ -40,11 +40,6 @@ _PARTS: Final = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|::|:(?P<name>[A-Za-z_]\w*)", re.DOTALL
 )
 
-_SET_NUMBERS: Final = (
-    "SET VARIABLE from_ns = ?::BIGINT",
-    "SET VARIABLE to_ns = ?::BIGINT",
-)
-
 _QUALITY_NAMES: Final = (
     "CREATE MACRO quality_names(mask) AS"
     " (SELECT list(name ORDER BY bit) FROM _quality_flags WHERE (mask & bit) <> 0)"
@@ -333,11 +328,10 @@ def open_session(
     """
     files = _files(found)
     readable = [path for table, paths in files.items() if table not in WATCH_TABLES for path in paths]
-    numbers = (found.period.start_ns, found.period.end_ns)
     with locked_connection(readable, memory_limit=memory, threads=threads) as connection:
         with _enough(memory):
-            for statement, number in zip(_SET_NUMBERS, numbers, strict=True):
-                connection.execute(statement, [number])
+            connection.execute("SET VARIABLE from_ns = ?::BIGINT", [found.period.start_ns])
+            connection.execute("SET VARIABLE to_ns = ?::BIGINT", [found.period.end_ns])
             span_times, versions = SpanTimes(), RequestVersions(found, files["params"])
             functions: tuple[tuple[str, Callable[..., Any], list[Any], str], ...] = (
                 ("_span_times", span_times, ["VARCHAR", "BIGINT[]"], RETURNS),
@@ -345,7 +339,13 @@ def open_session(
             )
             for name, function, parameters, returns in functions:
                 connection.create_function(name, function, parameters, returns, type=PythonUDFType.ARROW)
-            _create_macros(connection)
+            flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
+            connection.register("_flags", pa.table(flags))
+            # Fails where there is no memory at all.
+            connection.execute("CREATE TABLE _quality_flags AS FROM _flags")
+            connection.unregister("_flags")
+            connection.execute(_QUALITY_NAMES)
+            connection.execute(_STEADY_SUM)
             for name, table in (attached or {}).items():
                 connection.register(name, table)
         yield Session(connection, found, files, span_times, memory)
@@ -357,15 +357,6 @@ def _enough(memory: str) -> Iterator[None]:
         yield
     except duckdb.OutOfMemoryException as error:
         raise ConfigError(f"'{memory}' of memory is too little.", remedy="Raise --memory.") from error
-
-
-def _create_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
-    connection.register("_flags", pa.table(flags))
-    connection.execute("CREATE TABLE _quality_flags AS FROM _flags")  # fails where there is no memory at all
-    connection.unregister("_flags")
-    connection.execute(_QUALITY_NAMES)
-    connection.execute(_STEADY_SUM)
 
 
 def bound_names(text: str, names: Collection[str]) -> str:

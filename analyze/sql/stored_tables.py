@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.scope import LakePeriod
-from analyze.sql.catalog import VIEWS, relation
+from analyze.sql.catalog import VIEWS, named_type, relation
 from schemas.lake import READINGS_SCHEMA, STRUCTURES_SCHEMA, TABLES
 from schemas.rejects import REJECT_SCHEMA
 from schemas.report.report_tables import REPORT_TABLES
@@ -55,35 +55,6 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
     return read
 
 
-def sql_type(type_: pa.DataType) -> str:
-    """What DuckDB makes of an Arrow type. Looked up: to let it look at an empty table takes it longer than
-    the rest of an opening.
-    """
-    if pa.types.is_dictionary(type_):
-        return sql_type(type_.value_type)
-    if pa.types.is_list(type_):
-        return f"{sql_type(type_.value_type)}[]"
-    if pa.types.is_struct(type_):
-        return f"STRUCT({', '.join(map(_column, type_.fields))})"
-    return _SQL_TYPES[type_]
-
-
-_SQL_TYPES: Final = {
-    pa.bool_(): "BOOLEAN",
-    pa.uint8(): "UTINYINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
-    pa.binary(): "BLOB",
-    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
-}
-
-
-def _column(field: pa.Field) -> str:
-    return f'"{field.name}" {sql_type(field.type)}'
-
-
 @dataclass(frozen=True, slots=True)
 class StoredTable:
     """A table's schema and its statements: constant but for `@`, which stands for the name of the table."""
@@ -103,7 +74,7 @@ class StoredTable:
     @property
     def columns(self) -> str:
         """Makes the empty table `_schema_<table>`."""
-        columns = [_column(field) for field in self.schema] + ["filename VARCHAR"] * self.with_filename
+        columns = [named_type(field) for field in self.schema] + ["filename VARCHAR"] * self.with_filename
         return self._named(f"CREATE OR REPLACE TABLE _schema_@ ({', '.join(columns)})")
 
     @property

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from schemas.arrays import B1, F8, I8
 
 Integer = TypeVar("Integer", bound=np.integer[Any])
+Number = TypeVar("Number", bound=np.number[Any])
 
 _MOST_BITS = 63
 
@@ -72,6 +73,13 @@ def totals_by_side(
 ) -> F8:
     """[n, sides] sums of the values of each code; sides: [slots] what slots are of each."""
     return np.stack([totals(code, value * inside[slot], n) for inside in sides], axis=1)
+
+
+def row_totals(value: npt.NDArray[Number], group: I8, n: int) -> npt.NDArray[Number]:
+    """[n, ...] rows of the first axis added up by group."""
+    sums = np.zeros((n, *value.shape[1:]), value.dtype)
+    np.add.at(sums, group, value)
+    return sums
 
 
 def totals(code: npt.NDArray[np.integer], value: npt.NDArray[np.generic], n: int) -> F8:

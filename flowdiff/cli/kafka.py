@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.cli.outcome import say
-from flowdiff.settings.keys import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
     from ingest.kafka.kafka_settings import KafkaSettings
@@ -24,9 +23,6 @@ BootstrapOption = Annotated[
         metavar="HOST:PORT",
         help="Brokers to ask first. How to reach them: [kafka] of --config, FLOWDIFF_KAFKA_….",
     ),
-]
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help=f"Configuration as of `ingest`; else {CONFIG_VARIABLE}.")
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
 """Of ProduceSettings."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schemas.errors import ConfigError
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ UnsealedOption = Annotated[
     typer.Option(
         "--unsealed", help="Take windows that still go on, too: what live ingestion knows of them so far."
     ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Configuration in TOML; else the one of FLOWDIFF_CONFIG."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 WorkersOption = Annotated[
@@ -123,6 +128,15 @@ def say_notes(notes: Iterable[str]) -> None:
     """Print one line for each on standard error."""
     for note in notes:
         typer.echo(visible(f"flowdiff: {note}"), err=True)
+
+
+def named_values(option: str, given: Iterable[str] | None) -> dict[str, str]:
+    """Read what an option was given as NAME=VALUE, repeated. Raises ConfigError."""
+    pairs = [text.partition("=") for text in given or ()]
+    for name, equals, value in pairs:
+        if not name or not equals:
+            raise ConfigError(f"{option} {name}{equals}{value}: write NAME=VALUE.")
+    return {name: value for name, _, value in pairs}
 
 
 def provisional_folder() -> Path:

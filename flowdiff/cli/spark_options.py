@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flowdiff.cli.options import named_values
 from flowdiff.extras import needed
 from schemas.errors import ConfigError
 
@@ -56,16 +56,7 @@ class SparkOptions:
             return None
         if self.master is None:
             raise ConfigError("--engine spark needs a cluster.", remedy="Name it: --master URL.")
-        settings = key_values("--conf", self.conf or [])
+        settings = named_values("--conf", self.conf)
         with needed():
             from stitch.drivers.spark.executors import SparkCluster
         return SparkCluster(self.master, settings, workers)
-
-
-def key_values(option: str, given: Iterable[str]) -> dict[str, str]:
-    """Return what was given as KEY=VALUE. Raises ConfigError."""
-    pairs = [each.partition("=") for each in given]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise ConfigError(f"'{option} {key}' is no setting.", remedy=f"Write {option} KEY=VALUE.")
-    return {key: value for key, _, value in pairs}

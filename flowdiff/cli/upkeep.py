@@ -24,6 +24,12 @@ GraceOption = Annotated[
         metavar="AGE",
     ),
 ]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")]
+
+
+def no_lake(lake: str) -> LakeError:
+    """Why nothing can be done there."""
+    return LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
 
 
 @contextmanager
@@ -39,7 +45,7 @@ def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
     from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
     if not is_bucket(lake) and not (Path(lake) / LAKE_FILE).is_file():
-        raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
+        raise no_lake(lake)
     with ExitStack() as held:
         try:
             if not is_bucket(lake):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LakeArgument
-from flowdiff.cli.upkeep import GraceOption, upkeep
+from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 
 
 def command(
@@ -16,7 +16,7 @@ def command(
         int, typer.Option(min=2, help="Write windows anew that have so many files of flows or more.")
     ] = 4,
     grace: GraceOption = "1h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Write sealed windows of many small files anew, as one file a table, with the same rows.
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from flowdiff.cli.options import ConfigOption
 from flowdiff.cli.settings_options import Flags, takes_settings
 from flowdiff.commands.ingest import INGEST_OPTIONS
 from flowdiff.settings.effective import DEFAULT, KEYS, Effective, effective
-from flowdiff.settings.keys import CONFIG_VARIABLE, Key, KeyKind
+from flowdiff.settings.keys import Key, KeyKind
 from schemas.visible import visible
 
 
 @takes_settings
 def command(
     flags: Annotated[Flags, INGEST_OPTIONS],
-    config: Annotated[
-        Path | None, typer.Option(help=f"Configuration in TOML; else the one of {CONFIG_VARIABLE}.")
-    ] = None,
+    config: ConfigOption = None,
     defaults: Annotated[
         bool, typer.Option("--defaults", help="Print every key, what it is and its default, to begin a file.")
     ] = False,

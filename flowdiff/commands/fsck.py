@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from flowdiff.cli.options import LakeArgument
-from schemas.errors import LakeError
+from flowdiff.cli.upkeep import no_lake
 
 
 def command(
@@ -18,7 +18,7 @@ def command(
     from stitch.lake.place import is_bucket, open_store
 
     if not is_bucket(lake) and not Path(lake).is_dir():
-        raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
+        raise no_lake(lake)
     findings = check(open_store(lake), lake)
     for finding in findings:
         typer.echo(f"{finding.invariant}: {finding.detail}")

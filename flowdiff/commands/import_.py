@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import SecretBytes, ValidationError
 
-from flowdiff.cli.kafka import ConfigOption, kafka_settings
+from flowdiff.cli.kafka import kafka_settings
 from flowdiff.cli.listing import Heading, Kind, print_rows
-from flowdiff.cli.options import WorkersOption
+from flowdiff.cli.options import ConfigOption, WorkersOption, named_values
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
-from flowdiff.cli.spark_options import EngineName, SparkOptions, key_values
+from flowdiff.cli.spark_options import EngineName, SparkOptions
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.given import read_secret
@@ -188,7 +188,7 @@ def _shares(workers: int | None) -> tuple[int, int]:
 
 def _columns(given: list[str]) -> SpanColumns:
     """Return the columns of tables. Raises ConfigError."""
-    pairs = key_values("--column", given)
+    pairs = named_values("--column", given)
     fields = SpanColumns.model_fields
     if unknown := sorted(pairs.keys() - fields.keys()):
         raise ConfigError(

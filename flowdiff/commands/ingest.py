@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from flowdiff.cli.options import ConfigOption
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.effective import KEYS, effective
-from flowdiff.settings.keys import CONFIG_VARIABLE
 
 INGEST_OPTIONS: Final = Options(
     keys=KEYS.values(),
@@ -39,9 +38,7 @@ INGEST_OPTIONS: Final = Options(
 @takes_settings
 def command(
     flags: Annotated[Flags, INGEST_OPTIONS],
-    config: Annotated[
-        Path | None, typer.Option(help=f"Configuration in TOML; else the one of {CONFIG_VARIABLE}.")
-    ] = None,
+    config: ConfigOption = None,
     until_end: Annotated[
         bool,
         typer.Option(

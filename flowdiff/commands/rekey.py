@@ -9,11 +9,11 @@ import typer
 from flowdiff.cli.kafka import (
     MESSAGE_FLAG,
     BootstrapOption,
-    ConfigOption,
     kafka_settings,
     print_written,
     written_progress,
 )
+from flowdiff.cli.options import ConfigOption
 from flowdiff.cli.settings_options import Options, takes_settings
 from ingest.kafka.kafka_settings import ProduceSettings
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LakeArgument
-from flowdiff.cli.upkeep import GraceOption, upkeep
+from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.effective import effective
 from flowdiff.settings.keys import CONFIG_VARIABLE
 
@@ -24,9 +24,7 @@ def command(
         ),
     ] = False,
     grace: GraceOption = "1h",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change, change nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     lane: Annotated[
         int | None,
         typer.Option(

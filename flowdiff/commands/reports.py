@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import JsonOption, LakeArgument
-from schemas.errors import LakeError
+from flowdiff.cli.upkeep import no_lake
 
 
 def command(
@@ -29,7 +29,7 @@ def command(
 
     place = open_place(lake)
     if read_info(place.store, lake) is None:
-        raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
+        raise no_lake(lake)
     rows = kept_reports(place)[:last]
     pages = [f"{lake.rstrip('/')}/{row.path}" for row in rows]
     if as_json:

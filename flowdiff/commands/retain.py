@@ -8,7 +8,7 @@ import typer
 
 from flowdiff.cli.named_settings import SetOption, refinement
 from flowdiff.cli.options import LakeArgument
-from flowdiff.cli.upkeep import GraceOption, upkeep
+from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.keys import duration_of
 from schemas.errors import LakeError, PeriodError
 
@@ -42,7 +42,7 @@ def command(
         ),
     ] = None,
     grace: GraceOption = "1h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
+    dry_run: DryRunOption = False,
     settings: SetOption = None,
 ) -> None:
     """Drop whole windows past an age from a lake, under readers and live ingestion.

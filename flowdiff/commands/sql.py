@@ -16,6 +16,7 @@ from flowdiff.cli.options import (
     PeriodOption,
     TableFormat,
     UnsealedOption,
+    named_values,
     provisional_folder,
     say_notes,
 )
@@ -84,9 +85,9 @@ def command(
         memory=memory,
         seconds=seconds,
         provisional=provisional_folder() if unsealed else None,
-        attached={name: Path(file) for name, file in _named("--attach", attach).items()},
+        attached={name: Path(file) for name, file in named_values("--attach", attach).items()},
     )
-    values = _named("--param", param)
+    values = named_values("--param", param)
     with closing(started) as session:
         say_notes(session.notes)
         if query is not None:
@@ -108,15 +109,6 @@ def _form(given: TableFormat, output: Path | None) -> TableFormat:
             remedy=f"End it in {', '.join(_SUFFIXES)}, or give --format.",
         )
     return form
-
-
-def _named(option: str, given: list[str] | None) -> dict[str, str]:
-    """`NAME=VALUE`s by name. Raises ConfigError for what is none."""
-    pairs = [text.partition("=") for text in given or ()]
-    for name, equals, value in pairs:
-        if not (name and equals and value):
-            raise ConfigError(f"{option} {name}{equals}{value}: write NAME=VALUE.")
-    return {name: value for name, _, value in pairs}
 
 
 def _seconds(timeout: str) -> float:

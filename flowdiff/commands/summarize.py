@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.settings_options import Together, takes_settings
 from flowdiff.cli.spark_options import SparkOptions
 from schemas.errors import LakeError
+
+if TYPE_CHECKING:
+    from analyze.profile.stored import ProfileTally
 
 
 @takes_settings
@@ -65,18 +68,9 @@ def command(
             sweep(part.store)
         doing = workers or cores() if cluster is None else stack.enter_context(cluster.executor(""))[0]
         keep_profiles(found, refinement(settings), tally=tally, watch=watch, workers=doing)
-    if tally.refusals:
-        raise LakeError(
-            f"{tally.made - tally.kept} of {tally.made} window statistics could not be written to "
-            f"'{lake}': {'; '.join(tally.refusals)}.",
-            remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
-        )
+    _refuse(f"{tally.made - tally.kept} of {tally.made} window statistics", lake, tally)
     n_sums = keep_quarters(found, refinement(settings), tally=of_sums) if sums else 0
-    if of_sums.refusals:
-        raise LakeError(
-            f"Sums of windows could not be written to '{lake}': {'; '.join(of_sums.refusals)}.",
-            remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
-        )
+    _refuse("Sums of windows", lake, of_sums)
     if as_json:
         counts = {"windows": tally.read + tally.made, "made": tally.made, "kept": tally.read, "sums": n_sums}
         typer.echo(json.dumps(counts))
@@ -85,3 +79,12 @@ def command(
     typer.echo(f"{total}: {tally.made} worked out, {tally.read} there already")
     if sums:
         typer.echo(f"{counted(n_sums, 'quarter')} of a day with several windows: the sum of each is kept")
+
+
+def _refuse(what: str, lake: str, tally: ProfileTally) -> None:
+    """Raise LakeError where something could not be written."""
+    if tally.refusals:
+        raise LakeError(
+            f"{what} could not be written to '{lake}': {'; '.join(tally.refusals)}.",
+            remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
+        )

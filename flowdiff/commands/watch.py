@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import JsonOption, LakeArgument
+from flowdiff.cli.options import ConfigOption, JsonOption, LakeArgument
 from flowdiff.cli.outcome import say
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
+from flowdiff.cli.upkeep import no_lake
 from flowdiff.cli.version import owner_name, version
 from flowdiff.settings.effective import KEYS, watch_of
-from flowdiff.settings.keys import CONFIG_VARIABLE
 from schemas.errors import BusyLakeError, ConfigError, LakeError
 from schemas.visible import visible
 from schemas.windows import NS_PER_SECOND
@@ -63,9 +63,7 @@ def command(
         bool, typer.Option("--dry-run", help="Decide and print, and keep nothing; with --once or --replay.")
     ] = False,
     as_json: JsonOption = False,
-    config: Annotated[
-        Path | None, typer.Option(help=f"Configuration in TOML; else the one of {CONFIG_VARIABLE}.")
-    ] = None,
+    config: ConfigOption = None,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option(REFINE, "robust")] = False,
 ) -> int:
@@ -196,7 +194,15 @@ class _Turn:
         waits: until it is known whether the holder of a lease lives.
         """
         if self._lease is None:
-            with self._locked():
+            from stitch.lake.disk import exclusive_lock
+
+            if not Path(self._lake).is_dir():
+                raise no_lake(self._lake)
+            with ExitStack() as held:
+                try:
+                    held.enter_context(exclusive_lock(Path(self._lake), "watch-lock"))
+                except BusyLakeError as error:
+                    raise self._taken() from error
                 yield
             return
         while not self._lease.take():
@@ -210,18 +216,6 @@ class _Turn:
         """Raise TakenError where another process took over."""
         if self._lease is not None and self._lease.is_lost:
             raise self._taken()
-
-    def _locked(self) -> ExitStack:
-        from stitch.lake.disk import exclusive_lock
-
-        if not Path(self._lake).is_dir():
-            raise LakeError(f"There is no lake at '{self._lake}'.", remedy="Check the path.")
-        held = ExitStack()
-        try:
-            held.enter_context(exclusive_lock(Path(self._lake), "watch-lock"))
-        except BusyLakeError as error:
-            raise self._taken() from error
-        return held
 
     def _taken(self) -> TakenError:
         return TakenError(f"Another process watches the lake '{self._lake}'.", remedy="It goes on.")

@@ -74,22 +74,16 @@ class Recording:
             renamed=(begin[rows] >= self._rename.start_ns) & (self._rename.severity > 0.0),
         )
 
-    def clock_offsets(self, structures: Sequence[Structure]) -> list[I8] | None:
-        """[steps] what each step's host adds to the time, by structure; None: all clocks agree."""
-        if self._skew.severity == 0.0:
-            return None
-        ahead = {host: round(self._skew.severity * 1e6) if host == MDS_HOST else 0 for host in HOSTS}
-        return [
-            np.array([ahead[POINTS[s.code].host] for strand in structure.strands for s in strand])
-            for structure in structures
-        ]
-
     def recorded_times(self, trace: Trace, structures: Sequence[Structure]) -> I8:
         """[steps] of the trace: time on the recording host, ns since the epoch."""
         times = trace.time_ns + self.start_ns
-        offsets = self.clock_offsets(structures)
-        if offsets is None or len(trace) == 0:
+        if self._skew.severity == 0.0 or len(trace) == 0:
             return times
+        ahead = {host: round(self._skew.severity * 1e6) if host == MDS_HOST else 0 for host in HOSTS}
+        offsets = [
+            np.array([ahead[POINTS[s.code].host] for strand in structure.strands for s in strand])
+            for structure in structures
+        ]
         added = np.concatenate([offsets[s] for s in trace.structure.tolist()])
         return np.where(trace.time_ns >= self._skew.start_ns, times + added, times)
 

@@ -49,30 +49,13 @@ NOISES, SAMPLING, BACKGROUND = 0, 1, 2
 """Purposes of request keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardPlan:
-    """All that a shard depends on. Picklable: shards run in other processes."""
-
-    workload: str
-    shard: int
-    n_requests: int
-    first_index: int
-    """Number of requests in the shards before."""
-    offset_ns: float
-    """When the shard begins, since the start of the run."""
-    seed: int
-    sample: float
-    injections: tuple[Injection, ...]
-    parameters: Parameters
-
-
 def run_shard(plan: ShardPlan) -> Trace:
     """Simulate every request of the shard; keep the sampled ones."""
     injections = {i.mechanism: replace(i, start_ns=i.start_ns - plan.offset_ns) for i in plan.injections}
     is_broad = injected(injections, FaultMechanism.SPIN).mode == "broad"
     parameters = broad(plan.parameters) if is_broad else plan.parameters
-    rng = generator(plan.seed, WORKLOAD, plan.shard)
-    load = WORKLOADS[plan.workload].generate(plan.n_requests, plan.shard, rng, parameters)
+    rng = generator(plan.run.seed, WORKLOAD, plan.shard)
+    load = WORKLOADS[plan.run.workload].generate(plan.n_requests, plan.shard, rng, parameters)
     return _Run(plan, parameters, injections, load).trace()
 
 
@@ -104,8 +87,8 @@ class _Run:
         self._warm(load, nodes[1])
         uid = load.requests.uid + (plan.first_index << SUB_BITS)
         self._uid: list[int] = uid.tolist()
-        self._keys: list[int] = request_keys(plan.seed, uid, NOISES).tolist()
-        kept = unit_interval(request_keys(plan.seed, uid, SAMPLING)) < plan.sample
+        self._keys: list[int] = request_keys(plan.run.seed, uid, NOISES).tolist()
+        kept = unit_interval(request_keys(plan.run.seed, uid, SAMPLING)) < plan.run.sample
         self._kept: list[bool] = kept.tolist()
         self._client: list[int] = load.requests.client.tolist()
         self._gap: list[float] = load.requests.gap_ns.tolist()
@@ -144,14 +127,14 @@ class _Run:
 
     def _background_strand(self, number: int, t: float) -> Strand:
         # Shards share no background draws: the shard number lies above every checkpoint's number.
-        key = request_key(self._plan.seed, (self._plan.shard << 40) + number, BACKGROUND)
+        key = request_key(self._plan.run.seed, (self._plan.shard << 40) + number, BACKGROUND)
         return Strand(SimulatedFlow(-1), 0, key, t, self._n_streams)
 
     def _change_weather(self) -> Process:
         """Set the mean of every stream once a minute (and, with a noisy neighbour, on the data node)."""
         plan = self._plan
         weather = Weather(
-            plan.seed,
+            plan.run.seed,
             plan.shard,
             STATIONS,
             plan.parameters.run_sd,
@@ -227,9 +210,9 @@ class _Run:
         new = self._nfs.add_row(row, op, offset, count)
         uid = self._uid[row] + part
         self._uid.append(uid)
-        self._keys.append(request_key(self._plan.seed, uid, NOISES))
-        share = request_key(self._plan.seed, uid, SAMPLING) / 2.0**64
-        self._kept.append(share < self._plan.sample)
+        self._keys.append(request_key(self._plan.run.seed, uid, NOISES))
+        share = request_key(self._plan.run.seed, uid, SAMPLING) / 2.0**64
+        self._kept.append(share < self._plan.run.sample)
         self._client.append(self._client[row])
         self._open_requests[0] += 1
         return new
@@ -352,6 +335,25 @@ class RunPlan:
         return frozenset(i for i, c in enumerate(self.causes) if c.injection.mechanism not in TRACING_ONLY)
 
 
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """All that a shard depends on. Picklable: shards run in other processes."""
+
+    run: RunPlan
+    shard: int
+    n_requests: int
+    first_index: int
+    """Number of requests in the shards before."""
+    offset_ns: float
+    """When the shard begins, since the start of the run."""
+    injections: tuple[Injection, ...]
+
+    @property
+    def parameters(self) -> Parameters:
+        """Of the installation."""
+        return self.run.parameters or WORKLOADS[self.run.workload].parameters
+
+
 def shard_plans(plan: RunPlan, causes: Subset) -> list[ShardPlan]:
     """The shards of one variant of a run, in order of time."""
     workload = WORKLOADS[plan.workload]
@@ -360,19 +362,7 @@ def shard_plans(plan: RunPlan, causes: Subset) -> list[ShardPlan]:
     first, offset_ns = 0, 0.0
     bounds = [round(plan.n_requests * share) for share in accumulate(workload.shares, initial=0.0)]
     for number, (low, high) in enumerate(pairwise(bounds)):
-        shards.append(
-            ShardPlan(
-                workload=plan.workload,
-                shard=number,
-                n_requests=high - low,
-                first_index=first,
-                offset_ns=offset_ns,
-                seed=plan.seed,
-                sample=plan.sample,
-                injections=injections,
-                parameters=plan.parameters or workload.parameters,
-            )
-        )
+        shards.append(ShardPlan(plan, number, high - low, first, offset_ns, injections))
         first += high - low
         if len(workload.shares) > 1:
             offset_ns += (high - low) / SFS_LEVELS[number] * 1e9

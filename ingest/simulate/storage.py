@@ -50,18 +50,8 @@ class StorageNode:
     def read(self, s: Strand, block: int, caller: CallerPoints) -> Process:
         """Read one block: from the cache, or from the disk behind whatever queues there."""
         points = self._points
-        for attempt in range(MAX_RETRIES + 1):
-            s.mark(caller.read_call)
-            s.t += s.draw(self._net)
-            yield s.t
-            s.mark(points.read)
-            self._feel_neighbour(s)
-            if attempt == MAX_RETRIES or not self._fails(s):
-                break
-            s.work(self._miss, points.read_error)
-            s.t += s.draw(self._net)
-            s.mark(caller.read_error)
-            s.work(self._backoff, caller.retry)
+        errors = points.read_error, caller.read_error, caller.retry
+        yield from self._arrive(s, caller.read_call, points.read, errors)
         s.work(self._dispatch, points.dispatch)
         if self.cache.touch(block):
             s.work(self._hit, points.hit)
@@ -80,18 +70,8 @@ class StorageNode:
         `allocates`: the block is not preallocated, so its place on the disk must be found before the answer.
         """
         points = self._points
-        for attempt in range(MAX_RETRIES + 1):
-            s.mark(caller.write_call)
-            s.t += s.draw(self._net)
-            yield s.t
-            s.mark(points.write)
-            self._feel_neighbour(s)
-            if attempt == MAX_RETRIES or not self._fails(s):
-                break
-            s.work(self._miss, points.write_error)
-            s.t += s.draw(self._net)
-            s.mark(caller.write_error)
-            s.work(self._backoff, caller.retry)
+        errors = points.write_error, caller.write_error, caller.retry
+        yield from self._arrive(s, caller.write_call, points.write, errors)
         self.cache.touch(block)
         self._logged += 1
         if self._logged == self._batch:
@@ -116,6 +96,23 @@ class StorageNode:
         s.t += s.draw(self._net)
         s.mark(caller.write_reply)
 
+    def _arrive(self, s: Strand, call: int, arrived: int, errors: tuple[int, int, int]) -> Process:
+        """Send a call until it does not fail. errors: points of the refusal here, back at the caller, and of
+        the next attempt."""
+        for attempt in range(MAX_RETRIES + 1):
+            s.mark(call)
+            s.t += s.draw(self._net)
+            yield s.t
+            s.mark(arrived)
+            if self._noisy.acts(s.t):  # the slow-down itself is in the station's weather
+                s.touch(self._noisy.cause, 0.0)
+            if attempt == MAX_RETRIES or not self._fails(s):
+                return
+            s.work(self._miss, errors[0])
+            s.t += s.draw(self._net)
+            s.mark(errors[1])
+            s.work(self._backoff, errors[2])
+
     def _spin_before_reply(self, s: Strand, logged_ns: float) -> None:
         spin = self._spin
         added = spin.severity * 1e3
@@ -134,8 +131,3 @@ class StorageNode:
             return False
         s.touch(errors.cause, 0.0)
         return True
-
-    def _feel_neighbour(self, s: Strand) -> None:
-        # The slow-down itself is in the station's weather (service.py); here only the truth is noted.
-        if self._noisy.acts(s.t):
-            s.touch(self._noisy.cause, 0.0)

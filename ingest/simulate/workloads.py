@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -132,22 +133,13 @@ def by_file(file: I8, values: Mapping[int, float]) -> I8:
 
 def assemble(op: I8, file: I8, gap_ns: F8, **columns: I8) -> IssuedRequests:
     """Requests from the columns that matter; the others get their neutral value."""
-    n = len(op)
-    zero, no = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
-    flags = {name: columns[name].astype(bool) if name in columns else no for name in ("stable", "grows")}
-    sequential = columns["sequential"].astype(bool) if "sequential" in columns else no
-    return IssuedRequests(
-        uid=np.arange(n, dtype=np.int64) << SUB_BITS,
-        op=op,
-        file=file,
-        offset=columns.get("offset", zero),
-        count=columns.get("count", zero),
-        stable=flags["stable"],
-        grows=flags["grows"],
-        sequential=sequential,
-        client=columns.get("client", zero),
-        gap_ns=gap_ns,
+    uid = np.arange(len(op), dtype=np.int64) << SUB_BITS
+    zero = np.zeros_like(uid)
+    offset, count, client = (columns.get(name, zero) for name in ("offset", "count", "client"))
+    stable, grows, sequential = (
+        columns.get(name, zero).astype(bool) for name in ("stable", "grows", "sequential")
     )
+    return IssuedRequests(uid, op, file, offset, count, stable, grows, sequential, client, gap_ns)
 
 
 SFS_FILE_BLOCKS = {1: 0.66, 2: 0.17, 3: 0.07, 4: 0.06, 6: 0.025, 8: 0.015}
@@ -257,7 +249,9 @@ BUILD_SESSIONS = (
 SOURCE_BLOCKS = {1: 0.72, 2: 0.16, 3: 0.06, 4: 0.04, 6: 0.02}
 
 
-def build(n: int, rng: Rng, parameters: Parameters, copy_share: float, skew: float) -> OfferedLoad:
+def build(
+    n: int, _shard: int, rng: Rng, parameters: Parameters, *, copy_share: float, skew: float
+) -> OfferedLoad:
     """A copy phase, then a compilation: mostly look-ups of headers that were looked up before."""
     clients = 4
     n_copy = int(n * copy_share)
@@ -290,16 +284,6 @@ def build(n: int, rng: Rng, parameters: Parameters, copy_share: float, skew: flo
     warm = last_uses(power_law(rng, 40_000, LINUX_FILES, skew))
     n_creates = int(np.count_nonzero(op == OP["CREATE"]))
     return OfferedLoad(requests, False, clients, warm, by_file(warm, SOURCE_BLOCKS), n_creates)
-
-
-def linux_build(n: int, _shard: int, rng: Rng, parameters: Parameters) -> OfferedLoad:
-    """Linux-build: untar and compile the 2.6.32 kernel."""
-    return build(n, rng, parameters, 0.12, 2.2)
-
-
-def ursa_minor_build(n: int, _shard: int, rng: Rng, parameters: Parameters) -> OfferedLoad:
-    """Ursa-minor-build: the same for a smaller tree."""
-    return build(n, rng, parameters, 0.18, 2.6)
 
 
 def iozone(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> OfferedLoad:
@@ -391,10 +375,22 @@ WORKLOADS: dict[str, Workload] = {
             tuple(level / _SFS_TOTAL for level in SFS_LEVELS),
             210_669,
         ),
-        Workload("linux-build", "untar and compile a kernel", _LINUX, linux_build, (1.0,), 145_167),
+        Workload(
+            "linux-build",
+            "untar and compile a kernel",
+            _LINUX,
+            partial(build, copy_share=0.12, skew=2.2),
+            (1.0,),
+            145_167,
+        ),
         Workload("iozone", "one 5 GB file written, rewritten, read, reread", _LINUX, iozone, (1.0,), 32_000),
         Workload(
-            "ursa-minor-build", "untar and compile a smaller tree", _LINUX, ursa_minor_build, (1.0,), 16_000
+            "ursa-minor-build",
+            "untar and compile a smaller tree",
+            _LINUX,
+            partial(build, copy_share=0.18, skew=2.6),
+            (1.0,),
+            16_000,
         ),
     )
 }

@@ -9,6 +9,8 @@ from typing import Literal
 
 from schemas.report.parts import Frozen, Section
 
+LogType = Literal["event", "state"]
+"""The two kinds of log messages (DIST §2)."""
 Quantity = Literal["us", "share", "count", "value"]
 
 
@@ -79,7 +81,7 @@ class NetworkComponent(Frozen):
     rank: int
     root: str
     """Root type; empty: all."""
-    log_type: Literal["event", "state"]
+    log_type: LogType
     feature_types: tuple[str, ...]
     """Several where their values are the same."""
     also: tuple[str, ...] = ()
@@ -110,7 +112,7 @@ class DivergentVariable(Frozen):
 
     rank: int
     root: str
-    log_type: Literal["event", "state"]
+    log_type: LogType
     component: str
     name: str
     strength: float

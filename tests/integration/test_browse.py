@@ -15,7 +15,7 @@ from oracles.dot_reader import read_dot
 from oracles.traffic import write_native
 
 from analyze.scope import LakePeriod, resolve
-from analyze.sql.browse import CategorySort, categories, find_flow
+from analyze.sql.browse import categories, find_flow
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.session import open_session
 from schemas.errors import ConfigError, NotFoundError, QueryError
@@ -115,8 +115,8 @@ def test_a_query_can_only_read_the_lake(all_of: LakePeriod, text: str) -> None:
 
 def test_categories_are_sorted_and_cut(all_of: LakePeriod) -> None:
     with open_session(all_of) as session:
-        rows, total = categories(session, CategorySort.REQUESTS, top=3, root=None)
-        none, nothing = categories(session, CategorySort.C2, top=3, root="no/such")
+        rows, total = categories(session, "requests", top=3, root=None)
+        none, nothing = categories(session, "c2", top=3, root="no/such")
     assert rows["requests"].to_pylist() == sorted(rows["requests"].to_pylist(), reverse=True)
     assert rows.num_rows == 3 < total
     assert (none.num_rows, nothing) == (0, 0)
@@ -296,7 +296,7 @@ def test_nothing_to_list_is_said_in_a_sentence(lake: Path, all_of: LakePeriod) -
 
 def test_dot_is_what_spectroscope_reads(lake: Path, all_of: LakePeriod) -> None:
     with open_session(all_of) as session:
-        rows, _ = categories(session, CategorySort.REQUESTS, top=1, root=None)
+        rows, _ = categories(session, "requests", top=1, root=None)
     key, requests = rows["category"][0].as_py(), rows["requests"][0].as_py()
     text = run("export", "--lake", str(lake), "--format", "dot", "--category", key[:8])
     graphs = read_dot(text.encode())

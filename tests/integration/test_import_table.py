@@ -83,7 +83,7 @@ def test_a_table_makes_the_lake_of_its_spans(files: tuple[Path, Path], tmp_path:
     [
         (None, "no column 'TraceId' (trace_id), 'SpanId' (span_id)"),
         ("trace=x", "A table has no 'trace' (--column). Fields are trace_id, span_id"),
-        ("trace_id", "'--column trace_id' is no setting"),
+        ("trace_id", "--column trace_id: write NAME=VALUE"),
         ("time_unit=min", "--column time_unit cannot be 'min'. Take s, ms, us or ns"),
     ],
 )

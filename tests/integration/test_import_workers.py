@@ -314,7 +314,7 @@ def test_the_command_takes_workers(
         (("--engine", "spark"), "needs a cluster"),
         (("--master", "local[2]"), "Add --engine spark"),
         (("--conf", "a=b"), "Add --engine spark"),
-        (("--engine", "spark", "--master", "local[2]", "--conf", "x"), "'--conf x' is no setting"),
+        (("--engine", "spark", "--master", "local[2]", "--conf", "x"), "--conf x: write NAME=VALUE"),
     ],
 )
 def test_options_of_spark_that_say_nothing(

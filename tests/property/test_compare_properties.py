@@ -12,7 +12,8 @@ from oracles.paper_report import SECTIONS, PaperReport, paper_report
 from oracles.populations import category, graph, population
 from scipy import stats
 
-from analyze.methods.paper.structural import TokenTexts
+from analyze.methods.paper.structural import distances
+from analyze.paths.moves import as_texts
 from analyze.population import Category, Population
 from analyze.report.drawing.graph import difference, folded_steps, graph_view
 from analyze.stats.ks import ks_columns
@@ -121,8 +122,8 @@ def test_order_of_requests_does_not_matter_to_the_tests(p: Population, seed: int
 @examples(100)
 @given(st.lists(sequences, min_size=1, max_size=5), st.lists(sequences, min_size=1, max_size=5))
 def test_edit_distance_agrees_with_its_definition(left: list[tuple[str, ...]], right: list[tuple[str, ...]]):
-    texts = TokenTexts([*left, *right])
-    got = texts.distances(np.arange(len(left)), len(left) + np.arange(len(right)))
+    texts = as_texts([*left, *right])
+    got = distances(texts, np.arange(len(left)), len(left) + np.arange(len(right)))
     for i, a in enumerate(left):
         for j, b in enumerate(right):
             assert got.edits[i, j] == levenshtein(a, b)

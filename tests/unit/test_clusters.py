@@ -19,7 +19,6 @@ from analyze.methods.clusters.method import analyse
 from analyze.methods.clusters.rows import _cluster_marks
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.shown_overlay import shade
-from analyze.methods.clusters.tree_overlay import NodeKind
 from analyze.methods.port import Result
 from analyze.population import Population, Sample
 from analyze.profile.samples import samples_of
@@ -307,8 +306,8 @@ def test_swapped_periods_swap_the_colours() -> None:
     )
     one, other = (clusters_run(made, replace_of(refits=0, clusters=2)) for made in (found, back))
     first, second = one.overlays[0].overlay, other.overlays[0].overlay
-    assert first.kind[first.first] is NodeKind.SLOWER
-    assert second.kind[second.first] is NodeKind.FASTER
+    assert first.kind[first.first] == "slower"
+    assert second.kind[second.first] == "faster"
     assert first.by_time_us.max() == pytest.approx(-second.by_time_us.min())
 
 

@@ -11,9 +11,10 @@ from oracles.populations import category, chain, constant_chain, graph, populati
 from analyze.methods.paper.mutation_tables import painted_table
 from analyze.methods.paper.paper_run import PaperRun, Ranked, paper_run
 from analyze.methods.paper.settings import PaperSettings
-from analyze.methods.paper.structural import TokenTexts, edge_sequence
+from analyze.methods.paper.structural import distances, edge_sequence
 from analyze.methods.paper.timing import KsTests, named_edge_tests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
+from analyze.paths.moves import as_texts
 from analyze.population import Category
 from schemas.report.columns import arrow_schema
 from schemas.report.mutations import PAINTED
@@ -229,8 +230,8 @@ def test_the_edges_of_a_mutation_are_those_painted():
     ],
 )
 def test_distance_over_edges(left, right, edits: int, normalized: float):
-    texts = TokenTexts([edge_sequence(left), edge_sequence(right)])
-    got = texts.distances(np.array([0]), np.array([1]))
+    texts = as_texts([edge_sequence(left), edge_sequence(right)])
+    got = distances(texts, np.array([0]), np.array([1]))
     assert got.edits.tolist() == [[edits]]
     assert got.normalized[0, 0] == pytest.approx(normalized)
 

@@ -5,13 +5,14 @@ import pytest
 
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.paper.structural import (
-    TokenTexts,
     candidates,
+    distances,
     similarity_weights,
     structural_contribution,
     structural_sets,
 )
 from analyze.methods.paper.timing import response_time_contribution
+from analyze.paths.moves import as_texts
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")
 
@@ -43,16 +44,16 @@ def test_candidates_share_the_root_and_lost_enough():
 
 
 def test_distance_is_levenshtein_over_tokens():
-    texts = TokenTexts(
+    texts = as_texts(
         [("open", "read", "close"), ("open", "close"), ("open", "write", "sync", "close"), ("open", "close")]
     )
-    got = texts.distances(np.array([0, 2]), np.array([1, 3, 0]))
+    got = distances(texts, np.array([0, 2]), np.array([1, 3, 0]))
     assert got.edits.tolist() == [[1, 1, 0], [2, 2, 2]]
     np.testing.assert_allclose(got.normalized, [[1 / 3, 1 / 3, 0], [0.5, 0.5, 0.5]])
 
 
 def test_distance_to_nothing():
-    got = TokenTexts([("a",), ("b",)]).distances(np.array([0]), np.array([], dtype=np.intp))
+    got = distances(as_texts([("a",), ("b",)]), np.array([0]), np.array([], dtype=np.intp))
     assert got.edits.shape == (1, 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from analyze.methods.browse.browse_run import browse_run
-from analyze.methods.browse.places import SitesAndHosts, places_section
+from analyze.methods.browse.places import places_of
 from analyze.methods.browse.ranges import ranges_section
 from analyze.methods.browse.rows import browse_tables, c2_section
 from analyze.methods.browse.schedules import schedules_section
@@ -44,19 +44,18 @@ def analyse(
     run = browse_run(population, settings)
     shown = ranges_section(run, limits)
     timeline = timeline_section(population, run.sample, settings)
-    places = SitesAndHosts(run)
-    last = places_section(run, places)
+    places, tables = places_of(run)
     return Result(
         settings=settings,
-        verdict=_verdict(shown, last),
+        verdict=_verdict(shown, places),
         sections=(
             shown,
             schedules_section(run),
             timeline,
-            last,
+            places,
             c2_section(run),
         ),
-        tables=browse_tables(run, places, timeline),
+        tables=tables | browse_tables(run, timeline),
     )
 
 

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from analyze.methods.browse.browse_run import BrowseRun
 from analyze.methods.browse.ranges import site_words
+from analyze.methods.browse.sections import ERRORS, HOSTS, SITES
 from analyze.methods.browse.timeline import entries_of, time_edges
 from analyze.population import Category, Population
 from analyze.profile.call_sites import GraphSites
@@ -17,6 +19,7 @@ from analyze.profile.times import AllPathTimes
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import BrowsePlacesSection, ErrorRow, HostRow, SiteRow
+from schemas.report.columns import arrow_table
 
 _MOST_SITES: Final = 60
 _MOST_HOSTS: Final = 60
@@ -27,31 +30,28 @@ _TIMES: Final = 48
 _MOST_ERROR_HOSTS: Final = 3
 
 
-class SitesAndHosts:
-    """All sites, hosts and errors of the last sample, uncut."""
-
-    def __init__(self, run: BrowseRun) -> None:
-        population = run.population
-        self.sites: list[SiteRow] = _sites(run)
-        self.hosts, self.no_host = _hosts(run)
-        edges = time_edges(entries_of(population, run.sample), population.samples[-1], _TIMES)
-        self.errors: list[ErrorRow]
-        self.errors, self.failed_inside = _error_rows(population, run.times, run.sample, edges)
-
-
-def places_section(run: BrowseRun, places: SitesAndHosts) -> BrowsePlacesSection:
-    """Fill the section."""
-    return BrowsePlacesSection(
+def places_of(run: BrowseRun) -> tuple[BrowsePlacesSection, dict[str, pa.Table]]:
+    """Fill the section, and make complete tables of what it lists."""
+    population = run.population
+    sites, (hosts, no_host) = _sites(run), _hosts(run)
+    edges = time_edges(entries_of(population, run.sample), population.samples[-1], _TIMES)
+    errors, failed_inside = _error_rows(population, run.times, run.sample, edges)
+    section = BrowsePlacesSection(
         sample=run.name,
-        sites=tuple(places.sites[:_MOST_SITES]),
-        sites_total=len(places.sites),
-        hosts=tuple(places.hosts[:_MOST_HOSTS]),
-        hosts_total=len(places.hosts),
-        no_host=places.no_host,
-        errors=tuple(places.errors[:_MOST_ERRORS]),
-        errors_total=len(places.errors),
-        failed_inside=places.failed_inside,
+        sites=tuple(sites[:_MOST_SITES]),
+        sites_total=len(sites),
+        hosts=tuple(hosts[:_MOST_HOSTS]),
+        hosts_total=len(hosts),
+        no_host=no_host,
+        errors=tuple(errors[:_MOST_ERRORS]),
+        errors_total=len(errors),
+        failed_inside=failed_inside,
     )
+    return section, {
+        "browse_sites": arrow_table(SITES, sites),
+        "browse_hosts": arrow_table(HOSTS, hosts),
+        "browse_errors": arrow_table(ERRORS, errors),
+    }
 
 
 def _sites(run: BrowseRun) -> list[SiteRow]:

@@ -16,7 +16,9 @@ from analyze.methods.browse.browse_run import BrowseRun
 from analyze.methods.browse.response_bins import (
     BinRange,
     KindBins,
+    KindsInRange,
     ResponseBins,
+    SitesInRange,
     kinds_in,
     leading_kinds,
     leading_sites,
@@ -171,9 +173,10 @@ def _site(times: AllPathTimes, bins: ResponseBins, site: int) -> BinnedSite:
     )
 
 
-def _lift(share_in: float, share_out: float) -> float | None:
-    """How much more often it is in the range than out of it; None: in the range only."""
-    return share_in / share_out if share_out > 0 else None
+def _in_range(found: KindsInRange | SitesInRange, number: int) -> dict[str, Any]:
+    """Give what is known of one, and its lift: how much more often it is in the range than out of it."""
+    one = {name: column[number].item() for name, column in found._asdict().items()}
+    return {**one, "lift": one["share_in"] / one["share_out"] if one["share_out"] > 0 else None}
 
 
 def _range_row(
@@ -236,14 +239,7 @@ def _duration(ns: int) -> str:
 def _kind_rows(kinds: KindBins, first: int, past: int, listed: dict[int, int]) -> list[KindInRange]:
     found = kinds_in(kinds, first, past)
     return [
-        KindInRange(
-            place=listed[number],
-            n=int(found.n[number]),
-            share_in=float(found.share_in[number]),
-            share_out=float(found.share_out[number]),
-            lift=_lift(float(found.share_in[number]), float(found.share_out[number])),
-            failed=float(found.failed[number]),
-        )
+        KindInRange(place=listed[number], **_in_range(found, number))
         for number in leading_kinds(kinds, first, past)
     ]
 
@@ -251,14 +247,5 @@ def _kind_rows(kinds: KindBins, first: int, past: int, listed: dict[int, int]) -
 def _site_rows(bins: ResponseBins, first: int, past: int, listed: dict[int, int]) -> list[SiteInRange]:
     found = sites_in(bins, first, past)
     return [
-        SiteInRange(
-            place=listed[site],
-            share_in=float(found.share_in[site]),
-            share_out=float(found.share_out[site]),
-            lift=_lift(float(found.share_in[site]), float(found.share_out[site])),
-            mean_in_us=float(found.mean_in_us[site]),
-            mean_out_us=float(found.mean_out_us[site]),
-            failed=float(found.failed[site]),
-        )
-        for site in leading_sites(bins, first, past)
+        SiteInRange(place=listed[site], **_in_range(found, site)) for site in leading_sites(bins, first, past)
     ]

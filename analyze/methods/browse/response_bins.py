@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from analyze.population import Category, Population
 from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.stats.density import LEAST_US, Mode
 from analyze.stats.moments import LARGE, squared_variation
-from analyze.stats.sums import totals
+from analyze.stats.sums import row_totals, totals
 from schemas.arrays import F8, I8
 from schemas.windows import NS_PER_US
 
@@ -38,14 +38,6 @@ class KindBins:
     weight: F8
     failed: F8
     """Weight of those whose root did not end `ok`."""
-
-    def grouped(self, of: I8, n_groups: int) -> KindBins:
-        """Add up the kinds of each group; of: [kinds] group."""
-        shape = n_groups, self.n.shape[1]
-        found = KindBins(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape))
-        for to, values in ((found.n, self.n), (found.weight, self.weight), (found.failed, self.failed)):
-            np.add.at(to, of, values)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +164,12 @@ def response_bins(population: Population, times: AllPathTimes, sample: int, edge
         us += totals(place, weight * response / NS_PER_US, n_bins)
         _add_sites(category, mine, rows, place, sites)
     names, root_of = population.root_types()
-    return ResponseBins(
-        edges_ns, us, categories, categories.grouped(root_of, len(names)), sites, names, root_of
+    roots = KindBins(
+        row_totals(categories.n, root_of, len(names)),
+        row_totals(categories.weight, root_of, len(names)),
+        row_totals(categories.failed, root_of, len(names)),
     )
+    return ResponseBins(edges_ns, us, categories, roots, sites, names, root_of)
 
 
 def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: SiteBins) -> None:
@@ -238,8 +233,7 @@ def tail_bin(bins: ResponseBins) -> int:
     return int(enough[-1]) if len(enough) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class KindsInRange:
+class KindsInRange(NamedTuple):
     """All root types, or categories, against a range; arrays are [kinds]."""
 
     n: I8
@@ -249,8 +243,7 @@ class KindsInRange:
     """Share of its requests in the range."""
 
 
-@dataclass(frozen=True, slots=True)
-class SitesInRange:
+class SitesInRange(NamedTuple):
     """All places against a range; arrays are [sites]."""
 
     share_in: F8

@@ -5,15 +5,13 @@ The other sections have files of their own: `ranges`, `schedules`, `timeline`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from analyze.methods.browse.browse_run import BrowseRun
-from analyze.methods.browse.places import SitesAndHosts
-from analyze.methods.browse.sections import ERRORS, HOSTS, SITES
 from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.report.browse import (
     BrowseTimelineSection,
@@ -86,17 +84,9 @@ _TIMELINE_COLUMNS: Final = (
 )
 
 
-def browse_tables(
-    run: BrowseRun, places: SitesAndHosts, timeline: BrowseTimelineSection
-) -> Mapping[str, pa.Table]:
-    """All tables; rows in the order of the sections."""
-    return {
-        "browse_categories": _category_bins(run),
-        "browse_sites": arrow_table(SITES, places.sites),
-        "browse_hosts": arrow_table(HOSTS, places.hosts),
-        "browse_errors": arrow_table(ERRORS, places.errors),
-        "browse_timeline": _timeline(timeline),
-    }
+def browse_tables(run: BrowseRun, timeline: BrowseTimelineSection) -> dict[str, pa.Table]:
+    """Categories by bin, and what happened by time; the tables of places are made beside their section."""
+    return {"browse_categories": _category_bins(run), "browse_timeline": _timeline(timeline)}
 
 
 def _category_bins(run: BrowseRun) -> pa.Table:

@@ -293,36 +293,25 @@ def _series(entry: EntryTimeline) -> list[Markup]:
     arrivals: list[Series] = [("area", watched(rates))]
     if any(failed):
         arrivals.append(("bad", watched(failed)))
+    at_work: list[Series] = [
+        ("faint", watched([float(n) for n in entry.max_in_flight])),
+        ("area", watched(list(entry.mean_in_flight))),
+    ]
     gaps = [us for us in entry.longest_gap_us if us]
-    return [
-        draw_by_time(
-            "Arrivals a second", f"most {wording.significant(max(rates))}", arrivals, ends, axis=False
-        ),
-        draw_by_time(
-            "At work: most, and on average",
-            f"most {max(entry.max_in_flight)}",
-            [
-                ("faint", watched([float(n) for n in entry.max_in_flight])),
-                ("area", watched(list(entry.mean_in_flight))),
-            ],
-            ends,
-            axis=False,
-        ),
-        draw_by_time(
+    idle: list[Series] = [("area", watched(list(entry.longest_gap_us)))]
+    longest = wording.duration(max((us for us in entry.p99_us if us is not None), default=0.0))
+    times: list[Series] = [("faint", entry.p99_us), ("area", entry.median_us)]
+    charts = (
+        ("Arrivals a second", f"most {wording.significant(max(rates))}", arrivals),
+        ("At work: most, and on average", f"most {max(entry.max_in_flight)}", at_work),
+        (
             "Longest time without any at work",
             f"longest {wording.duration(max(gaps))}" if gaps else "none",
-            [("area", watched(list(entry.longest_gap_us)))],
-            ends,
-            axis=False,
+            idle,
         ),
-        draw_by_time(
-            "Response time: 99th percentile, and median",
-            f"longest {wording.duration(max((us for us in entry.p99_us if us is not None), default=0.0))}",
-            [("faint", entry.p99_us), ("area", entry.median_us)],
-            ends,
-            axis=True,
-        ),
-    ]
+        ("Response time: 99th percentile, and median", f"longest {longest}", times),
+    )
+    return [draw_by_time(title, most, series, ends, axis=series is times) for title, most, series in charts]
 
 
 def places_blocks(section: BrowsePlacesSection) -> b.Blocks:

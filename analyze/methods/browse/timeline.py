@@ -35,19 +35,51 @@ _NS_PER_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """All requests that came in at a component, by start; arrays are [requests]."""
+class EntryFlow:
+    """Requests by start; arrays are [requests], ns."""
 
-    component: str
-    flow: EntryFlow
-    failed: B1
-    weight: F8
+    start: I8
+    end: I8
+    reached: I8
+    """Latest end of the requests up to and with this one."""
+
+    @classmethod
+    def of(cls, start: I8, response: I8) -> EntryFlow:
+        """From starts and response times in any order. O(n log n)."""
+        order = np.argsort(start, kind="stable")
+        first = start[order]
+        end = first + response[order]
+        return cls(first, end, np.maximum.accumulate(end) if len(end) else end)
 
     @property
     def response(self) -> I8:
         """Response times, ns."""
-        times: I8 = self.flow.end - self.flow.start
+        times: I8 = self.end - self.start
         return times
+
+    @property
+    def gaps(self) -> I8:
+        """[requests - 1] from the end of everything before to each next start, ns; negative: it began while
+        others were at work, that much before the last of them ended."""
+        between: I8 = self.start[1:] - self.reached[:-1]
+        return between
+
+    @property
+    def runs(self) -> tuple[I8, I8]:
+        """Begins and ends of the stretches in which any was at work; between two of them there is a gap."""
+        if not len(self.start):
+            return self.start, self.end
+        first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
+        return self.start[first], self.reached[np.append(first[1:] - 1, len(self.start) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(EntryFlow):
+    """All requests that came in at a component."""
+
+    component: str
+    failed: B1
+    weight: F8
 
 
 def entries_of(population: Population, sample: int) -> list[Entry]:
@@ -68,7 +100,8 @@ def _entry(population: Population, sample: int, component: str, numbers: Sequenc
     failed = np.concatenate([population.failed(c, rows) for c, rows in chosen])
     weight = np.concatenate([c.weight[rows] for c, rows in chosen])
     order = np.argsort(start, kind="stable")
-    return Entry(component, EntryFlow.of(start[order], response[order]), failed[order], weight[order])
+    flow = EntryFlow.of(start[order], response[order])
+    return Entry(flow.start, flow.end, flow.reached, component, failed[order], weight[order])
 
 
 def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
@@ -94,8 +127,8 @@ def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
     """
     if not entries:
         return np.array([sample.start_ns, max(sample.end_ns, sample.start_ns + 1)], dtype=np.int64)
-    first = min(int(entry.flow.start[0]) for entry in entries)
-    last = max(int(entry.flow.start[-1]) for entry in entries) + 1
+    first = min(int(entry.start[0]) for entry in entries)
+    last = max(int(entry.start[-1]) for entry in entries) + 1
     count = max(min(times, last - first), 1)
     return np.array([first + (last - first) * i // count for i in range(count + 1)], dtype=np.int64)
 
@@ -129,13 +162,13 @@ def _before(population: Population, entry: Entry, sample: int, seed: int) -> Ent
     earlier = next((one for one in entries_of(population, 0) if one.component == entry.component), None)
     if sample == 0 or earlier is None:
         return None
-    named, flow = population.samples[0], earlier.flow
+    named = population.samples[0]
     edges = time_edges([earlier], named, 1)
-    gaps, _ = _idle_gaps(flow, named)
+    gaps, _ = _idle_gaps(earlier, named)
     times = block_ks(earlier.response.astype(np.float64), entry.response.astype(np.float64), seed)
-    apart = block_ks(_apart(flow), _apart(entry.flow), seed)
+    apart = block_ks(_apart(earlier), _apart(entry), seed)
     return EntryBefore(
-        **_traffic(flow, *_at_work(flow, edges), _watched_within(named, edges), gaps),
+        **_traffic(earlier, *_at_work(earlier, edges), _watched_within(named, edges), gaps),
         sample=named.name,
         gaps_p=None if apart is None else apart.p,
         times_p=None if times is None else times.p,
@@ -148,19 +181,19 @@ def _apart(flow: EntryFlow) -> F8:
 
 
 def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | None) -> EntryTimeline:
-    flow, count = entry.flow, len(edges) - 1
+    count = len(edges) - 1
     watched = _watched_within(sample, edges)
     seen = np.maximum(watched, 1.0)
-    place = np.clip(np.searchsorted(edges, flow.start, side="right") - 1, 0, count - 1)
-    at_work, busy = _at_work(flow, edges)
-    most = most_in_flight(flow, edges)
-    gaps, ends = _idle_gaps(flow, sample)
+    place = np.clip(np.searchsorted(edges, entry.start, side="right") - 1, 0, count - 1)
+    at_work, busy = _at_work(entry, edges)
+    most = most_in_flight(entry, edges)
+    gaps, ends = _idle_gaps(entry, sample)
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, place[ends], gaps)
     order = np.lexsort((entry.response, place))
     median, p99 = _quantiles(entry.response[order], np.bincount(place, minlength=count))
     return EntryTimeline(
-        **_traffic(flow, at_work, busy, watched, gaps),
+        **_traffic(entry, at_work, busy, watched, gaps),
         component=entry.component,
         most_in_flight=int(most.max()),
         gaps=len(gaps),
@@ -217,27 +250,26 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
     """A usual stretch, the busiest, and that of the longest gap; one that lies over another is left out."""
-    flow = entry.flow
-    n = len(flow.start)
+    n = len(entry.start)
     if n < 2:
         return []
     # As long as so many requests mostly take to arrive, which pauses do not change.
     ahead = min(_STRIP_REQUESTS, n - 1)
-    length = max(int(np.median(flow.start[ahead:] - flow.start[:-ahead])), 1)
+    length = max(int(np.median(entry.start[ahead:] - entry.start[:-ahead])), 1)
     busiest = int(np.argmax(most))
     chosen: list[tuple[_Kind, int, int]] = [
-        ("usual", _usual(flow, length), length),
+        ("usual", _usual(entry, length), length),
         ("busiest", int(edges[busiest] + edges[busiest + 1]) // 2, length),
     ]
     if len(gaps):
         at = int(np.argmax(gaps))
         # With what was before and after it.
         long = int(gaps[at]) + max(length, int(gaps[at]) // 10)
-        chosen.append(("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2), long))
+        chosen.append(("longest-gap", int(entry.start[ends[at]] - gaps[at] // 2), long))
     found: list[TimelineStrip] = []
     taken: list[tuple[int, int]] = []
     for kind, middle, long in chosen:
-        begins = max(min(middle - long // 2, int(flow.start[-1]) - long), int(flow.start[0]))
+        begins = max(min(middle - long // 2, int(entry.start[-1]) - long), int(entry.start[0]))
         if any(begins < past and begins + long > first for first, past in taken if kind != "longest-gap"):
             continue
         taken.append((begins, begins + long))
@@ -256,11 +288,11 @@ def _usual(flow: EntryFlow, length: int) -> int:
 
 
 def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip:
-    flow, past = entry.flow, begins + length
+    past = begins + length
     # Who began long before and is still at work is in sight, too.
-    seen = np.flatnonzero((flow.start < past) & (flow.end > begins))
+    seen = np.flatnonzero((entry.start < past) & (entry.end > begins))
     inside = seen[:_MOST_DRAWN]
-    lanes = pack_lanes(flow.start[inside], flow.end[inside], _MOST_LANES)
+    lanes = pack_lanes(entry.start[inside], entry.end[inside], _MOST_LANES)
     drawn = inside[lanes < _MOST_LANES]
     return TimelineStrip(
         kind=kind,
@@ -274,8 +306,8 @@ def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip
                 failed=failed,
             )
             for start, end, lane, failed in zip(
-                flow.start[drawn].tolist(),
-                flow.end[drawn].tolist(),
+                entry.start[drawn].tolist(),
+                entry.end[drawn].tolist(),
                 lanes[lanes < _MOST_LANES].tolist(),
                 entry.failed[drawn].tolist(),
                 strict=True,
@@ -284,39 +316,6 @@ def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip
         lanes=int(lanes[lanes < _MOST_LANES].max(initial=-1)) + 1,
         left_out=len(seen) - len(drawn),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class EntryFlow:
-    """Requests by start; arrays are [requests], ns."""
-
-    start: I8
-    end: I8
-    reached: I8
-    """Latest end of the requests up to and with this one."""
-
-    @classmethod
-    def of(cls, start: I8, response: I8) -> EntryFlow:
-        """From starts and response times in any order. O(n log n)."""
-        order = np.argsort(start, kind="stable")
-        first = start[order]
-        end = first + response[order]
-        return cls(first, end, np.maximum.accumulate(end) if len(end) else end)
-
-    @property
-    def gaps(self) -> I8:
-        """[requests - 1] from the end of everything before to each next start, ns; negative: it began while
-        others were at work, that much before the last of them ended."""
-        between: I8 = self.start[1:] - self.reached[:-1]
-        return between
-
-    @property
-    def runs(self) -> tuple[I8, I8]:
-        """Begins and ends of the stretches in which any was at work; between two of them there is a gap."""
-        if not len(self.start):
-            return self.start, self.end
-        first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
-        return self.start[first], self.reached[np.append(first[1:] - 1, len(self.start) - 1)]
 
 
 def time_within(begin: I8, end: I8, edges: I8) -> F8:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from analyze.numbering import Numbering
-from analyze.population import Category, GraphNode, Population
+from analyze.population import Category, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NameBook
 from analyze.profile.times import own_time_ns
@@ -158,7 +158,7 @@ def _calls(category: Category, book: NameBook) -> _Places:
     names = []
     for site in sites.site.tolist():
         name = operations[known[site][1]]
-        names.append(TreeName(name.component, name.point + (f" -> {name.callee}" if name.callee else "")))
+        names.append(TreeName(name.component, name.what))
     own = own_time_ns(category.node_ns, sites, np.arange(sites.n_units, dtype=np.int64))
     return _Places(sites.above.tolist(), names, own / NS_PER_US)
 
@@ -168,12 +168,9 @@ def _points(category: Category) -> _Places:
     above = awaited(category)
     times = category.node_ns
     since = times - times[np.maximum(above, 0)]
-    return _Places(above.tolist(), [_name(node) for node in graph.nodes], since / NS_PER_US)
-
-
-def _name(node: GraphNode) -> TreeName:
-    what = node.point if node.label is None else f"{node.point}/{node.label}"
-    return TreeName(f"{node.host}/{node.component}" if node.host else node.component, what)
+    return _Places(
+        above.tolist(), [TreeName(node.where, node.what) for node in graph.nodes], since / NS_PER_US
+    )
 
 
 def awaited(category: Category) -> I8:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -18,16 +18,16 @@ from analyze.methods.clusters.cluster_shares import ClusteredRequests, ClusterSh
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.tree_overlay import TreeOverlay, overlaid
 from schemas.arrays import B1, F8, I8
+from schemas.report.clusters import OverlayKind
 
 NONE: Final = -1
-_Kind = Literal["samples", "origin", "nearest", "alone"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOverlay:
     """One overlay."""
 
-    kind: _Kind
+    kind: OverlayKind
     cluster: int
     """Whose tree B is."""
     other: int
@@ -89,7 +89,7 @@ def cluster_overlays(
         first = (cluster * samples + sample) * settings.blocks
         return range(first, first + settings.blocks)
 
-    def pairs(cluster: int) -> Iterator[tuple[_Kind, int, int]]:
+    def pairs(cluster: int) -> Iterator[tuple[OverlayKind, int, int]]:
         """What a cluster is compared with: kind, cluster A, sample A. B is its last sample."""
         if samples == 2:
             if enough[cluster].all():

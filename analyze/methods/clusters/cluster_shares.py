@@ -17,6 +17,7 @@ from analyze.population import Population
 from analyze.stats.estimate import share_change
 from analyze.stats.multiple import q_values
 from analyze.stats.rank import in_requests
+from analyze.stats.sums import row_totals
 from analyze.stats.time_blocks import dealt_blocks
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
@@ -42,7 +43,7 @@ class ClusteredRequests:
 
     def by_root(self) -> F8:
         """[roots, clusters, samples] weights."""
-        return _grouped(self.weight, self.root, len(self.roots))
+        return row_totals(self.weight, self.root, len(self.roots))
 
     def dominant(self) -> I8:
         """[clusters] root type that most of its requests have."""
@@ -124,13 +125,6 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
         when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
         for block, part, dealt in zip(found, rows, dealt_blocks(when, n_blocks), strict=True):
             block[part] = dealt
-    return found
-
-
-def _grouped(value: F8, group: I8, n_groups: int) -> F8:
-    """Sums over the first axis by group."""
-    found = np.zeros((n_groups, *value.shape[1:]))
-    np.add.at(found, group, value)
     return found
 
 

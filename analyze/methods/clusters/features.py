@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from analyze.methods.clusters.settings import ClustersSettings
+from analyze.numbering import Numbering
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Graph, Population
 from schemas.arrays import F8, I8
@@ -68,14 +69,6 @@ class FeatureRows:
         return len(self.weight)
 
 
-class _Columns(dict[tuple[FeatureSet, str], int]):
-    """Numbers columns as they are first asked for."""
-
-    def number(self, kind: FeatureSet, name: str) -> int:
-        """Number of a column."""
-        return self.setdefault((kind, name), len(self))
-
-
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """Ordered pairs of points of one graph; arrays are [pairs] unless stated."""
@@ -101,7 +94,7 @@ def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureR
 
     Deterministic; no loop over requests. Rows that are equal in unlike categories are one.
     """
-    columns = _Columns()
+    columns = Numbering[tuple[FeatureSet, str]]()
     families: dict[tuple[Any, ...], list[tuple[int, F8]]] = {}
     for number, category in enumerate(population.categories):
         pairs = _pairs(category.graph)
@@ -109,7 +102,7 @@ def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureR
         timed: tuple[int, ...] = ()
         block = np.zeros((0, category.n_requests))
         if FeatureSet.LATENCIES in sets:
-            timed = tuple(columns.number(FeatureSet.LATENCIES, name) for name in pairs.names)
+            timed = tuple(columns[FeatureSet.LATENCIES, name] for name in pairs.names)
             block = pairs.mean_us(category)
         families.setdefault((fixed, timed), []).append((number, block))
     row_of: list[I8] = [np.zeros(0, np.int64)] * len(population.categories)
@@ -135,12 +128,6 @@ def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureR
     )
 
 
-def _point_name(graph: Graph, position: int) -> str:
-    """A trace point as a column: both sides of a span are one point."""
-    node = graph.nodes[position]
-    return f"{node.host}/{node.operation}" if node.host else node.operation
-
-
 def _pairs(graph: Graph) -> _Pairs:
     node = graph.labels
     labels = [f"{node[src]} -> {node[dst]}" for src, dst in graph.edges.tolist()]
@@ -153,16 +140,17 @@ def _pairs(graph: Graph) -> _Pairs:
 
 
 def _fixed(
-    graph: Graph, pairs: _Pairs, sets: Sequence[FeatureSet], columns: _Columns
+    graph: Graph, pairs: _Pairs, sets: Sequence[FeatureSet], columns: Numbering[tuple[FeatureSet, str]]
 ) -> tuple[tuple[int, float], ...]:
     """(column, value) of what all requests of a category have alike."""
     found: list[tuple[int, float]] = []
     if FeatureSet.POINTS in sets:
-        points = {_point_name(graph, i) for i, node in enumerate(graph.nodes) if node.side != END}
-        found += [(columns.number(FeatureSet.POINTS, name), 1.0) for name in sorted(points)]
+        # Both sides of a span are one point.
+        points = {f"{node.where}/{node.what}" for node in graph.nodes if node.side != END}
+        found += [(columns[FeatureSet.POINTS, name], 1.0) for name in sorted(points)]
     if FeatureSet.COUNTS in sets:
         found += [
-            (columns.number(FeatureSet.COUNTS, name), float(count))
+            (columns[FeatureSet.COUNTS, name], float(count))
             for name, count in zip(pairs.names, pairs.count.tolist(), strict=True)
         ]
     return tuple(sorted(found))

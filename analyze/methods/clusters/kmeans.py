@@ -18,9 +18,10 @@ from scipy.special import entr
 from analyze.methods.clusters.cluster_shares import ClusteredRequests
 from analyze.methods.clusters.features import Points, halves
 from analyze.methods.clusters.settings import ClustersSettings
+from analyze.numbering import Numbering
 from analyze.population import Population
 from analyze.stats.moments import LARGE
-from analyze.stats.sums import totals
+from analyze.stats.sums import row_totals, totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.clusters import CurvePoint
 
@@ -106,13 +107,6 @@ def _threads() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-def moved_on(found: Partition, points: Points) -> I8:
-    """[rows] nearest centre of other points."""
-    from sklearn.metrics import pairwise_distances_argmin
-
-    return np.asarray(pairwise_distances_argmin(points, found.centre), dtype=np.int64)
 
 
 def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
@@ -250,6 +244,8 @@ def stability(
     found: Partition, label: I8, points: Points, weight: F8, settings: ClustersSettings
 ) -> Stability:
     """Refits on drawn points, whose clusters are `label`. Deterministic."""
+    from sklearn.metrics import pairwise_distances_argmin
+
     reseeded, halved, overlaps = [], [], []
 
     def refit(share: F8, seed: int) -> I8:
@@ -262,7 +258,7 @@ def stability(
             seed=seed,
             starts=min(_RESTARTS, settings.starts),
         )
-        return moved_on(made, points)
+        return np.asarray(pairwise_distances_argmin(points, made.centre), dtype=np.int64)
 
     for number in range(1, settings.refits + 1):
         seed = settings.seed + number
@@ -303,19 +299,11 @@ class PathAgreement:
 
 def path_agreement(population: Population, clustered: ClusteredRequests) -> PathAgreement:
     """Agreement by weight. O(categories · clusters)."""
-    number: dict[tuple[str, tuple[str, ...]], int] = {}
-    code = np.array(
-        [
-            number.setdefault((category.graph.root, category.graph.text.tokens), len(number))
-            for category in population.categories
-        ],
-        dtype=np.int64,
-    )
-    n = len(number)
-    count = np.zeros((n, *clustered.count.shape[1:]), np.int64)
-    np.add.at(count, code, clustered.count)
-    table = np.zeros((n, clustered.n_clusters))
-    np.add.at(table, code, clustered.weight.sum(axis=2))
+    number = Numbering[tuple[str, tuple[str, ...]]]()
+    graphs = [category.graph for category in population.categories]
+    code = np.array([number[graph.root, graph.text.tokens] for graph in graphs], dtype=np.int64)
+    count = row_totals(clustered.count, code, len(number))
+    table = row_totals(clustered.weight.sum(axis=2), code, len(number))
     size = np.array([category.n_requests for category in population.categories])
     order = np.lexsort((-size, code))
     _, first = np.unique(code[order], return_index=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,36 +19,25 @@ from schemas.arrays import F8, I8
 from schemas.report.clusters import ClusterCategory, ClusterRow, TreeOverlayRow
 from schemas.report.columns import arrow_columns, arrow_table, stored
 
-
-def _in_sample(name: str) -> Callable[[tuple[ClusterRow, int, str]], Any]:
-    """Give a value of a cluster that is one a sample."""
-    return lambda line: getattr(line[0], name)[line[1]]
-
-
-def _of(name: str) -> Callable[[tuple[ClusterRow, int, str]], Any]:
-    """Give a value of a cluster, whichever the sample."""
-    return lambda line: getattr(line[0], name)
-
-
 _CLUSTERS: Final = (
-    stored("cluster", "place", "number, from 1 by size", _of("number")),
-    stored("root", "text", "root type of most of its requests", _of("root")),
-    stored("sample", "text", "sample", lambda line: line[2]),
-    stored("requests", "count", "recorded requests", _in_sample("requests")),
-    stored("share", "share", "of all requests of the sample", _in_sample("shares")),
-    stored("of_root", "share", "of the requests of its root type", _in_sample("of_root"), null=True),
-    stored("mean_us", "us", "mean response time, µs", _in_sample("mean_us"), null=True),
-    stored("z", "number", "change of of_root over its standard error; two samples only", _of("z"), null=True),
-    stored("p", "p", "its p-value", _of("p"), null=True),
-    stored("q", "p", "p corrected for the number of tests", _of("q"), null=True),
-    stored("changed", "flag", "significant", _of("changed")),
-    stored("nearest", "place", "nearest other cluster of the root type", _of("nearest"), null=True),
-    stored("nearest_distance", "number", "distance of the centres", _of("nearest_distance"), null=True),
-    stored("origin", "place", "nearest cluster of the root type that shrank", _of("origin"), null=True),
-    stored("jaccard", "share", "mean overlap when the clustering is done again", _of("jaccard"), null=True),
-    stored("categories", "count", "categories (level L1)", _of("categories_total"), null=True),
-    stored("rare_categories", "count", "those of at most 10 requests", _of("rare")),
-    stored("rare_requests", "count", "their requests", _of("rare_requests")),
+    stored("cluster", "place", "number, from 1 by size"),
+    stored("root", "text", "root type of most of its requests"),
+    stored("sample", "text", "sample"),
+    stored("requests", "count", "recorded requests"),
+    stored("share", "share", "of all requests of the sample"),
+    stored("of_root", "share", "of the requests of its root type", null=True),
+    stored("mean_us", "us", "mean response time, µs", null=True),
+    stored("z", "number", "change of of_root over its standard error; two samples only", null=True),
+    stored("p", "p", "its p-value", null=True),
+    stored("q", "p", "p corrected for the number of tests", null=True),
+    stored("changed", "flag", "significant"),
+    stored("nearest", "place", "nearest other cluster of the root type", null=True),
+    stored("nearest_distance", "number", "distance of the centres", null=True),
+    stored("origin", "place", "nearest cluster of the root type that shrank", null=True),
+    stored("jaccard", "share", "mean overlap when the clustering is done again", null=True),
+    stored("categories", "count", "categories (level L1)", null=True),
+    stored("rare_categories", "count", "those of at most 10 requests"),
+    stored("rare_requests", "count", "their requests"),
 )
 _TREE: Final = (
     stored("node", "count", "number of the node"),
@@ -70,9 +59,19 @@ def clusters_tables(
     `clusters_distances`; `clusters_trees`: calling-context trees, weighted sums of each cluster and sample.
     """
     samples = [sample.name for sample in population.samples]
+    lines = [(row, number) for row in rows for number in range(len(samples))]
     return {
         "clusters": arrow_table(
-            _CLUSTERS, [(row, number, name) for row in rows for number, name in enumerate(samples)]
+            _CLUSTERS,
+            [row for row, _ in lines],
+            cluster=[row.number for row, _ in lines],
+            sample=samples * len(rows),
+            requests=[row.requests[number] for row, number in lines],
+            share=[row.shares[number] for row, number in lines],
+            of_root=[row.of_root[number] for row, number in lines],
+            mean_us=[row.mean_us[number] for row, number in lines],
+            categories=[row.categories_total for row, _ in lines],
+            rare_categories=[row.rare for row, _ in lines],
         ),
         "clusters_requests": _requests(population, run, samples),
         "clusters_categories": _categories(population, run, samples),

@@ -112,6 +112,9 @@ def _columns(s: ClustersSection) -> tuple[b.Column, ...]:
     def requests(row: ClusterRow) -> str:
         return " → ".join(map(wording.count, row.requests))
 
+    def of_root(row: ClusterRow) -> str:
+        return " → ".join(map(wording.percent, row.of_root)) if two else ""
+
     def mean(row: ClusterRow) -> str:
         return wording.moved_duration(*row.mean_us) if two else wording.duration(row.mean_us[0])
 
@@ -120,7 +123,7 @@ def _columns(s: ClustersSection) -> tuple[b.Column, ...]:
         b.Column("number", "#", "count"),
         b.Column("", "Of all requests", "bar", shares),
         b.Column("", "Requests", "figure", requests, far=1),
-        b.Column("", "Of root", "figure", lambda row: changed_share(row) if two else ""),
+        b.Column("", "Of root", "figure", of_root),
         b.Column("", "Mean time", "figure", mean),
         b.Column("", "Changed", "text", _changed),
         b.Column("nearest", "Nearest", "count", far=3),
@@ -138,7 +141,8 @@ def _root(row: ClusterRow) -> b.Words:
 
 
 def _changed(row: ClusterRow) -> str:
-    return f"p {wording.p_value(row.p)} {came_from(row)}".strip() if row.changed else ""
+    grew = "" if row.origin is None else f" from cluster {row.origin}"
+    return f"p {wording.p_value(row.p)}{grew}" if row.changed else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,16 +399,6 @@ def look_first(section: ClustersSection) -> str:
         if row.first is not None and row.kind in ("samples", "origin"):
             return f"Look first at cluster {row.cluster}. {overlay_says(row)}"
     return ""
-
-
-def changed_share(row: ClusterRow) -> str:
-    """`12 % → 31 %` of its root type's requests."""
-    return " → ".join(wording.percent(share) for share in row.of_root)
-
-
-def came_from(row: ClusterRow) -> str:
-    """`from cluster 3`; empty where it did not grow."""
-    return "" if row.origin is None else f"from cluster {row.origin}"
 
 
 def merged(row: ClusterRow) -> str:

@@ -6,12 +6,13 @@ The rest is counted: between two nodes that are shown, and below one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Final
 
 import numpy as np
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
-from analyze.methods.clusters.tree_overlay import NodeKind, TreeOverlay
+from analyze.methods.clusters.tree_overlay import TreeOverlay
 from analyze.report.moment_rows import number
 from schemas.report.clusters import OverlayNode
 
@@ -57,7 +58,7 @@ def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode
                     above=above,
                     where=name.where,
                     what=name.what,
-                    kind=found.kind[place].value,
+                    kind=found.kind[place],
                     shade=shade(added, largest),
                     added_us=added,
                     passing_a=float(passing[0][place]),
@@ -100,7 +101,7 @@ def _kept(found: TreeOverlay) -> set[int]:
     colour = found.colour_us
     coloured = [p for p in np.argsort(-colour, kind="stable").tolist() if colour[p] > 0][:_MOST_COLOURED]
     parted = np.maximum(found.sides[0].passing(), found.sides[1].passing())
-    only = (NodeKind.ONLY_A, NodeKind.ONLY_B)
+    only = ("only-a", "only-b")
     partings = [
         place
         for place, up in enumerate(above)
@@ -114,25 +115,25 @@ def _kept(found: TreeOverlay) -> set[int]:
     return kept | _forks(above, kept)
 
 
-def _forks(above: list[int], kept: set[int]) -> set[int]:
-    """Places below which kept ones lie on several ways."""
-    ways = [0] * len(above)
+def _leading(above: list[int], kept: set[int]) -> list[bool]:
+    """[places] whether a place is kept, or above one that is."""
     leads = [place in kept for place in range(len(above))]
     for place in range(len(above) - 1, -1, -1):
-        up = above[place]
-        leads[place] = leads[place] or ways[place] > 0
-        if leads[place] and up != ROOT:
-            ways[up] += 1
-    return {place for place, n in enumerate(ways) if n > 1}
+        if leads[place] and above[place] != ROOT:
+            leads[above[place]] = True
+    return leads
+
+
+def _forks(above: list[int], kept: set[int]) -> set[int]:
+    """Places below which kept ones lie on several ways."""
+    ways = Counter(up for up, leads in zip(above, _leading(above, kept), strict=True) if leads)
+    return {place for place, n in ways.items() if n > 1 and place != ROOT}
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
     """[places] nodes that hang below a kept one and lead to none that is."""
     above = found.above.tolist()
-    leads = [place in kept for place in range(len(above))]
-    for place in range(len(above) - 1, -1, -1):
-        if leads[place] and above[place] != ROOT:
-            leads[above[place]] = True
+    leads = _leading(above, kept)
     count = [0] * len(above)
     for place in range(len(above) - 1, -1, -1):
         up = above[place]

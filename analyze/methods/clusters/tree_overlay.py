@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,21 +18,10 @@ from analyze.methods.clusters.calling_tree import ROOT, CallingTree
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8, I8
+from schemas.report.clusters import NodeKindName
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix
-
-
-class NodeKind(StrEnum):
-    """What differs at a node."""
-
-    SAME = "same"
-    ONLY_A = "only-a"
-    ONLY_B = "only-b"
-    MORE = "more"
-    FEWER = "fewer"
-    SLOWER = "slower"
-    FASTER = "faster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +86,7 @@ class TreeOverlay:
     above: I8
     """Place of the node above; ROOT for a root."""
     sides: tuple[Side, Side]
-    kind: tuple[NodeKind, ...]
+    kind: tuple[NodeKindName, ...]
     by_paths_us: F8
     """What more or fewer visits from here on add to a mean request, B less A; 0 where it is not coloured."""
     by_time_us: F8
@@ -151,16 +139,16 @@ def _side(node: I8, above: I8, requests: F8, matrices: Sequence[csc_matrix]) -> 
     return Side(asked, passed, visited, time, squares, float(requests.sum()))
 
 
-def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKind:
+def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKindName:
     if visits_a <= 0:
-        return NodeKind.ONLY_B
+        return "only-b"
     if visits_b <= 0:
-        return NodeKind.ONLY_A
+        return "only-a"
     if paths == 0 and time == 0:
-        return NodeKind.SAME
+        return "same"
     if abs(paths) > abs(time):
-        return NodeKind.MORE if paths > 0 else NodeKind.FEWER
-    return NodeKind.SLOWER if time > 0 else NodeKind.FASTER
+        return "more" if paths > 0 else "fewer"
+    return "slower" if time > 0 else "faster"
 
 
 class _Differences(NamedTuple):

@@ -25,10 +25,10 @@ from analyze.methods.distalyze.features import (
     FeatureMaker,
     FeatureType,
 )
-from analyze.methods.distalyze.instance_logs import LogType
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.stats.welch import MOST_T
 from schemas.arrays import B1, F8, I8
+from schemas.report.networks import LogType
 
 _NOTABLE: Final = 0.1
 """Part of the component's largest |t| that the beginning of its chain has at least."""

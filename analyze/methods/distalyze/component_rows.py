@@ -48,8 +48,8 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
     return NetworkComponent(
         rank=0,
         root=root,
-        log_type=found.log_type.value,
-        feature_types=tuple(type_.value for type_ in found.types),
+        log_type=found.log_type,
+        feature_types=found.types,
         score=component.score * share,
         own_score=component.score,
         pooled=found.pooled,
@@ -84,11 +84,9 @@ def _with_p(found: Found) -> B1:
     """
     nodes = np.ones(len(found.values) + 1, np.bool_)
     if found.types[0] in EVENT_TIMES:
-        instances = found.evidence.maker.instances
-        p, late, w = instances.performance_us, instances.problem, instances.weight
-        moved = np.average(p[late], weights=w[late]) - np.average(p[~late], weights=w[~late])
+        before, after = found.evidence.maker.instances.means_us
         t = found.evidence.tests.t[found.tested, found.evidence.kept]
-        nodes[:-1] = np.sign(np.where(np.isnan(t), 0.0, t)) == np.sign(moved)
+        nodes[:-1] = np.sign(np.where(np.isnan(t), 0.0, t)) == np.sign(after - before)
     return nodes
 
 
@@ -135,8 +133,7 @@ def _edges(found: Found, nodes: Sequence[int], shown: Sequence[int]) -> list[Net
 
 def _performance(found: Found) -> NetworkVariable:
     instances = found.evidence.maker.instances
-    late = instances.problem
-    values = instances.performance_us
+    before, after = instances.means_us
     return NetworkVariable(
         component="",
         what="response time",
@@ -147,9 +144,9 @@ def _performance(found: Found) -> NetworkVariable:
         significant=False,
         q_significant=False,
         divergence=0.0,
-        before=number(np.average(values[~late], weights=instances.weight[~late])),
-        after=number(np.average(values[late], weights=instances.weight[late])),
-        distribution=distribution(values, late),
+        before=number(before),
+        after=number(after),
+        distribution=distribution(instances.performance_us, instances.problem),
     )
 
 
@@ -163,7 +160,7 @@ def _variable(found: Found, node: int, level: float, bh_level: float) -> Network
         component=name.component,
         what=name.what,
         measure=name.measure,
-        quantity=quantity_of(tests.types[row], name.quantity).value,
+        quantity=quantity_of(tests.types[row], name.quantity),
         t=t,
         p=p,
         significant=p is not None and p <= level,

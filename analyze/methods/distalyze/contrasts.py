@@ -15,7 +15,6 @@ from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.methods.distalyze.instance_logs import (
     Instances,
     LogSeries,
-    LogType,
     request_instances,
     request_log,
 )
@@ -25,6 +24,7 @@ from analyze.population import Graph, Population
 from analyze.stats.density import weighted_quantile
 from schemas.arrays import B1, F8
 from schemas.errors import ConfigError
+from schemas.report.networks import LogType
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
 

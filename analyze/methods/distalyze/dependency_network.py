@@ -75,13 +75,16 @@ def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
     values: [variables, instances], each the target of a tree over all others, which is of the instances that
     have it; NaN missing. weight: [instances]. Ties go to the first predictor, then to the lowest cut.
     """
+    from scipy.special import ndtri
+
     n_variables, n = values.shape
     largest = np.zeros((n_variables, n_variables), np.int64)
     if n_variables == 0 or n == 0:
         return largest
     codes = coded(values)
     search = _CutSearch.of(codes, values, weight, rules)
-    least_surprise = _by_chance(rules.chance, n_variables) if rules.chance > 0 else 0.0
+    # Squared z that the best of all cuts of all predictors exceeds with this chance, about.
+    least_surprise = ndtri(rules.chance / (2 * n_variables * _CUTS)) ** 2 if rules.chance > 0 else 0.0
     target, inside = np.arange(n_variables), ~np.isnan(values)
     while len(target):
         fine = inside.sum(axis=1) >= max(rules.least_node, 2 * rules.least_leaf)
@@ -178,13 +181,6 @@ def _surprise(values: F8, left: B1) -> float:
         return 0.0
     off = float(scores[left].mean() - scores[~left].mean())
     return off * off / (spread * (1 / n_left + 1 / (n - n_left)))
-
-
-def _by_chance(level: float, n_predictors: int) -> float:
-    """Squared z that the best of all cuts of all predictors exceeds with this chance, about."""
-    from scipy.special import ndtri
-
-    return float(ndtri(level / (2 * n_predictors * _CUTS)) ** 2)
 
 
 @dataclass(frozen=True, slots=True)

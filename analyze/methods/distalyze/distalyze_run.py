@@ -14,14 +14,13 @@ from analyze.methods.distalyze.component_rows import component_row
 from analyze.methods.distalyze.contrasts import Studies, Study, contrast_of
 from analyze.methods.distalyze.divergence import Divergence, HeavyTail, divergence, tail_of, tail_weights
 from analyze.methods.distalyze.features import FeatureMaker
-from analyze.methods.distalyze.instance_logs import LogType
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Population
 from analyze.stats.multiple import q_values
 from schemas.arrays import F8, I8
-from schemas.report.networks import NetworkComponent
+from schemas.report.networks import LogType, NetworkComponent
 
-_LOG_TYPES: Final = (LogType.EVENT, LogType.STATE)
+_LOG_TYPES: Final[tuple[LogType, ...]] = ("event", "state")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.distalyze.features import REPEATS, TYPES, FeatureMaker, FeatureType
-from analyze.methods.distalyze.instance_logs import Instances, LogSeries, LogType, VariableName
+from analyze.methods.distalyze.instance_logs import Instances, LogSeries, VariableName
 from analyze.stats.welch import WelchTests, welch_tests
 from schemas.arrays import B1, F8
+from schemas.report.networks import LogType
 
 _BLOCK: Final = 128
 """Variables worked on at once: 128 of 10,000 instances are 10 MB a matrix."""

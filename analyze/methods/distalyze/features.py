@@ -12,38 +12,47 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.distalyze.instance_logs import Instances, LogSeries, LogType, Quantity
+from analyze.methods.distalyze.instance_logs import Instances, LogSeries
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
+from schemas.report.networks import LogType, Quantity
 
 
 class FeatureType(StrEnum):
-    """What of a variable's log a feature is."""
+    """What of a variable's log a feature is, by the paper's name."""
 
-    COUNT = "Count"
-    FIRST = "First.Absolute"
-    MEDIAN = "Median.Absolute"
-    LAST = "Last.Absolute"
-    FIRST_RELATIVE = "First.Relative"
-    MEDIAN_RELATIVE = "Median.Relative"
-    LAST_RELATIVE = "Last.Relative"
-    MINIMUM = "Minimum"
-    MEAN = "Mean"
-    MAXIMUM = "Maximum"
-    FINAL = "Final"
-    QUARTER = "One-fourth.Absolute"
-    HALF = "Half.Absolute"
-    THREE_QUARTERS = "Three-fourth.Absolute"
-    QUARTER_RELATIVE = "One-fourth.Relative"
-    HALF_RELATIVE = "Half.Relative"
-    THREE_QUARTERS_RELATIVE = "Three-fourth.Relative"
-    PRESENCE = "Presence"
+    words: str
+
+    def __new__(cls, name: str, words: str = "") -> FeatureType:
+        """Make one of its name and of the words for people."""
+        made = str.__new__(cls, name)
+        made._value_, made.words = name, words
+        return made
+
+    COUNT = "Count", "number of occurrences"
+    FIRST = "First.Absolute", "first time"
+    MEDIAN = "Median.Absolute", "median time"
+    LAST = "Last.Absolute", "last time"
+    FIRST_RELATIVE = "First.Relative", "first time, relative"
+    MEDIAN_RELATIVE = "Median.Relative", "median time, relative"
+    LAST_RELATIVE = "Last.Relative", "last time, relative"
+    MINIMUM = "Minimum", "minimum"
+    MEAN = "Mean", "mean"
+    MAXIMUM = "Maximum", "maximum"
+    FINAL = "Final", "final value"
+    QUARTER = "One-fourth.Absolute", "value at ¼ of the time"
+    HALF = "Half.Absolute", "value at ½ of the time"
+    THREE_QUARTERS = "Three-fourth.Absolute", "value at ¾ of the time"
+    QUARTER_RELATIVE = "One-fourth.Relative", "value at ¼ of the readings"
+    HALF_RELATIVE = "Half.Relative", "value at ½ of the readings"
+    THREE_QUARTERS_RELATIVE = "Three-fourth.Relative", "value at ¾ of the readings"
+    PRESENCE = "Presence", "presence"
     """Whether it occurs at all: of variables that a class mostly lacks, instead of all the others."""
 
 
 _T = FeatureType
-TYPES: Final = {
-    LogType.EVENT: (
+TYPES: Final[dict[LogType, tuple[FeatureType, ...]]] = {
+    "event": (
         _T.LAST,
         _T.FIRST,
         _T.MEDIAN,
@@ -52,7 +61,7 @@ TYPES: Final = {
         _T.LAST_RELATIVE,
         _T.COUNT,
     ),
-    LogType.STATE: (
+    "state": (
         _T.MEAN,
         _T.MINIMUM,
         _T.MAXIMUM,
@@ -66,7 +75,7 @@ TYPES: Final = {
     ),
 }
 RELATIVE_TIMES: Final = frozenset((_T.FIRST_RELATIVE, _T.MEDIAN_RELATIVE, _T.LAST_RELATIVE))
-EVENT_TIMES: Final = frozenset(TYPES[LogType.EVENT]) - {_T.COUNT}
+EVENT_TIMES: Final = frozenset(TYPES["event"]) - {_T.COUNT}
 _AT_TIME: Final = {_T.QUARTER: 0.25, _T.HALF: 0.5, _T.THREE_QUARTERS: 0.75}
 """Part of the instance's time until which values are read."""
 _AT_PLACE: Final = {
@@ -90,8 +99,8 @@ REPEATS: Final = frozenset(_ONCE) - {_T.PRESENCE}
 def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
     """What a feature's values are, of a variable that logs `logged`."""
     if type_ in (FeatureType.PRESENCE, FeatureType.COUNT):
-        return Quantity.COUNT
-    return Quantity.SHARE if type_ in RELATIVE_TIMES else logged
+        return "count"
+    return "share" if type_ in RELATIVE_TIMES else logged
 
 
 @dataclass(frozen=True, slots=True)

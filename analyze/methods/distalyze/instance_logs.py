@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,31 +16,16 @@ import numpy.typing as npt
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.parameters import parameter_readings
 from analyze.numbering import Numbering
-from analyze.population import Graph, GraphNode, Population
+from analyze.population import Graph, Population
 from analyze.profile.call_sites import graph_sites
-from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
+from analyze.profile.names import NO_CALLER, NameBook, SiteKind
 from analyze.profile.times import own_time_ns
 from schemas.arrays import B1, F8, I4, I8
+from schemas.report.networks import LogType, Quantity
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
 _MEASURE = {START: "starts", END: "ends"}
-
-
-class LogType(StrEnum):
-    """The two kinds of log messages (DIST §2)."""
-
-    EVENT = "event"
-    STATE = "state"
-
-
-class Quantity(StrEnum):
-    """What a state variable's values are."""
-
-    TIME = "us"
-    COUNT = "count"
-    SHARE = "share"
-    VALUE = "value"
 
 
 class VariableName(NamedTuple):
@@ -52,7 +36,7 @@ class VariableName(NamedTuple):
     """Operation, trace point, parameter."""
     measure: str
     """`starts`, `ends`, `reached`, `own time` …"""
-    quantity: Quantity = Quantity.TIME
+    quantity: Quantity = "us"
 
     @property
     def text(self) -> str:
@@ -77,7 +61,7 @@ class LogSeries:
     @property
     def log_type(self) -> LogType:
         """Events or states."""
-        return LogType.EVENT if self.value is None else LogType.STATE
+        return "event" if self.value is None else "state"
 
     def between(self, start: int, stop: int) -> LogSeries:
         """Variables `start` to `stop` (not included), without a copy."""
@@ -119,6 +103,15 @@ class Instances:
 
     def __len__(self) -> int:
         return len(self.problem)
+
+    @property
+    def means_us(self) -> tuple[float, float]:
+        """Weighted means of P in both classes."""
+        before, after = (
+            float(np.average(self.performance_us[mine], weights=self.weight[mine]))
+            for mine in (~self.problem, self.problem)
+        )
+        return before, after
 
 
 @dataclass(slots=True)
@@ -181,19 +174,19 @@ def request_instances(population: Population, chosen: ChosenRequests) -> Instanc
 
 def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> LogSeries:
     """One log of chosen requests. O(requests · nodes), no loop over requests."""
-    book = LogBook(states=log_type is LogType.STATE)
+    book = LogBook(states=log_type == "state")
     names = NameBook()
     for index in np.unique(chosen.category).tolist():
         mine = np.flatnonzero(chosen.category == index)
         category = population.categories[index]
         node_ns = np.ascontiguousarray(category.node_ns[:, chosen.row[mine]])
-        if log_type is LogType.EVENT:
+        if log_type == "event":
             variables = [book.names[name] for name in events_of(category.graph, names)]
             book.add_matrix(variables, mine, node_ns / NS_PER_US)
         else:
             variables, end, own = own_times(category.graph, node_ns, book, names)
             book.add_matrix(variables, mine, node_ns[end] / NS_PER_US, own)
-    if log_type is LogType.STATE:
+    if log_type == "state":
         _parameters(population, chosen, book)
     return book.series()
 
@@ -205,25 +198,17 @@ def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
     called `GET` wherever they go, and what a service takes shows when its callers go on.
     """
     if graph.nesting is None:
-        return [_event(node) for node in graph.nodes]
+        return [
+            VariableName(node.where, node.what, _MEASURE.get(node.side, "reached")) for node in graph.nodes
+        ]
     sites = graph_sites(graph, (), names)
     operations, known = tuple(names.operations), tuple(names.sites)
     found = []
     for node, unit in zip(graph.nodes, sites.unit_at.tolist(), strict=True):
         _, operation, _ = known[int(sites.site[unit])]
         name = operations[operation]
-        found.append(VariableName(name.component, _with_callee(name), _MEASURE.get(node.side, "reached")))
+        found.append(VariableName(name.component, name.what, _MEASURE.get(node.side, "reached")))
     return found
-
-
-def _event(node: GraphNode) -> VariableName:
-    component = f"{node.host}/{node.component}" if node.host else node.component
-    what = node.point if node.label is None else f"{node.point}/{node.label}"
-    return VariableName(component, what, _MEASURE.get(node.side, "reached"))
-
-
-def _with_callee(name: OperationName) -> str:
-    return name.point + (f" -> {name.callee}" if name.callee else "")
 
 
 def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
@@ -239,7 +224,7 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
         name = operations[operation]
         step = kind == SiteKind.STEP and caller != NO_CALLER
         measure = f"after {operations[caller].text}" if step else "own time"
-        variables.append(book.names[VariableName(name.component, _with_callee(name), measure)])
+        variables.append(book.names[VariableName(name.component, name.what, measure)])
     own = own_time_ns(node_ns, sites, np.arange(sites.n_units, dtype=np.int64))
     return variables, sites.end, own / NS_PER_US
 
@@ -255,5 +240,5 @@ def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -
     for rows in np.split(np.arange(len(read.field)), cuts):
         where, key = read.fields[int(read.field[rows[0]])]
         component, _, point = where.partition("/")
-        number = book.names[VariableName(component, point, f"parameter {key}", Quantity.VALUE)]
+        number = book.names[VariableName(component, point, f"parameter {key}", "value")]
         book.add(number, read.request[rows].astype(np.int32), time_us[rows], read.number[rows])

@@ -68,12 +68,12 @@ def _features(run: DistalyzeRun, root: str, tests: Divergence) -> pa.Table:
     return arrow_columns(
         FEATURES,
         root=[root] * len(p),
-        log=[tests.log_type.value] * len(p),
+        log=[tests.log_type] * len(p),
         component=[name.component for name in names],
         name=[name.what for name in names],
         measure=[name.measure for name in names],
-        quantity=[quantity_of(type_, name.quantity).value for type_, name in zip(types, names, strict=True)],
-        feature=[type_.value for type_ in types],
+        quantity=[quantity_of(type_, name.quantity) for type_, name in zip(types, names, strict=True)],
+        feature=types,
         mean0=tests.mean0[row, place],
         mean1=tests.mean1[row, place],
         t=tests.t[row, place],
@@ -122,13 +122,13 @@ def distalyze_section(run: DistalyzeRun, settings: DistalyzeSettings) -> Distaly
 
 def _study(one: TestedStudy) -> StudyRow:
     instances = one.study.instances
-    late, p, w = instances.problem, instances.performance_us, instances.weight
+    before, after = instances.means_us
     return StudyRow(
         root=one.study.root,
-        instances0=int((~late).sum()),
-        instances1=int(late.sum()),
-        mean0_us=float(np.average(p[~late], weights=w[~late])),
-        mean1_us=float(np.average(p[late], weights=w[late])),
+        instances0=int((~instances.problem).sum()),
+        instances1=int(instances.problem.sum()),
+        mean0_us=before,
+        mean1_us=after,
         share=one.share,
         events=one.variables[0],
         states=one.variables[1],
@@ -154,13 +154,13 @@ def _variables(run: DistalyzeRun) -> list[DivergentVariable]:
                     DivergentVariable(
                         rank=1,
                         root=one.study.root,
-                        log_type=tests.log_type.value,
+                        log_type=tests.log_type,
                         component=name.component,
                         name=f"{name.what} {name.measure}".rstrip(),
                         strength=float(strength[place]),
                         features=int(significant[:, place].sum()),
-                        feature_type=type_.value,
-                        quantity=quantity_of(type_, name.quantity).value,
+                        feature_type=type_,
+                        quantity=quantity_of(type_, name.quantity),
                         t=float(tests.t[row, place]),
                         before=number(tests.mean0[row, place]),
                         after=number(tests.mean1[row, place]),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from analyze.methods.distalyze.features import FeatureType
 from analyze.report import blocks as b
 from analyze.report import wording
 from analyze.report.drawing.charts import spread
@@ -25,26 +26,6 @@ OPEN: Final = 2
 PRINTED: Final = 8
 """Variables on a terminal."""
 
-_TYPE: Final = {
-    "Count": "number of occurrences",
-    "First.Absolute": "first time",
-    "Median.Absolute": "median time",
-    "Last.Absolute": "last time",
-    "First.Relative": "first time, relative",
-    "Median.Relative": "median time, relative",
-    "Last.Relative": "last time, relative",
-    "Minimum": "minimum",
-    "Mean": "mean",
-    "Maximum": "maximum",
-    "Final": "final value",
-    "One-fourth.Absolute": "value at ¼ of the time",
-    "Half.Absolute": "value at ½ of the time",
-    "Three-fourth.Absolute": "value at ¾ of the time",
-    "One-fourth.Relative": "value at ¼ of the readings",
-    "Half.Relative": "value at ½ of the readings",
-    "Three-fourth.Relative": "value at ¾ of the readings",
-    "Presence": "presence",
-}
 STYLE: Final = """
 .network .var rect { fill: var(--box); stroke: var(--quiet); stroke-width: 1.2; }
 .network .var.up rect { stroke: var(--after); fill: var(--after); }
@@ -137,7 +118,7 @@ def _tail(study: StudyRow) -> str:
 def _component(component: NetworkComponent, s: DistalyzeSection) -> b.Part:
     start = beginning(component)
     root: b.Words = (b.strong(component.root), " · ") if component.root else ""
-    also = ", ".join(map(type_name, component.also))
+    also = ", ".join(FeatureType(feature).words for feature in component.also)
     name = wording.clip(start.text if start is not None else component.root, 120)
     return b.Part(
         (f"{component.rank}. {name} ", "" if start is None else b.dim(moved(start))),
@@ -197,7 +178,7 @@ def _variables(s: DistalyzeSection) -> tuple[b.Column, ...]:
     return (
         b.Column("", "Variable", "text", lambda v: _variable(v, len(s.studies) > 1)),
         b.Column("log_type", "Log", far=2),
-        b.Column("", "Most by", "text", lambda v: type_name(v.feature_type), far=2),
+        b.Column("", "Most by", "text", lambda v: FeatureType(v.feature_type).words, far=2),
         b.Column("", f"{s.class0} → {s.class1}", "figure", lambda v: moved(v)),
         b.Column("t", "t", "number", far=1),
         b.Column("features", "Features", "count", far=3),
@@ -209,17 +190,6 @@ def _variable(variable: DivergentVariable, several: bool) -> b.Words:
     where: b.Words = (b.strong(variable.component), "/") if variable.component else ""
     root = b.dim(f" {wording.clip(variable.root, 60)}") if several else ""
     return (where, wording.clip(variable.name, 96), root)
-
-
-def type_name(feature: str) -> str:
-    """A feature type in words."""
-    return _TYPE.get(feature, feature)
-
-
-def types_named(component: NetworkComponent) -> str:
-    """Its feature types: `first time (also median, last)`."""
-    first, *others = (type_name(feature) for feature in component.feature_types)
-    return f"{first} (the same: {', '.join(others)})" if others else first
 
 
 def value(quantity: Quantity, number: float | None) -> str:
@@ -248,10 +218,12 @@ def beginning(component: NetworkComponent) -> NetworkVariable | None:
 
 
 def described(component: NetworkComponent) -> str:
-    """`12 variables, events by first time; score 3.1`."""
+    """`12 variables of the events by first time (the same: median time); score 3.1`."""
+    first, *others = (FeatureType(feature).words for feature in component.feature_types)
+    by = f"{first} (the same: {', '.join(others)})" if others else first
     return (
         f"{wording.counted(component.variables_total - 1, 'variable')} of the "
-        f"{'events' if component.log_type == 'event' else 'states'} by {types_named(component)}; "
+        f"{'events' if component.log_type == 'event' else 'states'} by {by}; "
         f"score {wording.significant(component.own_score)}"
     )
 
@@ -265,7 +237,7 @@ def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
     kind = "Requests" if section.instances == "request" else f"{section.instances.capitalize()}s"
     text = (
         f"{kind}{where}, {section.class1} against {section.class0}: look first at {start.text} "
-        f"({type_name(component.feature_types[0])} {moved(start)})"
+        f"({FeatureType(component.feature_types[0]).words} {moved(start)})"
     )
     return text + (f"; what comes before it, {component.after}, moved much less." if component.after else ".")
 

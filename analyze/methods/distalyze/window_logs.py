@@ -15,8 +15,6 @@ from analyze.methods.distalyze.instance_logs import (
     Instances,
     LogBook,
     LogSeries,
-    LogType,
-    Quantity,
     VariableName,
     events_of,
     own_times,
@@ -27,6 +25,7 @@ from analyze.profile.names import NameBook
 from analyze.stats.moments import squared_variation
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
+from schemas.report.networks import LogType
 from schemas.windows import NS_PER_SECOND, NS_PER_US
 
 _SLICES: Final = 12
@@ -63,8 +62,8 @@ class WindowInstances:
 
     def log(self, log_type: LogType) -> LogSeries:
         """One log of all instances. O(requests · nodes)."""
-        book = LogBook(states=log_type is LogType.STATE)
-        if log_type is LogType.STATE:
+        book = LogBook(states=log_type == "state")
+        if log_type == "state":
             self._rates(book)
         elif not self.by_host:
             self._window_events(book)
@@ -180,13 +179,13 @@ class WindowInstances:
             instance = np.repeat(np.arange(len(self), dtype=np.int32), _SLICES)
             book.add(book.names[name], instance, time_us.astype(np.float64), of_cell)
 
-        read(VariableName("", "arrival rate", "a second", Quantity.VALUE), count / length_s)
+        read(VariableName("", "arrival rate", "a second", "value"), count / length_s)
         # Little's law: the time that arriving requests bring, over the time they arrive in.
-        read(VariableName("", "requests in flight", "", Quantity.VALUE), total / 1e6 / length_s)
-        read(VariableName("", "response time", "C²", Quantity.VALUE), c2)
+        read(VariableName("", "requests in flight", "", "value"), total / 1e6 / length_s)
+        read(VariableName("", "response time", "C²", "value"), c2)
         if failed.any():
             share = failed / np.maximum(count, 1e-300)
-            read(VariableName("", "failed requests", "", Quantity.SHARE), share)
+            read(VariableName("", "failed requests", "", "share"), share)
         if self.by_host:
             return
         for number, root in enumerate(self.population.root_types()[0]):
@@ -194,8 +193,8 @@ class WindowInstances:
             component, _, point = root.partition("/")
             here, took = (totals(key[mine], part[mine], cells) for part in (touch.weight, spent))
             with np.errstate(invalid="ignore", divide="ignore"):
-                read(VariableName(component, point, "requests", Quantity.COUNT), here)
-                read(VariableName(component, point, "share", Quantity.SHARE), here / count)
+                read(VariableName(component, point, "requests", "count"), here)
+                read(VariableName(component, point, "share", "share"), here / count)
                 read(VariableName(component, point, "response time"), took / here)
 
 

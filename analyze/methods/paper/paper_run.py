@@ -15,8 +15,8 @@ from analyze.methods.paper.settings import Distance, PaperSettings
 from analyze.methods.paper.structural import (
     MutationCandidates,
     StructuralSets,
-    TokenTexts,
     candidates,
+    distances,
     edge_sequence,
     similarity_weights,
     structural_contribution,
@@ -31,6 +31,7 @@ from analyze.methods.paper.timing import (
 )
 from analyze.numbering import Numbering
 from analyze.paths.critical_path import Attribution, attribute, critical_path, edge_latency_ns
+from analyze.paths.moves import as_texts
 from analyze.population import Category, Population
 from analyze.stats.moments import SampleMoments, category_moments, pooled
 from schemas.arrays import F8, I4, I8
@@ -116,7 +117,8 @@ def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
     """
     categories = population.categories
     moments = category_moments(categories, len(population.samples))
-    root = _root_codes(categories)
+    place = Numbering[str]()
+    root = np.array([place[c.graph.root] for c in categories], dtype=np.int64)
     times = response_time_tests(categories, settings)
     painted: tuple[KsTests, ...] = ()
     if settings.variant == "released":
@@ -129,18 +131,16 @@ def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
     named = _name_virtual(found, sets, settings)
     named.sort(key=lambda m: (m.kind, categories[m.category].graph.key))
     change_sign = _change_sign(moments)
-    lists = _signed_list(named) if settings.variant == "released" else _lists_by_direction(named, change_sign)
+    lists = _lists(named, change_sign, signed=settings.variant == "released")
     return PaperRun(moments, root, times, sets, lists, painted, change_sign)
 
 
-def _signed_list(found: list[Ranked]) -> tuple[Ranking, ...]:
-    """One list, the most added time first, the most saved time last."""
-    ranked = sorted(found, key=lambda m: -m.contribution_us)
-    return (Ranking(None, tuple(ranked)),) if ranked else ()
-
-
-def _lists_by_direction(found: list[Ranked], change_sign: float) -> tuple[Ranking, ...]:
-    """The papers' separate lists, first that of the direction of the change."""
+def _lists(found: list[Ranked], change_sign: float, *, signed: bool) -> tuple[Ranking, ...]:
+    """The papers' separate lists, first that of the direction of the change; signed: one list, the most
+    added time first, the most saved time last."""
+    if signed:
+        ranked = sorted(found, key=lambda m: -m.contribution_us)
+        return (Ranking(None, tuple(ranked)),) if ranked else ()
     members: dict[Direction, list[Ranked]] = {way: [] for way in Direction}
     for mutation in sorted(found, key=lambda m: -abs(m.contribution_us)):
         members[_direction(mutation.contribution_us, change_sign)].append(mutation)
@@ -160,11 +160,6 @@ def _change_sign(moments: SampleMoments) -> float:
     return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
 
 
-def _root_codes(categories: tuple[Category, ...]) -> I8:
-    place = Numbering[str]()
-    return np.array([place[c.graph.root] for c in categories], dtype=np.int64)
-
-
 def _structural(
     categories: tuple[Category, ...],
     moments: SampleMoments,
@@ -174,12 +169,12 @@ def _structural(
 ) -> list[Ranked]:
     """Structural mutations, root by root, each with its candidates and contribution."""
     released = settings.variant == "released"
-    texts = TokenTexts([edge_sequence(c.graph) if released else c.graph.text.tokens for c in categories])
+    texts = as_texts([edge_sequence(c.graph) if released else c.graph.text.tokens for c in categories])
     found: list[Ranked] = []
     for code in np.unique(root[sets.mutations]):
         mutations = sets.mutations[root[sets.mutations] == code]
         precursors = sets.precursors[root[sets.precursors] == code]
-        distances = texts.distances(mutations, precursors)
+        apart = distances(texts, mutations, precursors)
         root_mean = float(pooled(moments, np.flatnonzero(root == code)).mean_us[1, 0])
         for row, m in enumerate(mutations):
             chosen = candidates(int(m), precursors, moments.count, root, one_to_n=settings.one_to_n)
@@ -191,8 +186,8 @@ def _structural(
                 _rank_candidates(
                     int(m),
                     chosen,
-                    distances.edits[row, column],
-                    distances.normalized[row, column],
+                    apart.edits[row, column],
+                    apart.normalized[row, column],
                     moments,
                     root_mean,
                     settings,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from analyze.report import blocks as b
 from analyze.report import wording
@@ -125,11 +124,11 @@ def _unlike(mutation: Mutation, graphs: Graphs) -> str:
     if not lacks and not adds:
         only_there = [there.nodes[position] for position in difference.only_precursor]
         only_here = [here.nodes[position] for position in difference.only_mutation]
-        old, new = _operations(only_there), _operations(only_here)
+        old, new = _begun(only_there, "text"), _begun(only_here, "text")
         if old == new:
             return " Both do the same work in another order." if old else ""
         if len(old - new) > MOST_NAMES or len(new - old) > MOST_NAMES:  # too many to name: where they are
-            before, after = _by_place(only_there), _by_place(only_here)
+            before, after = _begun(only_there, "where"), _begun(only_here, "where")
             if before != after:
                 old, new, unit = before, after, "step"
         lacks, adds = old - new, new - old
@@ -153,14 +152,9 @@ def _beyond(these: Counter[str], those: Counter[str]) -> Counter[str]:
     return Counter(name for name in these if name not in those)
 
 
-def _operations(nodes: Iterable[NodeName]) -> Counter[str]:
-    """How often each piece of work begins."""
-    return Counter(node.text for node in nodes if node.side != "end")
-
-
-def _by_place(nodes: Iterable[NodeName]) -> Counter[str]:
-    """How many pieces of work begin in each place."""
-    return Counter(node.where for node in nodes if node.side != "end")
+def _begun(nodes: Iterable[NodeName], by: Literal["text", "where"]) -> Counter[str]:
+    """How often each piece of work begins, or how many do in each place."""
+    return Counter(getattr(node, by) for node in nodes if node.side != "end")
 
 
 def _named(names: Counter[str], unit: str) -> str:
@@ -513,37 +507,27 @@ def _folded(name: str, table: b.Grid) -> b.Blocks:
     return (b.Details(f"{name} ({len(table.rows) if table.total is None else table.total})", (table,)),)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    what: str
-    estimate: float | None
-    exact: float
-    error: float | None
-
-
 _SUMS: Final = (
-    b.Column("what", "", "text"),
-    b.Column("estimate", "Sum of contributions", "change"),
-    b.Column("exact", "Exact", "change"),
-    b.Column("error", "Relative error", "gain"),
+    b.Column("", "", "text", lambda row: row[0]),
+    b.Column("", "Sum of contributions", "change", lambda row: row[1]),
+    b.Column("", "Exact", "change", lambda row: row[2]),
+    b.Column("", "Relative error", "gain", lambda row: row[3]),
 )
 
 
 def sums_blocks(section: SumsSection) -> b.Blocks:
     """Estimates beside what they should add up to."""
     s = section
-    structure = _Sum(
-        "Structure: Σ mean·Δn", s.structural_estimate_us, s.structural_exact_us, s.structural_error
-    )
-    timing = _Sum(
-        "Timing: Σ n·Δmean", s.response_time_estimate_us, s.response_time_exact_us, s.response_time_error
+    rows = (
+        ("Structure: Σ mean·Δn", s.structural_estimate_us, s.structural_exact_us, s.structural_error),
+        ("Timing: Σ n·Δmean", s.response_time_estimate_us, s.response_time_exact_us, s.response_time_error),
+        ("Total", None, s.total_change_us, None),
     )
     text = b.Text(
         "The papers' contributions are estimates and need not add up. The exact rows do: structure and "
         "timing together are the change of the summed response time."
     )
-    table = b.Grid("Sums", _SUMS, (structure, timing, _Sum("Total", None, s.total_change_us, None)))
-    return (b.Details("What the contributions add up to", (text, table)),)
+    return (b.Details("What the contributions add up to", (text, b.Grid("Sums", _SUMS, rows))),)
 
 
 ROOTS: Final = SectionView(RootsSection, roots_blocks, aside=True)

@@ -77,24 +77,14 @@ def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:
     return tuple(graph.nodes[end] for end in graph.edges.reshape(-1).tolist())
 
 
-class TokenTexts:
-    """Sequences as strings over a private alphabet, one character a distinct token."""
-
-    def __init__(self, sequences: Sequence[tuple[Hashable, ...]]) -> None:
-        tokens = dict.fromkeys(token for sequence in sequences for token in sequence)
-        alphabet = {token: chr(i) for i, token in enumerate(tokens)}
-        self.texts = tuple("".join(alphabet[t] for t in s) for s in sequences)
-
-    def distances(self, rows: _INDEX, columns: _INDEX) -> Distances:
-        """Distances between the sequences `rows` and `columns`. O(Σ n·m / 64)."""
-        left, back_left = _distinct([self.texts[i] for i in rows])
-        right, back_right = _distinct([self.texts[i] for i in columns])
-        edits = cdist(left, right, scorer=Levenshtein.distance, dtype=np.int32)[np.ix_(back_left, back_right)]
-        longer = np.maximum(
-            np.array([len(self.texts[i]) for i in rows])[:, None],
-            np.array([len(self.texts[i]) for i in columns])[None, :],
-        )
-        return Distances(edits, edits / np.maximum(longer, 1))
+def distances(texts: Sequence[str], rows: _INDEX, columns: _INDEX) -> Distances:
+    """Distances between some texts and others, of one character a name (`as_texts`). O(Σ n·m / 64)."""
+    left, back_left = _distinct([texts[i] for i in rows])
+    right, back_right = _distinct([texts[i] for i in columns])
+    edits = cdist(left, right, scorer=Levenshtein.distance, dtype=np.int32)[np.ix_(back_left, back_right)]
+    length = np.array([len(text) for text in texts])
+    longer = np.maximum(length[rows][:, None], length[columns][None, :])
+    return Distances(edits, edits / np.maximum(longer, 1))
 
 
 def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:

@@ -5,7 +5,7 @@ Edges are tested where they are critical, one by one (`text`), or all of them by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -39,18 +39,24 @@ class KsTests:
     changed: B1
     """Rejected at p < alpha."""
 
+    def at(self, places: _INDEX) -> KsTests:
+        """Those of some places."""
+        return KsTests(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Iterable[KsTests]) -> KsTests:
+        """All of several, one after the other."""
+        none = np.zeros(0)
+        every = [cls(none.astype(np.int64), none.astype(np.int64), none, none, none > 0), *parts]
+        return cls(*(np.concatenate([getattr(part, field.name) for part in every]) for field in fields(cls)))
+
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
     """KS of every category's response times, as the variant does it."""
-    parts = [
+    return KsTests.joined(
         run_tests(category.response_ns[:, None], category.sample == _PROBLEM, settings)
         for category in categories
-    ]
-    if not parts:
-        none = np.zeros(0)
-        return KsTests(none.astype(np.int64), none.astype(np.int64), none, none, none.astype(np.bool_))
-    columns = (field.name for field in fields(KsTests))
-    return KsTests(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns})
+    )
 
 
 def run_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
@@ -128,18 +134,14 @@ def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings
     """
     problem = category.sample == _PROBLEM
     of_edge, places = _names(category.graph)
-    n0, n1 = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
-    d, p = np.full(len(places), np.nan), np.full(len(places), np.nan)
-    changed = np.zeros(len(places), np.bool_)
     times = np.array([len(edges) for edges in places], dtype=np.int64)
+    tested = []
     for k in np.unique(times).tolist():
-        names = np.flatnonzero(times == k)
-        columns = np.array([places[name] for name in names], dtype=np.intp)
+        columns = np.array([edges for edges in places if len(edges) == k], dtype=np.intp)
         pooled = np.concatenate([latency_ns[:, columns[:, place]] for place in range(k)])
-        tested = released_tests(pooled, np.tile(problem, k), settings)
-        n0[names], n1[names], d[names], p[names] = tested.n0, tested.n1, tested.d, tested.p
-        changed[names] = tested.changed
-    return KsTests(n0[of_edge], n1[of_edge], d[of_edge], p[of_edge], changed[of_edge])
+        tested.append(released_tests(pooled, np.tile(problem, k), settings))
+    order = np.argsort(np.argsort(times, kind="stable"))
+    return KsTests.joined(tested).at(order[of_edge])
 
 
 def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:

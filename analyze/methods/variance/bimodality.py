@@ -9,8 +9,8 @@ already separates the two.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -141,76 +141,61 @@ def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
     return Mixture(count / count.sum(), mean, variance)
 
 
-@dataclass(frozen=True, slots=True)
-class MergedPart:
-    """A part of a group that merges two behaviours, and what is said of it."""
+class Merging(NamedTuple):
+    """A group whose parts are looked at, and what each is worth."""
 
     group: int
-    part: int
-    advice: EdgeAdvice
+    category: str | None
+    """The group's key."""
+    parts: GroupParts
+    share: F8
+    """[parts] of the group's variance."""
+    impact: float
+    """The group's part of the variance of all."""
 
 
-def merged_parts(
-    group: int, category: str | None, parts: GroupParts, share: F8, impact: float, *, least_share: float
-) -> list[MergedPart]:
-    """Advice on the parts of a group that have at least a share of its variance and no marker.
-
-    category: the group's key; impact: its part of the variance of all.
-    """
-    found = []
-    for part in np.flatnonzero((share >= least_share) & ~parts.marked).tolist():
-        if (two := two_behaviours(parts.us[part])) is not None:
-            advice = EdgeAdvice(
-                category=category,
-                categories=1,
-                label=parts.names[part].text,
-                worth=impact * float(share[part]),
-                **asdict(two),
-                explanation=None,
-            )
-            found.append(MergedPart(group, part, advice))
-    return found
-
-
-def explained(
-    population: Population, merged: Sequence[MergedPart], parts: dict[int, GroupParts], most: int
+def edge_advice(
+    population: Population, groups: Sequence[Merging], *, least_share: float, most: int
 ) -> list[EdgeAdvice]:
-    """One piece of advice an edge label, by worth, as it is in the group to which it adds most; of the first
-    `most` the parameters are compared with the two behaviours."""
-    by_label: dict[str, list[MergedPart]] = {}
-    for one in sorted(merged, key=_order):
-        by_label.setdefault(one.advice.label, []).append(one)
-    together = [
-        replace(
-            alike[0],
-            advice=alike[0].advice.model_copy(
-                update={
-                    "worth": sum(one.advice.worth for one in alike),
-                    "categories": len({one.group for one in alike}),
-                }
-            ),
-        )
-        for alike in by_label.values()
-    ]
+    """Advise on parts that have a share of their group's variance, no marker, and merge two behaviours.
+
+    One piece of advice an edge label, by worth, as it is in the group to which it adds most; of the first
+    `most` the parameters are compared with the two behaviours.
+    """
+    by_label: dict[str, list[tuple[float, Merging, int, TwoBehaviours]]] = {}
+    for of in groups:
+        for part in np.flatnonzero((of.share >= least_share) & ~of.parts.marked).tolist():
+            if (two := two_behaviours(of.parts.us[part])) is not None:
+                worth = of.impact * float(of.share[part])
+                by_label.setdefault(of.parts.names[part].text, []).append((worth, of, part, two))
+
+    def order(alike: Sequence[tuple[float, Merging, int, TwoBehaviours]]) -> tuple[float, int, int]:
+        _, of, part, _ = alike[0]
+        return -sum(worth for worth, *_ in alike), of.group, part
+
+    for alike in by_label.values():
+        alike.sort(key=lambda one: (-one[0], one[1].group, one[2]))
     return [
-        one.advice.model_copy(update={"explanation": _explanation(population, parts[one.group], one)})
-        if place < most
-        else one.advice
-        for place, one in enumerate(sorted(together, key=_order))
+        EdgeAdvice(
+            category=of.category,
+            categories=len({other.group for _, other, *_ in alike}),
+            label=of.parts.names[part].text,
+            worth=-order(alike)[0],
+            **asdict(two),
+            explanation=_explanation(population, of.parts, part, two) if place < most else None,
+        )
+        for place, alike in enumerate(sorted(by_label.values(), key=order))
+        for _, of, part, two in alike[:1]
     ]
 
 
-def _order(one: MergedPart) -> tuple[float, int, int]:
-    return (-one.advice.worth, one.group, one.part)
-
-
-def _explanation(population: Population, parts: GroupParts, merged: MergedPart) -> Explanation:
+def _explanation(population: Population, parts: GroupParts, part: int, two: TwoBehaviours) -> Explanation:
     # Here: they bring scipy.stats, a second's worth, and most runs have nothing to explain.
     from analyze.explain.explanation import explain
     from analyze.explain.table import features
 
-    us = parts.us[merged.part]
-    slow = us > merged.advice.cut_us
+    us = parts.us[part]
+    slow = us > two.cut_us
     table = features(
         population,
         _selection(parts, slow),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from scipy.special import ndtr
@@ -165,14 +165,6 @@ def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
     return mean, variance, part_variance, share
 
 
-def _covariances(us: F8, weight: F8) -> F8:
-    """[parts, parts] weighted covariance matrix."""
-    p = weight / weight.sum()
-    off = us - (us @ p)[:, None]
-    found: F8 = (off * p) @ off.T
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class CorrelatedPair:
     """Two parts, by number."""
@@ -207,7 +199,7 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
     rho = (z @ z.T)[first, second]
     se = np.maximum(_shuffled_se(z)[first, second], 1 / np.sqrt(z.shape[1] - 1))
     q = q_values(2 * ndtr(-np.abs(rho) / se))
-    whole = _covariances(us[kept], weight)
+    whole = np.cov(us[kept], ddof=0, aweights=weight)
     found = [
         CorrelatedPair(int(kept[i]), int(kept[j]), float(rho[k]), float(q[k]), float(whole[i, j]))
         for k, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
@@ -241,18 +233,11 @@ def squares_over_orders(cut: F8) -> F8:
     return found
 
 
-class QueueHint(NamedTuple):
-    """Part `waiting` is long where `serving` is."""
+def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:
+    """Find the server behind each edge that leads into another component, or is named like a queue.
 
-    waiting: int
-    serving: int
-
-
-def queue_hints(
-    graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]
-) -> tuple[QueueHint, ...]:
-    """For each edge that leads into another component, or is named like a queue: the later edge of that
-    component, the server behind it, with which it has the largest positive covariance."""
+    It is the later edge of that component with which it has the largest positive covariance.
+    """
     found: dict[int, int] = {}
     for pair in pairs:  # the largest covariance first
         if pair.covariance <= 0 or pair.rho <= 0:
@@ -260,7 +245,7 @@ def queue_hints(
         one, other = sorted((pair.one, pair.other), key=lambda part: (names[part].src, names[part].dst))
         if one not in found and _serves(graph, names[one], names[other]):
             found[one] = other
-    return tuple(QueueHint(waiting, serving) for waiting, serving in sorted(found.items()))
+    return found
 
 
 def _serves(graph: Graph, waiting: PartName, serving: PartName) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.bimodality import explained, merged_parts
+from analyze.methods.variance.bimodality import Merging, edge_advice
 from analyze.methods.variance.covariance import (
     CorrelatedPair,
     CovarianceShares,
@@ -28,7 +28,6 @@ from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
     WIDEST,
-    Measured,
     SampleVariance,
     coefficient,
     deviation,
@@ -101,7 +100,9 @@ def site_table(run: VarianceRun) -> pa.Table:
         "paths": _parts_of(sites.paths, total),
         "roots": _parts_of(sites.roots, total),
         "total": _parts_of(sites.total, total),
-        "residual": _residual(shown),
+        "residual": np.full(len(n), np.nan)
+        if shown.residual is None
+        else _parts_of(shown.residual.sites.within, float(shown.residual.split.within.sum())),
     }
     listed = order.tolist()
     names = run.times.names
@@ -125,13 +126,6 @@ def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
     both = np.stack([blocks, np.broadcast_to(total, blocks.shape)], axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return jackknife(both, lambda parts: parts[..., 0] / parts[..., 1]).interval()
-
-
-def _residual(shown: SampleVariance) -> F8:
-    """[sites] parts of the variance within paths that is left; NaN without markers that hold."""
-    if shown.residual is None:
-        return np.full(len(shown.whole.sites.n), np.nan)
-    return _parts_of(shown.residual.sites.within, float(shown.residual.split.within.sum()))
 
 
 def variance_section(
@@ -263,17 +257,11 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
                     marker=row,
                     site=site_name(site, run.times.names).text,
                     c2=value,
-                    within=shown.whole.part_within(site),
+                    within=_over(shown.whole.sites.within[site], shown.whole.split.total),
                     resolved=value is not None and value < HIGH,
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.resolved, -one.within, one.site)))
-
-
-def _impact_order(measured: Measured) -> list[int]:
-    """Groups by their part of the variance within paths."""
-    found: list[int] = np.argsort(-measured.split.within, kind="stable").tolist()
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,26 +295,15 @@ def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
 def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsSection, list[Looked]]:
     """The section, and what it was made of."""
     split, settings = run.shown.whole.split, run.settings
-    order = [group for group in _impact_order(run.shown.whole) if split.within[group] > 0]
+    by_impact = np.argsort(-split.within, kind="stable").tolist()
+    order = [group for group in by_impact if split.within[group] > 0]
     looked = [_look(run, group) for group in _chosen_groups(run, order)]
     impact = split.within / split.total if split.total > 0 else split.within
-    advice = explained(
-        run.population,
-        [
-            one
-            for look in looked
-            for one in merged_parts(
-                look.group,
-                run.key_of(look.group),
-                look.parts,
-                look.shares.share,
-                float(impact[look.group]),
-                least_share=settings.advice_share,
-            )
-        ],
-        {look.group: look.parts for look in looked},
-        settings.explained,
-    )
+    merging = [
+        Merging(look.group, run.key_of(look.group), look.parts, look.shares.share, float(impact[look.group]))
+        for look in looked
+    ]
+    advice = edge_advice(run.population, merging, least_share=settings.advice_share, most=settings.explained)
     section = VarianceDetailsSection(
         details=tuple(_detail(run, look, float(impact[look.group])) for look in looked),
         advice=tuple(advice),
@@ -397,10 +374,9 @@ def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
     """All parts of a group, by share."""
     parts, shares, order = look.parts, look.shares, _part_order(look)
     number = {part: place + 1 for place, part in enumerate(order)}
-    hints = {}
     graph = run.graph_of(look.group)
-    if graph is not None and parts.names and parts.names[0].src >= 0:
-        hints = {hint.waiting: hint.serving for hint in queue_hints(graph, parts.names, look.pairs)}
+    are_edges = graph is not None and bool(parts.names) and parts.names[0].src >= 0
+    hints = queue_hints(graph, parts.names, look.pairs) if graph is not None and are_edges else {}
     loudest = np.argsort(-shares.part_variance, kind="stable")[:_HIGHEST]
     p = parts.weight / parts.weight.sum()
     critical = (parts.us > 0) @ p

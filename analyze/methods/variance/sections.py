@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from analyze.report import blocks as b
@@ -14,7 +13,6 @@ from analyze.report.drawing.charts import c2_curves, histogram
 from analyze.report.section_view import SectionView
 from schemas.report.columns import columns_of
 from schemas.report.variance import (
-    C2Curve,
     EdgeAdvice,
     MarkerSuggestion,
     VariableCategory,
@@ -89,12 +87,12 @@ def _variance(s: VarianceSection) -> Iterator[b.Block]:
     yield b.Items(
         [(b.Styled("", "swatch", k), b.strong(wording.part(v)), f" {MEANING[k]}") for k, v in whole.items()]
     )
-    roots = root_parts(s, ROOTS)
+    roots = _root_parts(s)
     if len(roots) > 1:
         columns = (
-            b.Column("root", "Root type", "name"),
+            b.Column("", "Root type", "name", lambda row: row[0]),
             b.Column("", "", "bar", _root_bar),
-            b.Column("total", "Of the variance", "share"),
+            b.Column("", "Of the variance", "share", lambda row: row[1] + row[2]),
         )
         yield b.Grid("By root type", columns, roots, printed=0)
     if text := residual(s):
@@ -112,21 +110,16 @@ def _variance(s: VarianceSection) -> Iterator[b.Block]:
         printed=PRINTED,
     )
     yield b.Part("Call sites, by what they add within paths", (sites,), anchor="places")
-    curves = [b.Text(_curve(curve, len(s.curves) > 1)) for curve in s.curves]
+    named = len(s.curves) > 1
+    curves = [
+        b.Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve)) for curve in s.curves
+    ]
     drawn = c2_curves([curve.points for curve in s.curves])
     stored = "variance_categories"
     table = b.Grid("Categories", _categories(s), s.categories, s.categories_total, stored, SHOWN)
     yield b.Part("Categories", (*curves, *drawn, table), anchor="categories")
     if s.markers:
         yield b.Details(f"Markers ({len(s.markers)})", (b.Grid("Markers", _MARKERS, s.markers),))
-
-
-def _curve(curve: C2Curve, named: bool) -> str:
-    return (
-        f"{curve.sample.capitalize()}: {measures.c2_sentence(curve)}"
-        if named
-        else measures.c2_sentence(curve)
-    )
 
 
 def _parts(found: dict[str, float], title: str) -> b.Bar:
@@ -138,33 +131,24 @@ def _parts(found: dict[str, float], title: str) -> b.Bar:
     return b.Bar(tuple(stretches), title)
 
 
-@dataclass(frozen=True, slots=True)
-class RootParts:
-    """One root type's part of the variance."""
-
-    root: str
-    paths: float
-    within: float
-
-    @property
-    def total(self) -> float:
-        """Both; the part between root types is of no single one."""
-        return self.paths + self.within
+_RootParts = tuple[str, float, float]
+"""A root type, its part of the variance between paths, and that within."""
 
 
-def root_parts(section: VarianceSection, most: int) -> list[RootParts]:
-    """Root types by their part, at most `most`."""
+def _root_parts(section: VarianceSection) -> list[_RootParts]:
+    """Find the root types of the largest parts."""
     found: dict[str, dict[str, float]] = {}
     for part in section.parts:
         if part.root is not None:
             found.setdefault(part.root, {})[part.kind] = part.share
-    rows = [RootParts(root, parts["paths"], parts["within"]) for root, parts in found.items()]
-    return sorted(rows, key=lambda row: (-row.total, row.root))[:most]
+    rows = [(root, parts["paths"], parts["within"]) for root, parts in found.items()]
+    return sorted(rows, key=lambda row: (-row[1] - row[2], row[0]))[:ROOTS]
 
 
-def _root_bar(row: RootParts) -> b.Bar:
-    title = f"{row.root}: between its paths {wording.part(row.paths)}, within them {wording.part(row.within)}"
-    return _parts({"paths": row.paths, "within": row.within}, title)
+def _root_bar(row: _RootParts) -> b.Bar:
+    root, paths, within = row
+    title = f"{root}: between its paths {wording.part(paths)}, within them {wording.part(within)}"
+    return _parts({"paths": paths, "within": within}, title)
 
 
 def _sites(s: VarianceSection) -> tuple[b.Column, ...]:

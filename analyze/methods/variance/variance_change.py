@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,9 +10,6 @@ import numpy as np
 from analyze.methods.variance.rows import MOST_SITES, c2_interval
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
-    GroupVariances,
-    RequestGroups,
-    SiteVariances,
     VarianceSplit,
     coefficient,
     deviation,
@@ -24,7 +20,7 @@ from analyze.profile.names import caller_name, site_name
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.moments import LARGE
 from analyze.stats.multiple import q_values
-from schemas.arrays import F8, I8
+from schemas.arrays import F8
 from schemas.report.findings import Interval
 from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection
 
@@ -35,25 +31,6 @@ _LEVEL: Final = 0.01
 too short (86 % for 95 %)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteChanges:
-    """Arrays are [sites]."""
-
-    log_ratio: Jackknifed
-    """ln of the variance of the time that requests wait for it, after over before: what is tested. Its sums
-    are of one place; those of what a place adds to all hold every long request, and tell little in small
-    samples."""
-    q: F8
-    """NaN where not testable."""
-
-
-def _site_changes(before: SiteVariances, after: SiteVariances, least_requests: int) -> SiteChanges:
-    """Changes of all sites; tested are those that enough requests of both samples wait for."""
-    ratio = jackknife(after.touched, _log_variance).minus(jackknife(before.touched, _log_variance))
-    tested = (before.n >= least_requests) & (after.n >= least_requests)
-    return SiteChanges(ratio, q_values(np.where(tested, ratio.p, np.nan)))
-
-
 def _log_variance(sums: F8) -> F8:
     """ln of the variance, of sums [..., 3] of weight, weight·y, weight·y²; NaN for a constant."""
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -61,45 +38,6 @@ def _log_variance(sums: F8) -> F8:
         variance = sums[..., 2] / sums[..., 0] - mean**2
         found: F8 = np.log(np.where(variance > _ROUNDING * mean**2, variance, np.nan))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class CategoryChanges:
-    """Categories that are large in both samples; arrays are [common]."""
-
-    category: I8
-    group0: I8
-    group1: I8
-    log_ratio: Jackknifed
-    """ln of C² after over C² before."""
-    q: F8
-    ks_p: float | None
-    """Of the two sets of variances of categories, the papers' check (NSDI §8.7); None for fewer than 2."""
-
-
-def _category_changes(
-    groups: tuple[RequestGroups, RequestGroups], found: tuple[GroupVariances, GroupVariances]
-) -> CategoryChanges:
-    """C² of common categories, before and after."""
-    large = [group.category[group.category != NOWHERE] for group in groups]
-    common = np.intersect1d(*large)
-    place = [group.group[common] for group in groups]
-    ratio = log_coefficient(found[1].sums[place[1]]).minus(log_coefficient(found[0].sums[place[0]]))
-    spread = [_variances(f, group) for f, group in zip(found, groups, strict=True)]
-    return CategoryChanges(common, place[0], place[1], ratio, q_values(ratio.p), _same_spread(*spread))
-
-
-def _same_spread(before: F8, after: F8) -> float | None:
-    # Here: one sample alone needs none of a second's worth of scipy.stats.
-    from scipy.stats import ks_2samp
-
-    return float(ks_2samp(before, after).pvalue) if min(len(before), len(after)) >= 2 else None
-
-
-def _variances(found: GroupVariances, groups: RequestGroups) -> F8:
-    sums = found.sums[groups.category != NOWHERE].sum(axis=1)
-    spread: F8 = sums[:, 2] / sums[:, 0] - (sums[:, 1] / sums[:, 0]) ** 2
-    return spread
 
 
 def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
@@ -156,14 +94,17 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
     before, after = run.samples
     names = run.times.names
     one, other = before.whole.sites, after.whole.sites
-    found = _site_changes(one, other, LARGE + 1)
+    # Of the time that requests wait for a site. Its sums are of one place; those of what a place adds to all
+    # hold every long request, and tell little in small samples.
+    log_ratio = jackknife(other.touched, _log_variance).minus(jackknife(one.touched, _log_variance))
+    q = q_values(np.where(np.minimum(one.n, other.n) > LARGE, log_ratio.p, np.nan))
     total = before.whole.split.total or 1.0
     adds = one.total, other.total
     sums = [part.touched.sum(axis=1) for part in (one, other)]
     c2, sd = [coefficient(part) for part in sums], [deviation(part) for part in sums]
     rows = []
-    counts = (found.q <= _LEVEL) & (np.abs(found.log_ratio.value) >= math.log(run.settings.change_ratio))
-    ends = found.log_ratio.interval()
+    counts = (q <= _LEVEL) & (np.abs(log_ratio.value) >= math.log(run.settings.change_ratio))
+    ends = log_ratio.interval()
     for site in np.flatnonzero(counts).tolist():
         interval = c2_interval(ends, site)
         if interval is None:
@@ -175,9 +116,9 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
                 within0=float(one.within[site]) / total,
                 within1=float(other.within[site]) / total,
                 change=float(adds[1][site] - adds[0][site]) / total,
-                ratio=math.exp(float(found.log_ratio.value[site])),
+                ratio=math.exp(float(log_ratio.value[site])),
                 interval=interval,
-                q=float(found.q[site]),
+                q=float(q[site]),
                 c20=_known(c2[0][site], one.n[site]),
                 c21=_known(c2[1][site], other.n[site]),
                 sd0_us=float(sd[0][site]),
@@ -185,7 +126,7 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
             )
         )
     rows.sort(key=lambda row: (row.ratio < 1, -row.change if row.ratio > 1 else row.change, row.label))
-    return rows, int(np.isfinite(found.q).sum())
+    return rows, int(np.isfinite(q).sum())
 
 
 def _known(c2: float, n: int) -> float | None:
@@ -193,15 +134,21 @@ def _known(c2: float, n: int) -> float | None:
 
 
 def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | None]:
-    """Common large categories whose C² changed by test."""
+    """Common large categories whose C² changed by test, how many were tested, and the papers' check: p of KS
+    between the variances of large categories before and after (NSDI §8.7), None for fewer than 2."""
     before, after = run.samples
-    found = _category_changes((before.groups, after.groups), (before.whole.by_group, after.whole.by_group))
+    large = [sample.groups.category != NOWHERE for sample in run.samples]
+    common = np.intersect1d(before.groups.category[large[0]], after.groups.category[large[1]])
+    group0, group1 = before.groups.group[common], after.groups.group[common]
+    sums0, sums1 = before.whole.by_group.sums, after.whole.by_group.sums
+    log_ratio = log_coefficient(sums1[group1]).minus(log_coefficient(sums0[group0]))
+    q = q_values(log_ratio.p)
     c2 = before.whole.by_group.c2, after.whole.by_group.c2
     rows = []
-    ends = found.log_ratio.interval()
-    for place in np.flatnonzero(np.isfinite(found.q) & (found.q <= _LEVEL)).tolist():
-        g0, g1 = int(found.group0[place]), int(found.group1[place])
-        graph = run.population.categories[int(found.category[place])].graph
+    ends = log_ratio.interval()
+    for place in np.flatnonzero(np.isfinite(q) & (q <= _LEVEL)).tolist():
+        g0, g1 = int(group0[place]), int(group1[place])
+        graph = run.population.categories[int(common[place])].graph
         interval = c2_interval(ends, place)
         if interval is None:
             continue
@@ -213,9 +160,9 @@ def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | No
                 requests1=int(after.whole.by_group.n[g1]),
                 c20=float(c2[0][g0]),
                 c21=float(c2[1][g1]),
-                ratio=math.exp(float(found.log_ratio.value[place])),
+                ratio=math.exp(float(log_ratio.value[place])),
                 interval=interval,
-                q=float(found.q[place]),
+                q=float(q[place]),
             )
         )
     rows.sort(
@@ -225,4 +172,11 @@ def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | No
             row.category,
         )
     )
-    return rows, int(np.isfinite(found.q).sum()), found.ks_p
+    spreads = [deviation(sums[of].sum(axis=1)) for sums, of in zip((sums0, sums1), large, strict=True)]
+    ks_p = None
+    if min(map(len, spreads)) >= 2:
+        # Here: one sample alone needs none of a second's worth of scipy.stats. Deviations rank as variances.
+        from scipy.stats import ks_2samp
+
+        ks_p = float(ks_2samp(*spreads).pvalue)
+    return rows, int(np.isfinite(q).sum()), ks_p

@@ -328,10 +328,6 @@ class Measured:
     sites: SiteVariances
     by_group: GroupVariances
 
-    def part_within(self, site: int) -> float:
-        """Part of the variance that a site adds within paths; 0 where nothing varies."""
-        return float(self.sites.within[site]) / self.split.total if self.split.total > 0 else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class SampleVariance:
