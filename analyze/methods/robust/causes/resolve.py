@@ -125,9 +125,9 @@ def rank_value(cause: Cause, settings: CausesSettings, names: Names) -> float:
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
     """Tell whether a cause means the same work in less time, or fewer failures.
 
-    part_ns: its part of the change of the mean. A failure, a call that is cut short, and requests that make
-    fewer calls are no improvements, whatever they save: an answer comes early, too, where it is empty. Nor is
-    what saves less than what takes longer besides.
+    part_ns: its part of the change of the mean, without what takes longer besides. A failure, a call that is
+    cut short, and requests that make fewer calls are no improvements, whatever they save: an answer comes
+    early, too, where it is empty. Nor is what saves less than what takes longer besides.
     """
     lead, follows = cause.lead.kind, {id(change) for change in cause.follows}
     own = [change for change in cause.changes if id(change) not in follows]
@@ -139,8 +139,12 @@ def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
         return False
     if lead in {ChangeKind.FASTER, ChangeKind.PARALLEL}:
         return True
-    longer = sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
-    return part_ns < -longer
+    return part_ns < -longer_ns(cause)
+
+
+def longer_ns(cause: Cause) -> float:
+    """Give what takes longer in a cause, ns a request."""
+    return sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
 
 
 def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:
