@@ -114,8 +114,6 @@ class CausesSettings(Config):
     """A change of a path in all requests ranks like a change of the mean by this part."""
     least_effect: float = Field(default=0.001, ge=0, le=1)
     """Part of the mean response time below which paths with as many calls as before fail no gate."""
-    better_weight: float = Field(default=0.3, ge=0, le=1)
-    """Rank of what got better: it needs no mending, and is what the others outweigh."""
 
 
 class ConfounderSettings(Config):

@@ -1,6 +1,6 @@
 """Resolve symptoms to causes: each follows by its strongest edge, never in a circle; the rest are causes.
 
-They are ranked by their score, what got better behind what did not.
+They are ranked by their score, what got better behind all that did not: it needs no mending.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from analyze.methods.robust.causes.patterns import calls_added
 from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
 from analyze.methods.robust.causes.symptoms import Cause, Edge, Symptom, part_ns, sure_part
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import Names
 from schemas.report.findings import PATH_KINDS, ChangeKind
 
@@ -31,8 +30,9 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
         if root not in chosen and not root.by_load
     ]
 
-    def order(cause: Cause) -> tuple[float, int]:
-        return -rank_value(cause, context.settings, context.names), cause.operation
+    def order(cause: Cause) -> tuple[bool, float, int]:
+        better = is_better(cause, _part_at_site(cause), context.names)
+        return better, -cause.score, cause.operation
 
     return tuple(sorted(causes, key=order))
 
@@ -114,12 +114,6 @@ def _hosts(
 
 
 _LONGER = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.SERIAL, ChangeKind.MORE_CALLS})
-
-
-def rank_value(cause: Cause, settings: CausesSettings, names: Names) -> float:
-    """Give the score, that of what got better by its weight: it needs no mending, and is what the others
-    outweigh (8.5)."""
-    return cause.score * (settings.better_weight if is_better(cause, _part_at_site(cause), names) else 1.0)
 
 
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
