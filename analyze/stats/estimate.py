@@ -303,6 +303,7 @@ def level_change(
     blocks_n: F8,
     *,
     least_tau: F8 | float,
+    of_change: bool = False,
     told: B1 | None = None,
 ) -> Estimate:
     """Estimate changes of levels, as logarithms.
@@ -310,9 +311,12 @@ def level_change(
     periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests;
     p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
     between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² but
-    where blocks tell enough (told: [places]; None: nowhere).
+    where blocks tell enough (told: [places]; None: nowhere). of_change: blocks are pieces of one stretch, of
+    whose mean they make nothing surer, and `least_tau` is what a change has.
     """
     usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
+    if of_change:
+        least_tau = least_tau / np.sqrt(1 + 1 / np.maximum((~np.isnan(usable)).sum(axis=1), 1))
     noise = window_noise(
         LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=least_tau
     )

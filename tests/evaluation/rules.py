@@ -2,12 +2,12 @@
 
 A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, PATTERN_DISPERSION or WINDOW_SHARES. Compared are the
 goldens' lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history
-and alone, with some quiet pairs; with `--simulated SEED` the simulator's cases of 12,000 requests, alone.
-Each is profiled and observed once; what is made again without a rule is what comes after it, and only where
-the rule had a part in it (`without_each`). What is compared is what a person reads first: how many findings
-there are, and the first of them; of a labelled fault, whether it is the right one. `make evaluate RULES=1
-REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page has the table; `WITHOUT=name`
-prints what one rule changes.
+and alone, with the quiet pairs of `make score`; with `--simulated SEED` the simulator's cases of 12,000
+requests, alone. Each is profiled and observed once; what is made again without a rule is what comes after it,
+and only where the rule had a part in it (`without_each`). What is compared is what a person reads first: how
+many findings there are, and the first of them; of a labelled fault, whether it is the right one. `make
+evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page has the
+table; `WITHOUT=name` prints what one rule changes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from evaluation.cases import CASES as SIMULATED  # noqa: E402
 from evaluation.recordings.comparing import Asked, loaded  # noqa: E402
 from evaluation.recordings.kept_lakes import lake_of as recorded_lake  # noqa: E402
 from evaluation.recordings.labelled import Fault, read_recordings  # noqa: E402
+from evaluation.recordings.score import PAIRS, PAIRS_OF_SYSTEMS  # noqa: E402
 from evaluation.systems.recorded import recorded  # noqa: E402
 from evaluation.tiers import SHORT  # noqa: E402
 from evaluation.trials import NOTHING, Trial, prepare  # noqa: E402
@@ -49,8 +50,6 @@ from analyze.methods.robust.testing import WINDOW_SHARES, Tested, judged_sites  
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
 
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
-QUIET: Final = 10
-"""Quiet pairs of a recording or system, either way."""
 SETTINGS: Final = RobustSettings(explained=0)
 JUDGED: Final = frozenset({PATTERN_DISPERSION.name, WINDOW_SHARES, *(measure.name for measure in MEASURES)})
 
@@ -232,24 +231,28 @@ def _command(*arguments: object) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def recorded_runs(folder: Path) -> Iterator[Observed]:
-    """Observe the faults of recordings, and some quiet pairs, with history and alone."""
+def recorded_runs(folder: Path, pairs: int) -> Iterator[Observed]:
+    """Observe the faults of recordings, and so many quiet pairs, with history and alone; a fault that spans
+    do not show is one, too."""
     for recording in read_recordings(folder):
         lake = recorded_lake(recording, ROOT)
-        pairs = recording.quiet_pairs()
-        pairs = pairs[:: max(1, len(pairs) // QUIET)][:QUIET]
         for mode in ("a", "b"):
             asked = [
                 (fault, Asked(recording, lake, mode, fault.reference, fault.problem, quiet=False))
                 for fault in recording.faults
-                if fault.visible == "visible" and (fault.reference is not None or mode == "a")
+                if fault.visible != "unclear" and (fault.reference is not None or mode == "a")
             ]
-            asked += [(None, Asked(recording, lake, mode, *pair, quiet=True)) for pair in pairs]
+            asked += [
+                (None, Asked(recording, lake, mode, *pair, quiet=True))
+                for pair in recording.quiet_pairs(pairs)
+            ]
             for fault, one in asked:
+                quiet = fault is None or fault.visible == "invisible"
                 about = "quiet" if fault is None else fault.id.partition("/")[2]
                 name = f"{recording.name.partition('-20')[0]} {mode} {about} {one.problem[11:19]}"
                 found = loaded(one)
-                yield name, one.quiet, fault, Observing.of(found.population, found.history, SETTINGS)
+                observing = Observing.of(found.population, found.history, SETTINGS)
+                yield name, quiet, None if quiet else fault, observing
 
 
 def simulated_runs(seed: int, keys: Collection[str]) -> Iterator[Observed]:
@@ -306,9 +309,9 @@ def _all(chosen: argparse.Namespace) -> Iterator[Observed]:
     if not chosen.no_goldens:
         yield from golden_runs()
     if chosen.real is not None:
-        yield from recorded_runs(chosen.real)
+        yield from recorded_runs(chosen.real, PAIRS)
     if chosen.systems is not None:
-        yield from recorded_runs(recorded(ROOT, chosen.systems))
+        yield from recorded_runs(recorded(ROOT, chosen.systems), PAIRS_OF_SYSTEMS)
     if chosen.simulated is not None:
         yield from simulated_runs(chosen.simulated, chosen.cases)
 

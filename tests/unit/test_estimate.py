@@ -116,6 +116,18 @@ def test_what_is_assumed_gives_way_to_enough_blocks(tau: float, blocks: int) -> 
         assert slower > 0.6 if blocks >= 12 else slower == 0
 
 
+@pytest.mark.parametrize("pieces", [0, 1, 8])
+def test_pieces_of_one_stretch_make_an_assumed_change_no_surer(pieces: int) -> None:
+    """How many of them have requests of a place says nothing of how far two stretches differ."""
+    value = LogMedians(np.zeros((50, 2)), np.zeros((50, 2)))
+    blocks, n = LogMedians(np.zeros((50, pieces)), np.zeros((50, pieces))), np.full((50, 2), 50.0)
+    found = level_change(
+        value, n, np.ones(50), blocks, np.full((50, pieces), 50.0), least_tau=0.2, of_change=True
+    )
+    assert found.se == pytest.approx(0.2)
+    assert np.isinf(found.freedom).all()
+
+
 def shares(rng: np.random.Generator, before: float, after: float, spread: float, n: int = 200) -> Estimate:
     """Of places whose blocks' shares lie about `before` with an over-dispersion of about 1 + n · spread."""
 

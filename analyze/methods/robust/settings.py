@@ -114,8 +114,6 @@ class CausesSettings(Config):
     """A change of a path in all requests ranks like a change of the mean by this part."""
     least_effect: float = Field(default=0.001, ge=0, le=1)
     """Part of the mean response time below which paths with as many calls as before fail no gate."""
-    better_weight: float = Field(default=0.3, ge=0, le=1)
-    """Rank of what got better: it needs no mending, and is what the others outweigh."""
 
 
 class ConfounderSettings(Config):
@@ -217,10 +215,10 @@ class RobustSettings(Config):
     enough_blocks: int = Field(default=12, ge=3)
     """until a history has so many blocks with a level of the site: then they may say that it is less."""
     assumed_tau: float = Field(default=0.20, ge=0, le=10)
-    """The same where neither history nor a long reference tells."""
+    """Noise of a change of it where neither history nor a long reference tells."""
     assumed_calls_tau: float = Field(default=0.10, ge=0, le=10)
-    """Noise of a mean number of calls where nothing tells: half that of times, as how often a loop turns
-    does not follow from how fast a machine is today."""
+    """The same of a mean number of calls: half that of times, as how often a loop turns does not follow from
+    how fast a machine is today."""
     assumed_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where nothing tells."""
     dispersion_patterns: int = Field(default=10, ge=2)

@@ -253,7 +253,16 @@ class View:
         rows = by_period.pooled(np.array([0, 1, 0]))
         periods, n = medians(rows, self.n_sites, 2)
         p = rows.rank_p(self.n_sites)
-        found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau, told=told)
+        found = level_change(
+            periods,
+            n,
+            p,
+            blocks,
+            blocks_n,
+            least_tau=least_tau,
+            of_change=roles.noise_assumed,
+            told=told,
+        )
         if medians is Histograms.log_medians:
             found = self._by_size(rows, found, least_tau)
         return found, alone
@@ -275,7 +284,8 @@ class View:
             return found
         # Of few a mean of logarithms is surer than a median.
         means, n = rows.where(few[rows.place]).trimmed_log_means(self.n_sites, 2, 0.0)
-        by_size = level_change(means, n, found.p, LogMedians(n[:, :0], n[:, :0]), n[:, :0], least_tau=tau)
+        none, assumed = LogMedians(n[:, :0], n[:, :0]), self.roles.noise_assumed
+        by_size = level_change(means, n, found.p, none, n[:, :0], least_tau=tau, of_change=assumed)
         return replace(found, p=np.where(few, np.minimum(found.p, 2 * by_size.p_with_noise), found.p))
 
     @cached_property

@@ -137,11 +137,9 @@ def _asked(recording: Recording) -> list[Asked]:
             spans[period] = lake.sql(_SPANS, period).pl().with_columns(pl.col(pl.Categorical).cast(pl.String))
         return spans[period]
 
-    pairs = recording.quiet_pairs()
-    step = max(1, len(pairs) // PAIRS)
     wanted = [
         *((f.reference, f.problem, f.service, f.visible == "visible") for f in recording.faults),
-        *((one, other, None, False) for one, other in pairs[::step][:PAIRS]),
+        *((one, other, None, False) for one, other in recording.quiet_pairs(PAIRS)),
     ]
     return [
         Asked(of(one), of(other), service, visible, callees(of(one)))

@@ -53,14 +53,16 @@ class Recording:
             if not any(period is not None and share(stretch, period) for period in taken)
         )
 
-    def quiet_pairs(self) -> tuple[tuple[str, str], ...]:
-        """All pairs of quiet stretches at most MOST_APART_NS apart, the earlier first."""
-        return tuple(
+    def quiet_pairs(self, most: int | None = None) -> tuple[tuple[str, str], ...]:
+        """All pairs of quiet stretches at most MOST_APART_NS apart, the earlier first; or so many of them,
+        evenly spaced."""
+        found = tuple(
             (one, other)
             for at, one in enumerate(self.quiet)
             for other in self.quiet[at + 1 :]
             if bounds(other)[0] - bounds(one)[1] <= MOST_APART_NS
         )
+        return found if most is None else found[:: max(1, len(found) // most)][:most]
 
 
 def bounds(text: str) -> tuple[int, int]:

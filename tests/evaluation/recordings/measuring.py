@@ -87,11 +87,9 @@ def _tasks(wanted: Wanted, root: Path) -> Iterator[Task]:
                         asked = Asked(recording, lake, mode, fault.reference, fault.problem, quiet=False)
                         yield [(asked, fault)]
             if "quiet" in wanted.parts:
-                found = recording.quiet_pairs()
-                step = 1 if wanted.pairs is None else max(1, len(found) // wanted.pairs)
                 pairs: Task = [
                     (Asked(recording, lake, mode, one, other, quiet=True, exact=wanted.exact), None)
-                    for one, other in found[::step][: wanted.pairs]
+                    for one, other in recording.quiet_pairs(wanted.pairs)
                     if wanted.case in f"{recording.name} {one} {other}"
                 ]
                 yield from (pairs[at : at + PAIRS_A_TASK] for at in range(0, len(pairs), PAIRS_A_TASK))

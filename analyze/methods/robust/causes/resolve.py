@@ -1,6 +1,6 @@
 """Resolve symptoms to causes: each follows by its strongest edge, never in a circle; the rest are causes.
 
-They are ranked by their score, what got better behind what did not.
+They are ranked by their score, what got better behind all that did not: it needs no mending.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from analyze.methods.robust.causes.patterns import calls_added
 from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
 from analyze.methods.robust.causes.symptoms import Cause, Edge, Symptom, part_ns, sure_part
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import Names
 from schemas.report.findings import PATH_KINDS, ChangeKind
 
@@ -31,8 +30,9 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
         if root not in chosen and not root.by_load
     ]
 
-    def order(cause: Cause) -> tuple[float, int]:
-        return -rank_value(cause, context.settings, context.names), cause.operation
+    def order(cause: Cause) -> tuple[bool, float, int]:
+        better = is_better(cause, _part_at_site(cause), context.names)
+        return better, -cause.score, cause.operation
 
     return tuple(sorted(causes, key=order))
 
@@ -116,18 +116,12 @@ def _hosts(
 _LONGER = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.SERIAL, ChangeKind.MORE_CALLS})
 
 
-def rank_value(cause: Cause, settings: CausesSettings, names: Names) -> float:
-    """Give the score, that of what got better by its weight: it needs no mending, and is what the others
-    outweigh (8.5)."""
-    return cause.score * (settings.better_weight if is_better(cause, _part_at_site(cause), names) else 1.0)
-
-
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
     """Tell whether a cause means the same work in less time, or fewer failures.
 
-    part_ns: its part of the change of the mean. A failure, a call that is cut short, and requests that make
-    fewer calls are no improvements, whatever they save: an answer comes early, too, where it is empty. Nor is
-    what saves less than what takes longer besides.
+    part_ns: its part of the change of the mean, without what takes longer besides. A failure, a call that is
+    cut short, and requests that make fewer calls are no improvements, whatever they save: an answer comes
+    early, too, where it is empty. Nor is what saves less than what takes longer besides.
     """
     lead, follows = cause.lead.kind, {id(change) for change in cause.follows}
     own = [change for change in cause.changes if id(change) not in follows]
@@ -139,8 +133,12 @@ def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
         return False
     if lead in {ChangeKind.FASTER, ChangeKind.PARALLEL}:
         return True
-    longer = sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
-    return part_ns < -longer
+    return part_ns < -longer_ns(cause)
+
+
+def longer_ns(cause: Cause) -> float:
+    """Give what takes longer in a cause, ns a request."""
+    return sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
 
 
 def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:

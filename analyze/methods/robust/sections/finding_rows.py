@@ -20,7 +20,7 @@ from analyze.methods.robust.affected_requests import (
     selected,
     when_by_statistics,
 )
-from analyze.methods.robust.causes.resolve import is_better
+from analyze.methods.robust.causes.resolve import is_better, longer_ns
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.robust_run import RobustRun
@@ -163,7 +163,7 @@ def _finding(
         share_of_change=None if share is None else _share_interval(share, lead),
         share_estimate=share,
         contribution_us=claim_ns / 1e3,
-        is_better=is_better(cause, claim_ns, names),
+        is_better=is_better(cause, claim_ns - longer_ns(cause), names),
         affected0=affected[0],
         affected1=affected[1],
         share0=affected[0] / max(requests[0], 1),

@@ -238,7 +238,8 @@ def _open(evidence: VerdictBasis, settings: RobustSettings) -> str:
     more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
     if open_:
         may = f"{', '.join(open_)} may have changed by as much as matters"
-        return f"Too few requests to tell a change from chance: {may}{more}."
+        few = "Too few requests to tell a change from chance"
+        return f"{'No number of requests in periods as long tells' if missing is None else few}: {may}{more}."
     if any(test.noise_assumed and test.plain for test in evidence.measures):
         return f"The periods differ by more than chance inside of them makes, and {_UNKNOWN}{more}."
     return f"The periods differ by more than ordinary ones do, and by less than is significant{more}."
