@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.least_squares_break import least_squares_break
-from oracles.watched_series import EVENT_SD, EVENTS, MONDAY, WINDOW_NS, levels, windows
+from oracles.watched_series import EVENT_SD, EVENTS, MONDAY, WINDOW_NS, failing_windows, levels, windows
 from scipy import signal, stats
 
 from analyze.watch.baseline import (
@@ -149,6 +149,33 @@ def test_comparisons_of_levels_that_jump_are_as_many_as_the_budget_has() -> None
     days = np.bincount([(one.at_ns - MONDAY) // NS_PER_DAY - 4 for one in found], minlength=4)
     assert days[0] > 2 * settings.candidates
     assert stats.poisson.sf(days[1:].sum() - 1, 3 * settings.candidates) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("known", "calls", "failing", "within"),
+    [(200, 12.0, 0.1, 18), (40, 40.0, 1.0, 3)],
+    ids=["a tenth of a dozen calls", "all, while little is known"],
+)
+def test_failures_are_found_where_few_values_are_known(
+    known: int, calls: float, failing: float, within: int
+) -> None:
+    """By Student's law none of the former is, by ranks among few values the latter only by and by."""
+    shares = np.full((10, known + within), 0.002)
+    shares[:, known:] += failing * 0.998
+    found = set[str]()
+    for row in range(len(shares)):
+        watcher = Watcher(
+            State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), SETTINGS, lambda *_, **__: NEVER
+        )
+        alone = np.full_like(shares, 0.002)
+        alone[row] = shares[row]
+        for number, window in enumerate(failing_windows(np.random.default_rng(row), alone, calls)):
+            if number < known:
+                watcher.learn(window)
+            else:
+                points = watcher.decide(window).change_points
+                found |= {one.series for one in points if f"/op-{row} <" in one.series}
+    assert len(found) >= 9
 
 
 @pytest.fixture(scope="module")
