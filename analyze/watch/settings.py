@@ -67,8 +67,8 @@ class WatchSettings(Config):
     floor_share: float = Field(default=0.5, ge=0)
     """At least this part of the smallest change that a comparison reports is allowed, too."""
     ranks_from: int = Field(default=300, ge=20)
-    """Past values from which ranks decide how unusual one is; until then Student's law, of failures the less of
-    both."""
+    """Past values from which ranks decide how unusual one is; until then Student's law, of failures the
+    less of both."""
     kappa: float = Field(default=0.25, gt=0, lt=1)
     """Of e-values, which grow fastest where -ln p is one over this on average: for a step of two
     deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
