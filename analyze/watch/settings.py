@@ -87,7 +87,8 @@ class WatchSettings(Config):
     clear one needs another that chance gives once in fifty to a hundred; 3 asks for more where odd ticks
     come in pairs."""
     reference_ticks: int = Field(default=30, ge=1)
-    """Quiet ticks before the change that it is compared with."""
+    """Quiet ticks before the change, at least, that it is compared with; as many as have it where there are
+    twice as many."""
     history_windows: int = Field(default=128, ge=8)
     """Windows of the baseline's time, at most, that a comparison has as history, at even distances."""
     again_share: float = Field(default=0.5, gt=0)

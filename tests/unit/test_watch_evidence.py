@@ -304,6 +304,37 @@ def test_one_that_cannot_be_told_holds_up_no_other() -> None:
     assert any(abs(first - 760) < 6 and last <= 764 for first, last in asked)
 
 
+def test_a_long_problem_is_held_against_times_as_long() -> None:
+    """Of a few calls one failure is a large share: in a short reference, and in short blocks of a history."""
+    logs = levels(np.random.default_rng(5), 5, 700, sd=0.05, season=0.0)
+    logs[0, 600:] += 0.6
+    asked: list[list[int]] = []
+
+    def unsure(*compared: Sequence[tuple[int, int]], **_: object) -> Decision:
+        reference, problem, history = ([(b - a) // WINDOW_NS for a, b in ranges] for ranges in compared)
+        asked.append([sum(problem), sum(reference), round(np.median(history))])
+        return Decision(UNSURE, "cannot-tell")
+
+    settings = SETTINGS.model_copy(
+        update={"season_days": 0, "reference_ticks": 4, "history_windows": 52, "again_share": 1.0}
+    )
+    watcher = Watcher(
+        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY),
+        settings,
+        unsure,
+        windows_of=lambda start, end: [
+            (at, at + WINDOW_NS) for at in range(max(start, MONDAY), end, WINDOW_NS)
+        ],
+    )
+    for number, window in enumerate(windows(logs)):
+        (watcher.learn if number < 590 else watcher.decide)(window)
+    long = [one for one in asked if one[0] > 16]
+    shortest = min(asked)
+    assert shortest[0] < shortest[1] == settings.reference_ticks
+    assert long
+    assert all(reference == problem and block == 4 for problem, reference, block in long)
+
+
 def test_what_a_day_has_had_is_no_load() -> None:
     """Two peaks, neither in the sample of the week that is usual: the first one was never seen before."""
     settings = WatchSettings(slot_ns=0, baseline_ns=4096 * WINDOW_NS, baseline_ticks=1024, season_days=0)
