@@ -25,7 +25,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from analyze.watch.baseline import MEMORY, Baseline, Pooled, errors, innovations, pooled, season_at, values
-from analyze.watch.series import Name, Ring
+from analyze.watch.series import FAILING, Name, Ring
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 from schemas.config import Config
@@ -118,17 +118,20 @@ def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
 def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: int, mine: B1) -> F8:
     """Give [mine, ticks] how often ordinary times go so far.
 
-    By rank among the innovations seen where they are many, else by Student's law.
+    By rank among the innovations seen where they are many, else by Student's law. Failures are rare: by that
+    law one of a few calls is nothing, however seldom any failed; so of them the one that is less.
 
     value: innovations beyond the allowance, in the direction of `way`; mine: series of the group.
     """
     df = np.minimum(group.n[mine] - 1, settings.tail_df)[:, None]
     p: F8 = special.stdtr(df, -value / spread)
     many = group.n[mine] >= settings.ranks_from
-    if many.any():
-        past, n, v = group.past[mine][many], group.n[mine][many][:, None], value[many]
+    ranked = many | np.isin(group.kinds, [*FAILING])[mine]
+    if ranked.any():
+        past, n, v = group.past[mine][ranked], group.n[mine][ranked][:, None], value[ranked]
         beyond = n - n_below(past, n, v) if way == UP else n_below(past, n, -v, or_same=True)
-        p[many] = (beyond + 1) / (n + 1)
+        rank = (beyond + 1) / (n + 1)
+        p[ranked] = np.where(many[ranked][:, None], rank, np.minimum(rank, p[ranked]))
     return p
 
 
@@ -188,9 +191,9 @@ def evidence_of(
         place = np.searchsorted(pool, ends // k)
         gain, size = _weighed(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
         now = left[:, place]
-        usual = np.maximum(
-            np.maximum(group.sd[:, None], error[:, place]), group.allow[:, None] / 2 + _LEAST_SPREAD
-        )
+        # One failure of a few calls is within its own error, but not as usual where hardly any fails.
+        drawn = np.where(np.isin(group.kinds, [*FAILING])[:, None], 0.0, error[:, place])
+        usual = np.maximum(np.maximum(group.sd[:, None], drawn), group.allow[:, None] / 2 + _LEAST_SPREAD)
         z = now / usual
         there = np.isfinite(now)
         for column, end in enumerate(ends.tolist()):

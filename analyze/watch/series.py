@@ -61,6 +61,7 @@ that has several: log own time and share of failing visits, both beyond its sibl
 counts the calls of an operation."""
 LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
+FAILING: Final = frozenset({FAIL, FAILURES})
 INSTANCES: Final = frozenset({INSTANCE, INSTANCE_FAIL})
 FLOORS: Final = {
     TIME: 0.1,

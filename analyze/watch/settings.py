@@ -67,7 +67,8 @@ class WatchSettings(Config):
     floor_share: float = Field(default=0.5, ge=0)
     """At least this part of the smallest change that a comparison reports is allowed, too."""
     ranks_from: int = Field(default=300, ge=20)
-    """Past values from which ranks decide how unusual one is; until then Student's law."""
+    """Past values from which ranks decide how unusual one is; until then Student's law, of failures the
+    less of both."""
     kappa: float = Field(default=0.25, gt=0, lt=1)
     """Of e-values, which grow fastest where -ln p is one over this on average: for a step of two
     deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
@@ -86,7 +87,8 @@ class WatchSettings(Config):
     clear one needs another that chance gives once in fifty to a hundred; 3 asks for more where odd ticks
     come in pairs."""
     reference_ticks: int = Field(default=30, ge=1)
-    """Quiet ticks before the change that it is compared with."""
+    """Quiet ticks before the change, at least, that it is compared with; as many as have it where there are
+    twice as many."""
     history_windows: int = Field(default=128, ge=8)
     """Windows of the baseline's time, at most, that a comparison has as history, at even distances."""
     again_share: float = Field(default=0.5, gt=0)

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from analyze.profile.history import LEAST_BLOCKS
 from analyze.report.gate import Outcome
 from analyze.watch.baseline import MOST_POOLED, RECENT, Baseline, Sample, count_slow, fit
 from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, joined
@@ -443,26 +444,30 @@ class Watcher:
         evidence.tried[over] = evidence.again[over] = 0
 
     def _compared(self, onset: int, at: int) -> Decision:
-        """The quiet ticks before the onset, and before those the history, against onset to now."""
+        """The quiet ticks before the onset, as many as since it where half of them are enough for that, and
+        before those the history, against onset to now."""
         settings = self.settings
         ticks = self.ring.at[self._needed(at)]
         before = ticks[(ticks < onset) & quiet_ticks(ticks, self.book.tracked)]
         if not len(before):
             return Decision(UNSURE, "cannot-tell")
-        reference, rest = before[-settings.reference_ticks :], before[: -settings.reference_ticks]
+        problem = ticks[(ticks >= onset) & (ticks <= at)]
+        n = max(settings.reference_ticks, min(len(problem), len(before) // 2))
+        reference, rest = before[-n:], before[:-n]
         history = self._same_hours(onset)
         if len(rest) >= settings.warm_ticks:
-            history += self._windows_before(int(reference[0]))
-        problem = ticks[(ticks >= onset) & (ticks <= at)]
+            history += self._windows_before(int(reference[0]), len(problem) * self.tick_ns)
         return self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
 
-    def _windows_before(self, tick: int) -> list[Range]:
+    def _windows_before(self, tick: int, long_ns: int) -> list[Range]:
         """Quiet windows of the time that the baseline spans before a tick, at even distances where there are
-        more than a comparison needs."""
+        more than a comparison needs: in runs as long as the problem, if these are enough blocks."""
         every = self._windows_of((tick - self._span) * self.tick_ns, tick * self.tick_ns)
         quiet = self.quiet(every)
         stride = 1 << max(-(-len(quiet) // self.settings.history_windows) - 1, 0).bit_length()
-        return [one for one in quiet if one[0] // (one[1] - one[0]) % stride == 0]
+        longest = max(min(long_ns // self._window_ns, self.settings.history_windows // LEAST_BLOCKS), 1)
+        run = 1 << longest.bit_length() - 1
+        return [one for one in quiet if one[0] // self._window_ns // run % stride == 0]
 
     def _same_hours(self, onset: int) -> list[Range]:
         """Quiet windows around the same time of the days before."""

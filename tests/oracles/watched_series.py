@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.signal import lfilter
 
-from analyze.watch.series import TIME, Name, WindowTicks, rows_of
+from analyze.watch.series import FAIL, TIME, Name, WindowTicks, rows_of
 from schemas.windows import NS_PER_MINUTE
 
 WINDOW_NS = 5 * NS_PER_MINUTE
@@ -73,3 +73,14 @@ def windows(logs: np.ndarray, *, ticks: int = 1, first: int = 0) -> Iterator[Win
             rows_of(series, tick, events, events * mean, events * (mean**2 + EVENT_SD**2)),
             np.full(ticks, 1000.0 / ticks),
         )
+
+
+def failing_windows(rng: np.random.Generator, shares: np.ndarray, calls: float) -> Iterator[WindowTicks]:
+    """Windows of a tick in which so many calls of each call site come on average, of which these shares
+    [series, windows] fail."""
+    names = tuple(name._replace(kind=FAIL) for name in names_of(len(shares)))
+    for number, share in enumerate(shares.T):
+        called = np.maximum(rng.poisson(calls, len(shares)), 1)
+        failed = rng.binomial(called, share).astype(np.float64)
+        rows = rows_of(np.arange(len(shares)), np.zeros(len(shares), np.int64), called, failed, failed)
+        yield WindowTicks(MONDAY + number * WINDOW_NS, WINDOW_NS, 1, names, rows, np.full(1, 1000.0))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.least_squares_break import least_squares_break
-from oracles.watched_series import EVENT_SD, EVENTS, MONDAY, WINDOW_NS, levels, windows
+from oracles.watched_series import EVENT_SD, EVENTS, MONDAY, WINDOW_NS, failing_windows, levels, windows
 from scipy import signal, stats
 
 from analyze.watch.baseline import (
@@ -151,6 +151,33 @@ def test_comparisons_of_levels_that_jump_are_as_many_as_the_budget_has() -> None
     assert stats.poisson.sf(days[1:].sum() - 1, 3 * settings.candidates) > 0.01
 
 
+@pytest.mark.parametrize(
+    ("known", "calls", "failing", "within"),
+    [(200, 12.0, 0.1, 18), (40, 40.0, 1.0, 3)],
+    ids=["a tenth of a dozen calls", "all, while little is known"],
+)
+def test_failures_are_found_where_few_values_are_known(
+    known: int, calls: float, failing: float, within: int
+) -> None:
+    """By Student's law none of the former is, by ranks among few values the latter only by and by."""
+    shares = np.full((10, known + within), 0.002)
+    shares[:, known:] += failing * 0.998
+    found = set[str]()
+    for row in range(len(shares)):
+        watcher = Watcher(
+            State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), SETTINGS, lambda *_, **__: NEVER
+        )
+        alone = np.full_like(shares, 0.002)
+        alone[row] = shares[row]
+        for number, window in enumerate(failing_windows(np.random.default_rng(row), alone, calls)):
+            if number < known:
+                watcher.learn(window)
+            else:
+                points = watcher.decide(window).change_points
+                found |= {one.series for one in points if f"/op-{row} <" in one.series}
+    assert len(found) >= 9
+
+
 @pytest.fixture(scope="module")
 def behind_refuted_jumps() -> tuple[Watcher, list[ChangePoint], list[int]]:
     """A watcher behind 24 jumps by 6 sd of white series, all refuted, and behind a small and a large step of
@@ -275,6 +302,37 @@ def test_one_that_cannot_be_told_holds_up_no_other() -> None:
     for number, window in enumerate(windows(logs)):
         (watcher.learn if number < 600 else watcher.decide)(window)
     assert any(abs(first - 760) < 6 and last <= 764 for first, last in asked)
+
+
+def test_a_long_problem_is_held_against_times_as_long() -> None:
+    """Of a few calls one failure is a large share: in a short reference, and in short blocks of a history."""
+    logs = levels(np.random.default_rng(5), 5, 700, sd=0.05, season=0.0)
+    logs[0, 600:] += 0.6
+    asked: list[list[int]] = []
+
+    def unsure(*compared: Sequence[tuple[int, int]], **_: object) -> Decision:
+        reference, problem, history = ([(b - a) // WINDOW_NS for a, b in ranges] for ranges in compared)
+        asked.append([sum(problem), sum(reference), round(np.median(history))])
+        return Decision(UNSURE, "cannot-tell")
+
+    settings = SETTINGS.model_copy(
+        update={"season_days": 0, "reference_ticks": 4, "history_windows": 52, "again_share": 1.0}
+    )
+    watcher = Watcher(
+        State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY),
+        settings,
+        unsure,
+        windows_of=lambda start, end: [
+            (at, at + WINDOW_NS) for at in range(max(start, MONDAY), end, WINDOW_NS)
+        ],
+    )
+    for number, window in enumerate(windows(logs)):
+        (watcher.learn if number < 590 else watcher.decide)(window)
+    long = [one for one in asked if one[0] > 16]
+    shortest = min(asked)
+    assert shortest[0] < shortest[1] == settings.reference_ticks
+    assert long
+    assert all(reference == problem and block == 4 for problem, reference, block in long)
 
 
 def test_what_a_day_has_had_is_no_load() -> None:
