@@ -13,6 +13,7 @@ from oracles.dot_reader import read_dot, read_label
 from typer.testing import CliRunner
 
 from analyze.export.flows import SelectedFlows
+from analyze.report.store import JSON_FILE
 from flowdiff.__main__ import build_app
 from schemas.errors import FlowdiffError
 from stitch.lake.encoding import read_structures
@@ -216,6 +217,7 @@ def test_an_ambiguous_report_is_refused(compared: Compared, tmp_path: Path):
     (lake / "reports").unlink()
     for name in ("ab1", "ab2"):
         (lake / "reports" / name).mkdir(parents=True)
+        (lake / "reports" / name / JSON_FILE).touch()
     told = str(refusal("export", "--lake", str(lake), "--format", "dot", "--report", "ab"))
     assert "2 reports begin with 'ab': ab1, ab2." in told
     told = str(refusal("export", "--lake", str(lake), "--format", "dot", "--report", "ab1"))

@@ -9,6 +9,7 @@ import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, requests
 from oracles.traffic import write_native
 
+from analyze.report.store import JSON_FILE
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from schemas.windows import NS_PER_SECOND
@@ -146,6 +147,7 @@ def test_who_reads_a_lost_table_of_a_report_hears_of_it(
     run("import", str(tmp_path / "a.ndjson"), "--lake", str(lake))
     (lake / "reports" / "abc").mkdir(parents=True)
     (lake / "reports" / "abc" / SUMS).write_bytes(write_sums(REPORT))
+    (lake / "reports" / "abc" / JSON_FILE).touch()
     assert run("sql", "-c", "select count(*) from requests", "--lake", str(lake)) == 0
     capsys.readouterr()
     assert run("sql", "-c", "select count(*) from findings", "--lake", str(lake)) == 2
