@@ -62,6 +62,7 @@ counts the calls of an operation."""
 LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
 FAILING: Final = frozenset({FAIL, FAILURES})
+"""Of an instance it is less than that of its siblings as often as more: its error is that of both."""
 INSTANCES: Final = frozenset({INSTANCE, INSTANCE_FAIL})
 FLOORS: Final = {
     TIME: 0.1,

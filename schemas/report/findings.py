@@ -273,16 +273,19 @@ class Finding(Frozen):
 
 
 class FindingsSection(Section):
-    """Findings, most important first."""
+    """Findings, most important first: of many the first ones, and the one with the largest part of the
+    change."""
 
     section: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]
     findings_total: int
+    better_total: int = 0
+    """How many of all are for the better."""
     insignificant_mean: Interval | None = None
     """Interval of the change of the mean response time, µs, where it is not significant: what part of that
     change a finding is cannot be told. None: it is significant, nothing, or not known."""
     only: Literal["", "worse"] = ""
-    """What is shown of them. Not part of the report's content: all of them are here."""
+    """What is shown of them. Not part of the report's content: they are here all the same."""
 
     def content(self) -> Self:
         """Without the lake that is named in views, and what is shown."""

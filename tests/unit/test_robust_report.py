@@ -379,7 +379,7 @@ def test_what_is_no_address_of_a_trace_is_refused(text: str):
 def test_only_what_got_worse_is_shown_where_asked(outcome: Outcome):
     worse, fails, third = findings_section().findings
     better = worse.model_copy(update={"is_better": True, "title": "it got faster"})
-    section = FindingsSection(findings=(better, fails, third), findings_total=3)
+    section = FindingsSection(findings=(better, fails, third), findings_total=9, better_total=2)
     assert "it got faster" in told(outcome, with_section(outcome.report, section))
     only = section.model_copy(update={"only": "worse"})
     shown = told(outcome, with_section(outcome.report, only))
@@ -388,7 +388,20 @@ def test_only_what_got_worse_is_shown_where_asked(outcome: Outcome):
         not in render_html(with_section(outcome.report, only), outcome.views).partition("<script")[0]
     )
     assert "it got faster" not in shown
-    assert "1 finding for the better is not shown, as asked." in shown
+    assert "2 findings for the better are not shown, as asked." in shown
+    assert "and 5 more findings" in shown
+
+
+def test_what_moved_the_mean_is_shown_wherever_it_ranks(outcome: Outcome):
+    small = findings_section().findings[0].model_copy(update={"contribution_us": 2.0})
+    large = small.model_copy(update={"rank": 9, "title": "far faster", "contribution_us": -390.0})
+    section = FindingsSection(findings=(*(small,) * 8, large), findings_total=25)
+    shown = told(outcome, with_section(outcome.report, section))
+    assert "9. far faster" in shown
+    assert "and 20 more findings" in shown
+    assert finding_words.foremost([1.0, 2.0, -9.0], 2) == [0, 2]
+    assert finding_words.foremost([1.0, -9.0, 2.0], 2) == [0, 1]
+    assert finding_words.foremost([1.0], 0) == finding_words.foremost([], 5) == []
 
 
 def test_errors_beside_another_kind_weigh_as_errors_too():

@@ -21,7 +21,7 @@ from analyze.methods.robust.causes.resolve import has_effect
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.breakdown import BREAKDOWN
 from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
-from analyze.methods.robust.sections.findings import FINDINGS
+from analyze.methods.robust.sections.findings import FINDINGS, foremost
 from analyze.methods.robust.sections.paths import PATHS, paths_section
 from analyze.methods.robust.sections.verdict import VERDICT, verdict_section
 from analyze.methods.robust.settings import RobustSettings
@@ -75,8 +75,9 @@ def analyse(
         sections=(
             verdict,
             FindingsSection(
-                findings=tuple(findings[: limits.findings]),
+                findings=tuple(findings[at] for at in foremost(parts.of_causes, limits.findings)),
                 findings_total=len(findings),
+                better_total=sum(finding.is_better for finding in findings),
                 insignificant_mean=_insignificant(*mean) if findings else None,
             ),
             section,

@@ -25,6 +25,7 @@ from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.sections.findings import foremost
 from analyze.methods.robust.titles import finding_title, pattern_words, title
 from analyze.paths.critical_path import attribute
 from analyze.population import Population
@@ -73,9 +74,10 @@ def findings_of(
     the mean of each cause; shares: of all that added time (or took it away), where the mean changed by
     test."""
     found, affected = [], []
+    explained = foremost(claims_ns, run.settings.explained)
     for rank, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True), 1):
         at = requests_at(run.population, run.profiled.groups, [cause.lead, *cause.leads])
-        found.append(_finding(run, cause, at, rank, share, limits, claim_ns))
+        found.append(_finding(run, cause, at, rank, share, limits, claim_ns, explain=rank - 1 in explained))
         affected.append(affected_rows(at))
     return found, affected
 
@@ -123,6 +125,8 @@ def _finding(
     share: float | None,
     limits: ReportLimits,
     claim_ns: float,
+    *,
+    explain: bool,
 ) -> Finding:
     lead, names = cause.lead, run.profile.names
     requests = [round(run.profile.responded("n", of)) for of in (run.roles.reference, run.roles.problem)]
@@ -179,7 +183,7 @@ def _finding(
         members_total=len(members),
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, cause),
-        explanation=explanation_of(run, at, lead) if rank <= run.settings.explained else None,
+        explanation=explanation_of(run, at, lead) if explain else None,
         first_window_ns=_first_window(run, at, lead),
         when=when_of(run.population, at)
         if run.profiled.groups

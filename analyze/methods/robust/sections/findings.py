@@ -90,10 +90,21 @@ _ATTRIBUTES: Final = (
 )
 
 
+def foremost(parts: Sequence[float], most: int) -> list[int]:
+    """Choose places: the first, and that of the largest part of the change, wherever it ranks.
+
+    What got better comes last, and may be what moved the mean.
+    """
+    largest = max(range(len(parts)), key=lambda at: abs(parts[at]), default=0)
+    if not most or largest < most:
+        return [*range(min(most, len(parts)))]
+    return [*range(most - 1), largest]
+
+
 def findings_blocks(section: FindingsSection) -> b.Blocks:
     """Show an index where there are many, the cards, and what made no finding."""
     found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
-    better = len(section.findings) - len(found)
+    better = section.better_total if section.only == "worse" else 0
     total = section.findings_total - better
     note = "each cause once, most important first" if found else ""
     if len(found) < total:
@@ -102,8 +113,9 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
         [(b.Styled(f.title, href=f"#f{f.rank}"), " ", b.dim(part_sentence(f))) for f in found], ordered=True
     )
     cards = [_card(finding, part_unknown(finding, section.insignificant_mean)) for finding in found]
+    printed = foremost([finding.contribution_us or 0.0 for finding in found], PRINTED)
     rest = better_sentence(better)
-    more = total - min(len(found), PRINTED)
+    more = total - len(printed)
     return (
         b.Only(
             "page",
@@ -123,7 +135,7 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
         b.Only(
             "terminal",
             (
-                *cards[:PRINTED],
+                *(cards[at] for at in printed),
                 *((b.Text(f"\nand {counted(more, 'more finding')}", "dim"),) if more else ()),
                 *((b.Text(f"\n{rest}", "dim"),) if rest else ()),
             ),
