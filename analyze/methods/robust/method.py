@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from analyze.methods.robust.account import (
     failed_rows,
 )
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.causes.resolve import has_effect
+from analyze.methods.robust.causes.resolve import by_size, has_effect
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.breakdown import BREAKDOWN
 from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
@@ -49,6 +50,8 @@ def analyse(
     exact = exact_breakdown(run, "mean")
     looked = judge(run)
     mean = looked.interval("mean")
+    if mean[2] and exact.after < exact.before:
+        run = replace(run, causes=by_size(run.causes))
     parts = contributions_of(run, exact)
     accounted = accounted_rows(exact, parts)
     failed = exact_breakdown(run, "errors")

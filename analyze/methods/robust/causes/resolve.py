@@ -1,6 +1,7 @@
 """Resolve symptoms to causes: each follows by its strongest edge, never in a circle; the rest are causes.
 
-They are ranked by their score, what got better behind all that did not: it needs no mending.
+They are ranked by their score, what got better behind all that did not, as it needs no mending; but where the
+mean fell by test it is what changed the mean, and ranks as all do.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
         return better, -cause.score, cause.operation
 
     return tuple(sorted(causes, key=order))
+
+
+def by_size(causes: Sequence[Cause]) -> tuple[Cause, ...]:
+    """Order causes by their score, whichever way they went."""
+    return tuple(sorted(causes, key=lambda cause: (-cause.score, cause.operation)))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
