@@ -21,14 +21,14 @@ from schemas.quality import Quality
 from schemas.ranges import united
 from schemas.recorded import Recorded, recordings
 from schemas.windows import Window
-from stitch.lake.copies import REPORT_END, Copies
+from stitch.lake.copies import Copies
 from stitch.lake.disk import mapped
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
-from stitch.lake.layout import REPORTS, WINDOW_TABLES
+from stitch.lake.layout import REPORT_END, REPORTS, WINDOW_TABLES
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.sums import SUMS, read_sums
+from stitch.lake.sums import read_sums, sums_among
 
 if TYPE_CHECKING:
     from stitch.drivers.live.provisional import ProvisionalFile
@@ -103,13 +103,10 @@ class LakePeriod:
 
 def _report_tables(folder: Path) -> list[Path]:
     """Those that are there, and those that were: who reads a lost one hears of it."""
-    sums = folder / SUMS
-    written = read_sums(mapped(sums)) if sums.exists() else {}
-    there = {path.name for path in folder.glob("*.parquet")}
+    there = {path.name for path in folder.iterdir()}
+    written = {name for sums in sums_among(there) for name in read_sums(mapped(folder / sums))}
     return [
-        folder / name
-        for name in sorted(there | written.keys())
-        if name.endswith(".parquet") and "/" not in name
+        folder / name for name in sorted(there | written) if name.endswith(".parquet") and "/" not in name
     ]
 
 

@@ -68,10 +68,12 @@ def kept_reports(place: LakePlace) -> list[KeptReport]:
     store = place.store
     index = _read_index(store)
     known = {row.id: row for row in index.rows}
+    names = report_folders(store.names(REPORTS))
+    sizes = store.sizes([f"{REPORTS}/{name}/{JSON_FILE}" for name in names])
     rows = [
         row
-        for name in report_folders(store.names(REPORTS))
-        if (row := known.get(name) or _row(store, name)) is not None
+        for name, size in zip(names, sizes, strict=True)
+        if size is not None and (row := known.get(name) or _row(store, name)) is not None
     ]
     rows.sort(key=lambda row: (-row.kept_ns, row.id))
     if {row.id for row in rows} != {*known} or (rows and store.size(INDEX_PAGE) != index.page_bytes):

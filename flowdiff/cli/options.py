@@ -130,11 +130,14 @@ def say_notes(notes: Iterable[str]) -> None:
         typer.echo(visible(f"flowdiff: {note}"), err=True)
 
 
-def named_values(option: str, given: Iterable[str] | None) -> dict[str, str]:
-    """Read what an option was given as NAME=VALUE, repeated. Raises ConfigError."""
+def named_values(option: str, given: Iterable[str] | None, *, filled: bool = False) -> dict[str, str]:
+    """Read what an option was given as NAME=VALUE, repeated; filled: no value may be empty.
+
+    Raises ConfigError.
+    """
     pairs = [text.partition("=") for text in given or ()]
     for name, equals, value in pairs:
-        if not name or not equals:
+        if not (name and equals and (value or not filled)):
             raise ConfigError(f"{option} {name}{equals}{value}: write NAME=VALUE.")
     return {name: value for name, _, value in pairs}
 

@@ -24,7 +24,7 @@ GraceOption = Annotated[
         metavar="AGE",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would change, change nothing.")]
 
 
 def no_lake(lake: str) -> LakeError:

@@ -85,7 +85,7 @@ def command(
         memory=memory,
         seconds=seconds,
         provisional=provisional_folder() if unsealed else None,
-        attached={name: Path(file) for name, file in named_values("--attach", attach).items()},
+        attached={name: Path(file) for name, file in named_values("--attach", attach, filled=True).items()},
     )
     values = named_values("--param", param)
     with closing(started) as session:

@@ -28,15 +28,13 @@ from schemas.errors import ConfigError, LakeError, lake_error
 from schemas.sizes import parse_size
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, mapped
 from stitch.lake.encoding import unreadable
-from stitch.lake.layout import ASIDE, REPORTS
+from stitch.lake.layout import ASIDE, REPORT_END, REPORTS
 from stitch.lake.store import abreast
 from stitch.scratch import Scratch
 
 if TYPE_CHECKING:
     from stitch.lake.bucket.bucket_store import BucketStore, Listed
 
-REPORT_END: Final = "report.json"
-"""Written last: a report without it is not all there."""
 _DOWNLOADS: Final = 2
 """Of a file whose content is not what was committed: once for the way, once for the bucket."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)

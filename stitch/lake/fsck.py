@@ -27,6 +27,7 @@ from stitch.lake.layout import (
     ASIDE,
     COMMITS,
     LAKE_FILE,
+    REPORT_END,
     REPORTS,
     WINDOW_TABLES,
     data_files,
@@ -41,7 +42,7 @@ from stitch.lake.layout import (
 from stitch.lake.staging import read_segment
 from stitch.lake.stats_files import STATS, stats_files
 from stitch.lake.store import Store, abreast
-from stitch.lake.sums import SUMS, read_sums
+from stitch.lake.sums import SUMS, read_sums, sums_among
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
 from stitch.lake.watch_files import WATCH, damaged_watch_files
 
@@ -242,7 +243,10 @@ def _damaged(names: Iterator[str], folder: str, invariant: str) -> Iterator[Viol
 
 
 def _reports(store: Store) -> Iterator[Violation]:
-    """Reports are in no commit: each says in a file of its own what else belongs to it."""
+    """Reports are in no commit: each says in files of its own what else belongs to it.
+
+    One without its JSON is on its way, or of a process that died: it is passed by, as readers do.
+    """
 
     def of_all() -> Iterator[Violation]:
         for report in report_folders(store.names(REPORTS)):
@@ -254,19 +258,39 @@ def _reports(store: Store) -> Iterator[Violation]:
 
 def _report(store: Store, folder: str) -> Iterator[Violation]:
     names = store.names(folder)
-    try:
-        sums = read_sums(store.read(f"{folder}/{SUMS}"))
-    except OSError as error:
-        yield _refused(error, f"{folder}/{SUMS}", "report")
+    if REPORT_END not in names:
         return
-    for name in sorted({*names, *sums} - {SUMS}):
+    found = [*_broken_report(store, folder, names)]
+    if store.size(f"{folder}/{REPORT_END}") is not None:  # else it is being replaced
+        yield from found
+
+
+def _broken_report(store: Store, folder: str, names: Sequence[str]) -> Iterator[Violation]:
+    """Every file must be in the sums of one of those who wrote the report."""
+    of_sums, sums = sums_among(names), defaultdict[str, set[str]](set)
+    for name in of_sums:
+        try:
+            whole = f"{folder}/{name}"
+            data = store.read(whole) if name == SUMS else kept_files.read_whole(store, whole)
+        except OSError as error:
+            yield _refused(error, f"{folder}/{name}", "report")
+        else:
+            if data is None:
+                yield _changed(folder, name)
+            for file, sha256 in read_sums(data).items() if data is not None else ():
+                sums[file].add(sha256)
+    for name in sorted({*names, *sums} - {*of_sums}):
         try:
             data = store.read(f"{folder}/{name}")
         except OSError as error:
             yield _refused(error, f"{folder}/{name}", "report")
         else:
-            if hashlib.sha256(data).hexdigest() != sums.get(name):
-                yield Violation("report", f"'{folder}/{name}' is not what was written: repeat the comparison")
+            if hashlib.sha256(data).hexdigest() not in sums[name]:
+                yield _changed(folder, name)
+
+
+def _changed(folder: str, name: str) -> Violation:
+    return Violation("report", f"'{folder}/{name}' is not what was written: repeat the comparison")
 
 
 def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Violation]:

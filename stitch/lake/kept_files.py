@@ -22,10 +22,15 @@ _DIGITS: Final = 32
 
 def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
     """Put a content; nothing happens where it is there. Its name. Raises OSError."""
-    name = f"{beginning}-{_hash(data)}.{ending}"
+    name = name_of(beginning, data, ending)
     with own_stage(store, beginning.partition("/")[0]) as stage, suppress(FileExistsError):
         store.put_if_absent(name, data, stage)
     return name
+
+
+def name_of(beginning: str, data: bytes, ending: str) -> str:
+    """Name a content."""
+    return f"{beginning}-{_hash(data)}.{ending}"
 
 
 def read_whole(store: Store, name: str) -> pa.Buffer | None:
@@ -38,10 +43,10 @@ def read_whole(store: Store, name: str) -> pa.Buffer | None:
 
 
 def damaged(store: Store, names: Iterable[str]) -> Iterator[str]:
-    """Those that are not what was written. Reads them all. Raises OSError."""
+    """Those that are not what was written, but for those gone by now. Reads them all. Raises OSError."""
     given = [*names]
     for name, data in zip(given, ahead(store, lambda name: read_whole(store, name), given), strict=True):
-        if data is None:
+        if data is None and store.size(name) is not None:
             yield name
 
 

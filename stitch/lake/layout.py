@@ -28,6 +28,8 @@ SEGMENTS: Final = "control/segments"
 REPORTS: Final = "reports"
 REPORT_INDEX: Final = ("index.html", "index.json")
 """Beside the folders of reports: lists of them, made anew where they are missing."""
+REPORT_END: Final = "report.json"
+"""Written last: a report without it is not there."""
 SUFFIX: Final = ".json"
 """Of commit records: names sort as numbers."""
 
@@ -45,6 +47,7 @@ LOOKED_AT_IN_BUCKET: Final = 64
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
+_OWN_STAGE: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 
 
 class LakeInfo(Config):
@@ -98,6 +101,17 @@ def own_stage(store: Store, what: str) -> Iterator[str]:
         yield stage
     finally:
         store.remove(stage)
+
+
+def sweep_drafts(store: Store, until_ns: int) -> None:
+    """Remove the `own_stage` folders of writers that died, whose drafts are of `until_ns` or before.
+
+    Empty ones stay: nobody knows how old they are. Raises OSError.
+    """
+    for name in store.names(STAGE):
+        written = store.written(f"{STAGE}/{name}/{DRAFTS}") if _OWN_STAGE.fullmatch(name) else {}
+        if written and max(written.values()) <= until_ns:
+            store.remove(f"{STAGE}/{name}")
 
 
 def staged_seq(folder: str) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -87,10 +88,14 @@ def table_files(store: Store, table: str) -> list[str]:
 
 
 def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -> pa.Table:
-    """Rows of a table, of all its files or some. Raises LakeError for a damaged one, OSError."""
+    """Rows of a table, of all its files or some. Raises LakeError for one that is damaged or
+    missing, OSError.
+    """
     parts = [WATCH_TABLES[table].empty_table()]
     for name in table_files(store, table) if names is None else names:
         if (data := kept_files.read_whole(store, name)) is None:
+            if store.size(name) is None:
+                raise LakeError(f"'{name}' is missing.", remedy="Read again: it was there a moment ago.")
             raise LakeError(
                 f"'{name}' is not what was written.", remedy="Restore it from a backup, or remove it."
             )
@@ -99,13 +104,14 @@ def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -
 
 
 def damaged_watch_files(store: Store) -> Iterator[str]:
-    """Names of files that are not what was written. Raises OSError."""
+    """Names of files that are not what was written; what is gone by now is passed by. Raises OSError."""
     for table in WATCH_TABLES:
         yield from kept_files.damaged(store, table_files(store, table))
     for name in store.names(COMMITS):
-        stored, body = _parts(store.read(f"{COMMITS}/{name}").to_pybytes())
-        if _hash(body) != stored:
-            yield f"{COMMITS}/{name}"
+        with suppress(FileNotFoundError):
+            stored, body = _parts(store.read(f"{COMMITS}/{name}").to_pybytes())
+            if _hash(body) != stored:
+                yield f"{COMMITS}/{name}"
 
 
 def _parts(data: bytes) -> tuple[str, bytes]:

@@ -16,9 +16,9 @@ from schemas.windows import NS_PER_SECOND
 from stitch.drivers.repair.repairing import repair
 from stitch.lake import chain
 from stitch.lake.fsck import check
-from stitch.lake.layout import LAKE_FILE, lane_folder
+from stitch.lake.layout import LAKE_FILE, REPORT_END, lane_folder
 from stitch.lake.store import LocalStore
-from stitch.lake.sums import SUMS, write_sums
+from stitch.lake.sums import SUMS, sums_name, write_sums
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 pytestmark = pytest.mark.usefixtures("encoded_once", "forked_sessions")
@@ -39,7 +39,8 @@ def world() -> World:
         for _ in made.turns("process"):
             pass
         made.processes["process"].stop()
-    for name, data in {**REPORT, SUMS: write_sums(REPORT)}.items():
+    sums = write_sums(REPORT)
+    for name, data in {**REPORT, sums_name(sums): sums}.items():
         made.store.put(f"reports/abc/{name}", data)
     return made
 
@@ -90,7 +91,11 @@ def test_a_file_that_is_lost_is_a_finding_but_where_it_may_be_swept(world: World
         "control/segments",
         "control/checkpoints",
         "control/commits",
+        "reports",
     }
+    assert {name for name in silent if name.startswith("reports")} == {
+        f"reports/abc/{REPORT_END}"
+    }  # none left
     last = {f"{lane_folder(lane)}/{world.store.names(lane_folder(lane))[-1]}" for lane in (1, 2)}
     assert {name for name in silent if name.startswith("control/commits")} <= last
 

@@ -237,3 +237,21 @@ def test_reports_stay_unless_their_age_is_given() -> None:
         done = retire(upkeep, keep_ns=2 * NOW_NS, keep_reports_ns=24 * HOUR_NS, dry_run=dry_run)
         assert done.reports == ("reports/old",)
         assert store.names("reports") == left
+
+
+def test_drafts_of_writers_that_died_go_past_the_grace() -> None:
+    store = made(disk := MemoryDisk())
+    kept = store.names("stage")
+    for age_h, digit in ((3, "1"), (1, "2")):
+        disk.now_ns = NOW_NS - age_h * HOUR_NS
+        for what in ("report", "reports", "stats", "watch"):
+            store.put(f"stage/{what}-{digit * 16}/drafts/a", b"half")
+    store.put("stage/mine-1/drafts/a", b"of somebody else")
+    left = sorted(
+        [*kept, "mine-1", *(f"{what}-{'2' * 16}" for what in ("report", "reports", "stats", "watch"))]
+    )
+    for dry_run in (True, False):
+        before = store.names("stage")
+        upkeep = UpkeepRun(store, "L", NOW_NS, 2 * HOUR_NS, "test", "test")
+        retire(upkeep, keep_ns=2 * NOW_NS, dry_run=dry_run)
+        assert store.names("stage") == (before if dry_run else left)

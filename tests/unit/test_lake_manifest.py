@@ -31,7 +31,7 @@ from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.sums import SUMS, write_sums
+from stitch.lake.sums import SUMS, sums_name, write_sums
 
 
 @pytest.fixture
@@ -632,20 +632,43 @@ def test_fsck_finds_broken_reports(store: LocalStore, tmp_path: Path) -> None:
     report = tmp_path / "reports" / "abc"
     report.mkdir(parents=True)
     files = {"findings.parquet": b"rows", "report.json": b"{}", "report.html": b"<html>"}
-    for name, data in {**files, SUMS: write_sums(files)}.items():
+    for name, data in {**files, sums_name(write_sums(files)): write_sums(files)}.items():
         (report / name).write_bytes(data)
     (tmp_path / "reports/.staged-x").mkdir()
+    (tmp_path / "reports/unfinished").mkdir()
+    (tmp_path / "reports/unfinished/findings.parquet").write_bytes(b"ro")
     assert check(store) == []
     (report / "findings.parquet").unlink()
     (report / "report.json").write_text('{"a":')
     (report / "other").write_bytes(b"")
-    (tmp_path / "reports/empty").mkdir()
+    (tmp_path / "reports/old").mkdir()
+    (tmp_path / "reports/old/report.json").write_text("{}")
+    (tmp_path / "reports/old" / SUMS).write_bytes(write_sums({"report.json": b"{}", "report.html": b""}))
     assert [f.detail for f in check(store)] == [
         "'reports/abc/findings.parquet' cannot be read: no such file or directory",
         "'reports/abc/other' is not what was written: repeat the comparison",
         "'reports/abc/report.json' is not what was written: repeat the comparison",
-        "'reports/empty/SHA256SUMS' cannot be read: no such file or directory",
+        "'reports/old/report.html' cannot be read: no such file or directory",
     ]
+
+
+def test_a_report_that_is_replaced_while_fsck_reads_it_is_no_finding(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "reports" / "abc"
+    report.mkdir(parents=True)
+    for name in ("report.json", "report.html"):
+        (report / name).write_bytes(b"{}")
+    read = LocalStore.read
+
+    def replaced(self: LocalStore, name: str) -> pa.Buffer:
+        if name.endswith("report.html"):
+            (report / "report.json").unlink()
+        return read(self, name)
+
+    assert len(check(store)) == 2
+    monkeypatch.setattr(LocalStore, "read", replaced)
+    assert check(store) == []
 
 
 def test_fsck_finds_a_request_that_is_there_twice(tmp_path: Path) -> None:

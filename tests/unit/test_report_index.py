@@ -83,8 +83,10 @@ def test_a_bucket_has_the_same_list_and_reads_each_report_once(tmp_path: Path) -
     kept_in(store, outcome, "page")
     place = LakePlace("s3://lakes/shop", store, tmp_path)
     (first,) = kept_reports(place)
-    del store.objects[f"reports/{outcome.report.id}/report.json"]
+    store.objects[f"reports/{outcome.report.id}/report.json"] = b"not read"
     assert kept_reports(place) == [first]
+    del store.objects[f"reports/{outcome.report.id}/report.json"]
+    assert kept_reports(place) == []
 
 
 def test_who_may_not_write_sees_the_list(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:

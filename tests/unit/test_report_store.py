@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,10 +19,12 @@ from oracles.shop import shop_outcome
 from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from schemas.errors import LakeError
+from stitch.lake.fsck import check
+from stitch.lake.layout import ensure_lake
 from stitch.lake.store import LocalStore
 
 FILES = (
-    "SHA256SUMS",
+    "SHA256SUMS-*.txt",
     "categories.parquet",
     "edges.parquet",
     "mutations.parquet",
@@ -40,6 +43,11 @@ def outcome() -> Outcome:
 @pytest.fixture(scope="module")
 def page(outcome: Outcome) -> str:
     return render_html(outcome.report, outcome.views)
+
+
+def named(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of files, that of the sums without its content."""
+    return tuple(sorted("SHA256SUMS-*.txt" if name.startswith("SHA256SUMS-") else name for name in names))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -79,8 +87,9 @@ def test_a_broken_file_is_replaced(
 ):
     folder = kept(tmp_path, outcome, page)
     whole = contents(folder)
-    assert tuple(sorted(whole)) == FILES
-    damage(folder / name)
+    assert named(whole) == FILES
+    (path,) = folder.glob(name)
+    damage(path)
     assert kept(tmp_path, outcome, page) == folder
     assert contents(folder) == whole
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -118,7 +127,7 @@ def test_a_crash_at_any_step_leaves_the_report_or_none(
     disk = MemoryDisk()
     kept_in(LocalStore(disk), outcome, page)
     whole, steps = report_of(disk), disk.steps
-    assert tuple(sorted(whole)) == FILES
+    assert named(whole) == FILES
     seen = 0
     for at in range(1, steps + 1):
         disk = after_a_crash(lose, at, outcome, page)
@@ -130,27 +139,71 @@ def test_a_crash_at_any_step_leaves_the_report_or_none(
     assert 0 < seen < steps
 
 
+def linked(outcome: Outcome) -> tuple[Outcome, str]:
+    """The same report with another page."""
+    other = replace(outcome, report=outcome.report.model_copy(update={"trace_url": "https://other"}))
+    return other, "another page"
+
+
+def lake_on(disk: MemoryDisk) -> LocalStore:
+    ensure_lake(store := LocalStore(disk), 10**9, 10**9, "test")
+    return store
+
+
 @pytest.mark.parametrize("lose", [MemoryDisk.kill, MemoryDisk.lose_power])
-def test_a_crash_while_a_broken_report_is_mended_leaves_files_as_they_were_or_whole(
+def test_a_crash_at_any_step_while_it_is_replaced_leaves_one_of_the_two_or_none(
     lose: Callable[[MemoryDisk], None], outcome: Outcome, page: str
 ) -> None:
     disk = MemoryDisk()
     kept_in(LocalStore(disk), outcome, page)
-    whole, at = report_of(disk), 1
+    whole, at, seen = report_of(disk), 1, 0
     while True:
-        disk = MemoryDisk()
-        other = replace(outcome, report=outcome.report.model_copy(update={"trace_url": "other"}))
-        kept_in(LocalStore(disk), other, "another page")
+        store = lake_on(disk := MemoryDisk())
+        kept_in(store, *linked(outcome))
         before, disk.crash_at = report_of(disk), disk.steps + at
+        both = {**before, **whole}  # sums of the other stay
         with suppress(CrashError):
-            kept_in(LocalStore(disk), outcome, page)
+            kept_in(store, outcome, page)
             break
         lose(disk)
-        assert all(data in (whole[name], before[name]) for name, data in report_of(disk).items())
+        left = report_of(disk)
+        if "report.json" in left:
+            assert {name: left[name] for name in before} == before or left == both
+        seen += "report.json" in left
+        assert check(LocalStore(disk)) == []
         kept_in(LocalStore(disk), outcome, page)
-        assert report_of(disk) == whole
+        assert report_of(disk) in (both, whole)
         at += 1
-    assert at > len(FILES)
+    assert 0 < seen < at - 1
+    assert report_of(disk) == both
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_two_writers_with_different_pages_leave_nothing_to_find(
+    dies: bool, outcome: Outcome, page: str
+) -> None:
+    """The other has its turn at any step of the one, which may die at any step after."""
+    kept_in(lake_on(disk := MemoryDisk()), outcome, page)
+    steps = disk.steps
+    lake_on(disk := MemoryDisk())
+    begin = disk.steps
+    for turn in range(begin + 1, steps + 1):
+        for more in range(1, 30, 7) if dies else (0,):
+            store = lake_on(disk := MemoryDisk())
+            others: list[int] = []
+
+            def acts(disk: MemoryDisk = disk, others: list[int] = others, more: int = more) -> None:
+                kept_in(LocalStore(disk), *linked(outcome))
+                others.append(disk.steps)
+                disk.crash_at = disk.steps + more if dies else 0
+
+            disk.at_step(turn, acts)
+            with suppress(CrashError):
+                kept_in(store, outcome, page)
+            assert others
+            assert "report.json" in report_of(disk) or dies
+            disk.kill()
+            assert check(LocalStore(disk)) == []
 
 
 @pytest.mark.parametrize("operation", ["link", "remove"])
@@ -161,7 +214,7 @@ def test_another_process_may_keep_the_same_report_meanwhile(
     disk.turns[operation] = lambda: kept_in(LocalStore(disk), outcome, page)
     kept_in(LocalStore(disk), outcome, page)
     assert not disk.turns
-    assert tuple(sorted(report_of(disk))) == FILES
+    assert named(report_of(disk)) == FILES
 
 
 def test_nothing_of_it_is_left_on_the_stage(tmp_path: Path, outcome: Outcome, page: str) -> None:
@@ -189,12 +242,16 @@ def test_what_is_broken_in_a_bucket_is_replaced_and_the_rest_kept(
     store = ObjectStore()
     kept_in(store, outcome, page)
     whole = dict(store.objects)
-    (broken,) = (stored for stored in whole if stored.endswith(f"/{name}"))
+    (broken,) = (stored for stored in whole if fnmatch(stored, f"*/{name}"))
     store.objects[broken] = whole[broken][:-3]
     steps = store.steps
     kept_in(store, outcome, page)
     assert store.objects == whole
-    assert store.steps == steps + len(FILES) + 1
+    # The JSON is removed and put; what is broken is refused, then replaced.
+    assert store.steps == steps + (2 if name == "report.json" else 4)
+    steps = store.steps
+    kept_in(store, outcome, page)
+    assert store.steps == steps
 
 
 def test_report_json_comes_last_so_that_half_a_report_is_none(outcome: Outcome, page: str) -> None:

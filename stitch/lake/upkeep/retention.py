@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from schemas.commits import Replaced, Retirement
-from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable, report_folders
+from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable, report_folders, sweep_drafts
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden
@@ -52,7 +52,9 @@ def retire(
     those of repairs and dead letters, by when they were written; None: as windows. Of late events that a
     repair wrote anew, as they waited, nobody knows any more when they came: the next repair lets those go
     whose own time is past the age. keep_reports_ns: None
-    keeps all. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError.
+    keeps all. Drafts that writers left who died go past the grace.
+
+    Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError.
     """
     store, now_ns, manifest = run.store, run.now_ns, open_manifest(run.store, run.lake)
     wanted_ns = now_ns - keep_ns
@@ -85,6 +87,7 @@ def retire(
         removed = lane.sweep(run.sweep_ns)
     for report in reports:
         store.remove(report)
+    sweep_drafts(store, run.sweep_ns)
     return Retired(to_ns, gone, removed, held_back, sides, reports)
 
 
