@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 from ingest.decoding import DecodedBatch, decode_polls
-from ingest.files import decode_file, format_of_file
-from ingest.formats import format_names, format_of
+from ingest.files import decode_file
+from ingest.formats import format_names
 from ingest.source import LogPart
 from schemas.commits import InputFile
 from schemas.errors import (
@@ -39,9 +39,6 @@ from stitch.scratch import Scratch
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
 """Of the lines of a chunk, about; batches of at least so many events are passed on."""
-ITEMS_FROM_BYTES: Final = 64 * 2**20
-"""Of input that is read item by item: two processes cost a second of CPU more than two threads, and are done
-sooner from 20 MB of Zipkin's JSON on."""
 _NAMED: Final = 5
 """Files named in a message; the rest is counted."""
 
@@ -344,19 +341,6 @@ class Tally:
             f"No event could be read{form}; first reason of each file: {reasons}{rest}.",
             remedy=f"Nothing was imported. {remedy}",
         )
-
-
-def worth_processes(sources: Sequence[Source], settings: ImportSettings) -> bool:
-    """Whether there are several files of formats that threads cannot read side by side, and they are long."""
-    there = [
-        source for source in sources if isinstance(source.path, Path) and _by_item(source.path, settings)
-    ]
-    return len(there) > 1 and sum(source.size for source in there) >= ITEMS_FROM_BYTES
-
-
-def _by_item(path: Path, settings: ImportSettings) -> bool:
-    format_ = format_of_file(path) if settings.format is None else format_of(settings.format)
-    return format_ is not None and format_.by_item
 
 
 def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
