@@ -30,7 +30,7 @@ from schemas.errors import (
 )
 from schemas.rejects import Reason
 from schemas.visible import readable_name
-from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings
+from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.threads import task_threads
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
@@ -344,12 +344,11 @@ class Tally:
 
 
 def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
-    """Read up to the first event, little at a time: it will be read again.
+    """Read up to the first event, as the import will, so that it knows formats alike: it will be read again.
 
     Raises as `Tally.require_events`.
     """
     tally = Tally(settings.format, settings.columns.told)
-    settings = settings.model_copy(update={"memory_bytes": LEAST_MEMORY_BYTES})
     for source in sources:
         for decoded in source.decoded(settings, batch_events=1):
             tally.add(source, decoded)
