@@ -143,7 +143,7 @@ def import_files(
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
-    given = open_sources(names, scratch, stdin, threads)
+    given = open_sources(names, scratch, stdin)
     if info is None:  # a lake that is made has its windows for good
         refuse_without_events(given, settings)
         info = ensured()

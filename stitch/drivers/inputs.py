@@ -31,7 +31,6 @@ from schemas.errors import (
 from schemas.rejects import Reason
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
-from stitch.drivers.threads import task_threads
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
 from stitch.scratch import Scratch
@@ -160,17 +159,13 @@ class Sources:
     """In the lake already, or given twice."""
 
 
-def open_sources(
-    names: Sequence[str | LogPart], scratch: Path, stdin: BinaryIO, threads: int
-) -> list[Source]:
-    """Hash every file (1 GB/s or so; one in a bucket is fetched for it), in so many `threads`.
+def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
+    """Hash every file (1 GB/s or so; one in a bucket is fetched for it).
 
     What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
     InputError.
     """
-    readable = [_rereadable(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
-    with task_threads(threads) as pool:
-        return [*pool.map(_opened, names, readable)]
+    return [_opened(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
 
 
 def names_in_bucket(pattern: str) -> list[str]:
@@ -207,10 +202,8 @@ def sort_out(
     return Sources(fresh=tuple(fresh[key] for key in sorted(fresh)), known=tuple(seen))
 
 
-def _rereadable(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Path | None:
-    """The file itself, or a copy of what comes through a pipe; None: it is no file of this machine."""
-    if isinstance(name, LogPart) or is_bucket(name):
-        return None
+def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
+    """The file itself, or a copy of what comes through a pipe."""
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool
@@ -250,9 +243,10 @@ def _unreadable(name: str, error: OSError) -> InputError:
     )
 
 
-def _opened(name: str | LogPart, path: Path | None) -> Source:
+def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
     if isinstance(name, LogPart):
         return Source(name.name, name, name.sha256, size=0, mtime_ns=0)
+    path = None if is_bucket(name) else _rereadable(name, spool, stdin)
     try:
         if path is None:
             folder, _, last = name.rpartition("/")
