@@ -31,8 +31,6 @@ from schemas.visible import readable_name
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
 _LINES_TRIED = 20
-_FIRST_BYTES = 2**16
-"""Enough to know a file by."""
 _HEAD_BYTES = 4 * 2**20
 """Looked at in JSON text: some lines, even long ones."""
 
@@ -55,13 +53,6 @@ def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
             return found
     fit = _best_fit(head, formats.FORMATS, is_whole=is_whole)
     return None if fit is None else fit[0]
-
-
-def format_of_file(path: str | Path) -> Format | None:
-    """Format of a file as its first bytes tell, or None. Raises InputError where it cannot be read."""
-    with _opened(path) as raw:
-        head = ByteSource(raw).read(_FIRST_BYTES)
-        return sniff_format(head, is_whole=len(head) < _FIRST_BYTES)
 
 
 def framing_of(head: bytes, format_: Format, *, is_whole: bool) -> Framing | None:

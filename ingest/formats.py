@@ -51,8 +51,6 @@ class Format:
     """Files begin with it."""
     aliases: tuple[str, ...] = ()
     """Other names for `--format`; of all names `_` is `-`, as in the Collector's."""
-    by_item: bool = False
-    """Read item by item in Python, which threads cannot do side by side."""
 
 
 FORMATS: Final = (
@@ -83,7 +81,6 @@ FORMATS: Final = (
                 needs=frozenset({1, 3}),
             ),
         ),
-        by_item=True,
     ),
     Format(
         "otlp-proto",
@@ -101,7 +98,6 @@ FORMATS: Final = (
         "ingest.codecs.jaeger.jaeger_json:JaegerUiCodec",
         FileLayout.DOCUMENT,
         keys=(frozenset({"data"}), frozenset({"spans", "processes"})),
-        by_item=True,
     ),
     Format(
         "jaeger-json",
@@ -113,7 +109,6 @@ FORMATS: Final = (
             frozenset({"traceId", "spanId", "startTime"}),
             frozenset({"trace_id", "span_id", "start_time"}),
         ),
-        by_item=True,
     ),
     Format(
         "jaeger-proto",
@@ -121,7 +116,6 @@ FORMATS: Final = (
         FileLayout.MESSAGES,
         # A span begins with a trace id of 16 bytes and a span id of 8.
         shape=MessageShape(fields=frozenset(range(1, 13)), begins=((1, 16), (2, 8))),
-        by_item=True,
     ),
     Format(
         "zipkin",
@@ -129,14 +123,12 @@ FORMATS: Final = (
         FileLayout.LINES,
         keys=(frozenset({"traceId", "id"}),),
         aliases=("zipkin-json",),
-        by_item=True,
     ),
     Format(
         "xtrace",
         "ingest.codecs.xtrace.xtrace:XTraceCodec",
         FileLayout.DOCUMENT,
         keys=(frozenset({"id", "reports"}),),
-        by_item=True,
     ),
     Format("parquet", "ingest.codecs.parquet.parquet:ParquetCodec", FileLayout.TABLE, magic=b"PAR1"),
 )

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from stitch.drivers.sharded.work_queue import JobWorker
 
 
-SWITCH_SECONDS = 0.0005
-"""After which a thread that comes back from numpy or Arrow may have Python's lock: with the usual 5 ms two
-threads kept fewer cores busy, 0.2 s of an import of 3.4."""
 JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
@@ -133,7 +130,6 @@ def command(
     """
     share_one_heap()
     keep_freed()
-    sys.setswitchinterval(SWITCH_SECONDS)
 
     import pyarrow as pa
 

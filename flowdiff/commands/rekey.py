@@ -46,5 +46,5 @@ def command(
         bootstrap, config, topics=tuple(source), group=group, default_format=format_of(format_).name
     )
     with stopped_by_signal() as stop, written_progress("writing") as on_written:
-        written = rekey(kafka, topic, settings, stop.is_set, on_written, until_end=until_end)
+        written = rekey(kafka, topic, settings, lambda: stop.asked, on_written, until_end=until_end)
     print_written(written)

@@ -8,13 +8,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Event
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
 from flowdiff.cli.outcome import FAILED
-from flowdiff.cli.stopping import stopped_by_signal
+from flowdiff.cli.stopping import Stop, stopped_by_signal
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import giving_back, lanes_share, resident_bytes
 from flowdiff.live.run_log import LogWatch, open_log
@@ -85,13 +84,13 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
             raise
 
 
-def _turns(run: LiveRun, stop: Event, log: Any, *, until_end: bool, stays: bool) -> int:
+def _turns(run: LiveRun, stop: Stop, log: Any, *, until_end: bool, stays: bool) -> int:
     ends = _Ends() if until_end else None
-    while not stop.is_set() and not (ends and ends.reached(run, time.monotonic())):
+    while not stop.asked and not (ends and ends.reached(run, time.monotonic())):
         if run.all_halted and not stays:
             break
         run.turn(TURN_S)
-    is_whole, was_asked = ends is not None and ends.are_reached, stop.is_set()
+    is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
     log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
     is_committed = run.stop(whole=is_whole)
     log.info("stopped")

@@ -23,14 +23,7 @@ from schemas.commits import CommitBody, CommitRecord, Counters
 from schemas.errors import LakeError, lake_error
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings, ImportSummary, Progress
-from stitch.drivers.inputs import (
-    Source,
-    Sources,
-    open_sources,
-    refuse_without_events,
-    sort_out,
-    worth_processes,
-)
+from stitch.drivers.inputs import Source, Sources, open_sources, refuse_without_events, sort_out
 from stitch.drivers.refusals import refuse_all_retired
 from stitch.drivers.sharded.engines import PROCESSES_FROM_BYTES, Cluster, Engine, import_engine
 from stitch.drivers.sharded.ledger import Ledger
@@ -66,10 +59,9 @@ def import_into(
     """Import files and parts of topics into a lake, which is made where it is missing.
 
     By so many processes where the input is worth their start (`PROCESSES_FROM_BYTES`); one is this process,
-    in so many `threads`, STITCHED_AT_ONCE at most, or as many processes where threads cannot share the input
-    (`worth_processes`). Each process imports the program's main module: a script that asks for more than one
-    must guard what it does by `if __name__ == "__main__"`. With a cluster the memory budget is that of each
-    process.
+    in so many `threads`, STITCHED_AT_ONCE at most. Each process imports the program's main module: a script
+    that asks for more than one must guard what it does by `if __name__ == "__main__"`. With a cluster the
+    memory budget is that of each process.
 
     One writer at a time: on this machine the second waits for nobody and is refused, in a bucket it fences
     off the first, which learns of it. Raises LakeError (errors of disk and network included), InputError,
@@ -151,7 +143,7 @@ def import_files(
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
-    given = open_sources(names, scratch, stdin, threads)
+    given = open_sources(names, scratch, stdin)
     if info is None:  # a lake that is made has its windows for good
         refuse_without_events(given, settings)
         info = ensured()
@@ -162,8 +154,6 @@ def import_files(
     sources = sort_out(given, lane.known_inputs(), settings)
     if not sources.fresh:
         return _summary(sources, None, spilled=False)
-    if workers == 1 and threads > 1 and worth_processes(sources.fresh, settings):
-        workers = threads
     if isinstance(workers, int):
         is_large = sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES or any(
             isinstance(source.path, LogPart) for source in sources.fresh

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 from ingest.decoding import DecodedBatch, decode_polls
-from ingest.files import decode_file, format_of_file
-from ingest.formats import format_names, format_of
+from ingest.files import decode_file
+from ingest.formats import format_names
 from ingest.source import LogPart
 from schemas.commits import InputFile
 from schemas.errors import (
@@ -30,8 +30,7 @@ from schemas.errors import (
 )
 from schemas.rejects import Reason
 from schemas.visible import readable_name
-from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, ImportSettings
-from stitch.drivers.threads import task_threads
+from stitch.drivers.import_settings import ImportSettings
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
 from stitch.lake.place import is_bucket, open_bucket
 from stitch.scratch import Scratch
@@ -39,9 +38,6 @@ from stitch.scratch import Scratch
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
 """Of the lines of a chunk, about; batches of at least so many events are passed on."""
-ITEMS_FROM_BYTES: Final = 64 * 2**20
-"""Of input that is read item by item: two processes cost a second of CPU more than two threads, and are done
-sooner from 20 MB of Zipkin's JSON on."""
 _NAMED: Final = 5
 """Files named in a message; the rest is counted."""
 
@@ -163,17 +159,13 @@ class Sources:
     """In the lake already, or given twice."""
 
 
-def open_sources(
-    names: Sequence[str | LogPart], scratch: Path, stdin: BinaryIO, threads: int
-) -> list[Source]:
-    """Hash every file (1 GB/s or so; one in a bucket is fetched for it), in so many `threads`.
+def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
+    """Hash every file (1 GB/s or so; one in a bucket is fetched for it).
 
     What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
     InputError.
     """
-    readable = [_rereadable(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
-    with task_threads(threads) as pool:
-        return [*pool.map(_opened, names, readable)]
+    return [_opened(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
 
 
 def names_in_bucket(pattern: str) -> list[str]:
@@ -210,10 +202,8 @@ def sort_out(
     return Sources(fresh=tuple(fresh[key] for key in sorted(fresh)), known=tuple(seen))
 
 
-def _rereadable(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Path | None:
-    """The file itself, or a copy of what comes through a pipe; None: it is no file of this machine."""
-    if isinstance(name, LogPart) or is_bucket(name):
-        return None
+def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
+    """The file itself, or a copy of what comes through a pipe."""
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool
@@ -253,9 +243,10 @@ def _unreadable(name: str, error: OSError) -> InputError:
     )
 
 
-def _opened(name: str | LogPart, path: Path | None) -> Source:
+def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
     if isinstance(name, LogPart):
         return Source(name.name, name, name.sha256, size=0, mtime_ns=0)
+    path = None if is_bucket(name) else _rereadable(name, spool, stdin)
     try:
         if path is None:
             folder, _, last = name.rpartition("/")
@@ -346,26 +337,12 @@ class Tally:
         )
 
 
-def worth_processes(sources: Sequence[Source], settings: ImportSettings) -> bool:
-    """Whether there are several files of formats that threads cannot read side by side, and they are long."""
-    there = [
-        source for source in sources if isinstance(source.path, Path) and _by_item(source.path, settings)
-    ]
-    return len(there) > 1 and sum(source.size for source in there) >= ITEMS_FROM_BYTES
-
-
-def _by_item(path: Path, settings: ImportSettings) -> bool:
-    format_ = format_of_file(path) if settings.format is None else format_of(settings.format)
-    return format_ is not None and format_.by_item
-
-
 def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
-    """Read up to the first event, little at a time: it will be read again.
+    """Read up to the first event, as the import will, so that it knows formats alike: it will be read again.
 
     Raises as `Tally.require_events`.
     """
     tally = Tally(settings.format, settings.columns.told)
-    settings = settings.model_copy(update={"memory_bytes": LEAST_MEMORY_BYTES})
     for source in sources:
         for decoded in source.decoded(settings, batch_events=1):
             tally.add(source, decoded)

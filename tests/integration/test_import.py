@@ -10,7 +10,7 @@ import random
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from oracles.memory_disk import MemoryDisk
 from oracles.quiet_import import Quiet
 from oracles.traffic import native_lines, write_native
 
+from ingest.codecs.zipkin.zipkin_proto import ListOfSpans, SpanBodies
 from ingest.decoding import DecodedBatch
 from ingest.files import decode_file
 from schemas.config import DecodeConfig, ParamRules
@@ -298,6 +299,54 @@ def dead_letters(lake: Path) -> list[tuple[str, str]]:
     disk = LocalStore.at(lake)
     files = [decode(f.table, disk.read(f.name)) for f in open_manifest(disk).files("dead_letters")]
     return sorted((Path(row["source"]).name, row["reason"]) for t in files for row in t.to_pylist())
+
+
+def jaeger_document(size: int) -> bytes:
+    """Return one trace, about so many bytes, whose processes come last."""
+    spans = [
+        {
+            "traceID": "00000000000000ab",
+            "spanID": f"{number + 1:016x}",
+            "operationName": "get",
+            "startTime": 1_763_600_000_000_000 + number,
+            "duration": 5,
+            "processID": "p1",
+            "tags": [{"key": "note", "type": "string", "value": "x" * 1000}],
+        }
+        for number in range(size // 1000)
+    ]
+    processes = {"p1": {"serviceName": "shop"}}
+    return json.dumps({"traceID": "00000000000000ab", "spans": spans, "processes": processes}).encode()
+
+
+def zipkin_lists(size: int) -> bytes:
+    """Return two messages of protobuf, about so many bytes each, after their lengths as varints."""
+    messages = []
+    for trace in (1, 2):
+        spans = ListOfSpans()
+        for number in range(size // 1000):
+            span = spans.spans.add(
+                trace_id=trace.to_bytes(8, "big"),
+                id=(number + 1).to_bytes(8, "big"),
+                name="get",
+                timestamp=1_763_600_000_000_000 + number,
+                duration=5,
+            )
+            span.local_endpoint.service_name = "shop"
+            span.tags.add(key="note", value="x" * 1000)
+        messages.append(spans.SerializeToString())
+    return b"".join(SpanBodies(spans=[each]).SerializeToString()[1:] for each in messages)  # less the tag
+
+
+@pytest.mark.parametrize(
+    ("write", "size", "requests"), [(jaeger_document, 1_700_000, 1), (zipkin_lists, 2_100_000, 2)]
+)
+def test_a_new_lake_takes_what_shows_its_format_late(
+    tmp_path: Path, write: Callable[[int], bytes], size: int, requests: int
+) -> None:
+    source = tmp_path / "in"
+    source.write_bytes(write(size))
+    assert put(tmp_path / "lake", source).counters.flows == requests
 
 
 def test_a_wrong_format_is_refused_and_the_right_one_can_follow(tmp_path: Path, lines: list[bytes]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import sys
@@ -25,7 +24,7 @@ from oracles.traffic import native_lines, write_native, write_otlp
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from stitch import processes
-from stitch.drivers import batch, inputs
+from stitch.drivers import batch
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, STITCHED_AT_ONCE, ImportSettings, ImportSummary
 from stitch.drivers.sharded import engines
@@ -274,45 +273,6 @@ def test_workers_import_into_a_bucket(
     assert open_place(name).root.is_relative_to(session), "those of the workers are gone"
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Processes and threads of the engines that imports ask for."""
-    found: list[tuple[int, int]] = []
-
-    def engine(*arguments: Any) -> AbstractContextManager[Engine]:
-        found.append(arguments[-2:])
-        return import_engine(*arguments)
-
-    monkeypatch.setattr(batch, "import_engine", engine)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("n_files", "from_bytes", "threads", "shares"),
-    [(2, 0, 2, (2, 2)), (2, 0, 1, (1, 1)), (1, 0, 2, (1, 2)), (2, 10_000, 2, (1, 2))],
-)
-def test_what_threads_cannot_share_goes_to_processes(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    asked: list[tuple[int, int]],
-    n_files: int,
-    from_bytes: int,
-    threads: int,
-    shares: tuple[int, int],
-) -> None:
-    monkeypatch.setattr(inputs, "ITEMS_FROM_BYTES", from_bytes)
-    span = {"id": "00000000000000ab", "name": "get", "timestamp": 1_763_600_000_000_000, "duration": 5}
-    files = [tmp_path / f"{number}.json" for number in range(n_files)]
-    for number, file in enumerate(files):
-        file.write_text(json.dumps([{**span, "traceId": f"{number + 1:016x}"}]))
-    put(tmp_path / "lake", files, 1, threads=threads)
-    # Those of columns stay with threads.
-    write_otlp(tmp_path / "spans.pb", 2)
-    write_otlp(tmp_path / "more.pb", 2, seed=2)
-    put(tmp_path / "lake", [tmp_path / "spans.pb", tmp_path / "more.pb"], 1, threads=threads)
-    assert asked == [shares, (1, threads)]
-
-
 @pytest.mark.parametrize(
     ("options", "cores", "code", "shares"),
     [
@@ -332,9 +292,15 @@ def test_the_command_takes_workers(
     options: tuple[str, ...],
     cores: int,
     code: int,
-    asked: list[tuple[int, int]],
     shares: list[tuple[int, int]],
 ) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def engine(*arguments: Any) -> AbstractContextManager[Engine]:
+        asked.append(arguments[-2:])
+        return import_engine(*arguments)
+
+    monkeypatch.setattr(batch, "import_engine", engine)
     monkeypatch.setattr(processes, "cores", lambda: cores)
     with pytest.raises(SystemExit) as ended:
         main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), *options])

@@ -17,7 +17,7 @@ from flowdiff.cli.stopping import stopped_by_signal
 
 with stopped_by_signal(float(sys.argv[1]), lambda: os._exit(7)) as stop:
     print("running", flush=True)
-    while not stop.is_set():
+    while not stop.asked:
         time.sleep(0.01)
     print("stopping", flush=True)
     if sys.argv[2] == "hangs":
@@ -63,6 +63,43 @@ def test_signals_are_as_they_were_afterwards() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with stopped_by_signal(60, lambda: None) as stop:
         os.kill(os.getpid(), signal.SIGTERM)
-        while not stop.is_set():
+        while not stop.asked:
             pass
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+INTERRUPTED = """
+import os, signal, sys
+from flowdiff.cli.stopping import stopped_by_signal
+
+def interrupted_at(call):
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.alarm(20)
+    calls = iter(range(1, call + 1))
+
+    def trace(*_):
+        if next(calls, None) == call:
+            signal.raise_signal(signal.SIGTERM)
+
+    with stopped_by_signal(60):
+        sys.settrace(trace)
+        signal.raise_signal(signal.SIGTERM)
+        sys.settrace(None)
+        os._exit(0)
+
+ends = [interrupted_at(1)]
+while ends[-1] == -signal.SIGTERM:
+    ends.append(interrupted_at(len(ends) + 1))
+print(len(ends), ends[-1])
+"""
+
+
+def test_a_second_signal_may_come_anywhere_in_the_handler_of_the_first() -> None:
+    """At each call that the handler makes."""
+    program = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True, check=True
+    )
+    tried, end = map(int, program.stdout.split())
+    assert tried > 2
+    assert end == 0, "the last one came after the handler"
