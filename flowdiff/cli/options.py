@@ -46,7 +46,7 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Cores that share the work, by a process each (import: by threads of one up to two); with Spark "
+        help="Cores that share the work, by a process each (a small import: by two threads); with Spark "
         "tasks at once. Default: all.",
     ),
 ]

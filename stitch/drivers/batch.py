@@ -25,7 +25,13 @@ from schemas.windows import NS_PER_MINUTE, Window
 from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, open_sources, refuse_without_events, sort_out
 from stitch.drivers.refusals import refuse_all_retired
-from stitch.drivers.sharded.engines import PROCESSES_FROM_BYTES, Cluster, Engine, import_engine
+from stitch.drivers.sharded.engines import (
+    PROCESSES_FROM_BYTES,
+    TWO_FROM_BYTES,
+    Cluster,
+    Engine,
+    import_engine,
+)
 from stitch.drivers.sharded.ledger import Ledger
 from stitch.drivers.sharded.left_parts import WaitingPart, WindowParts
 from stitch.drivers.sharded.stitching import GroupOutcome
@@ -58,8 +64,8 @@ def import_into(
 ) -> ImportSummary:
     """Import files and parts of topics into a lake, which is made where it is missing.
 
-    By so many processes where the input is worth their start (`PROCESSES_FROM_BYTES`); one is this process,
-    in so many `threads`, STITCHED_AT_ONCE at most. Each process imports the program's main module: a script
+    By so many processes where the input is worth their start (`worth_processes`); one is this process, in so
+    many `threads`, STITCHED_AT_ONCE at most. Each process imports the program's main module: a script
     that asks for more than one must guard what it does by `if __name__ == "__main__"`. With a cluster the
     memory budget is that of each process.
 
@@ -119,6 +125,14 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
             store.remove(scratch)
 
 
+def worth_processes(workers: int, sources: Sequence[Source]) -> bool:
+    """Tell whether input is worth the start of so many processes; nobody knows how much a topic has."""
+    sizes = [source.size for source in sources]
+    if workers == STITCHED_AT_ONCE:
+        return sum(sizes) - max(sizes) >= TWO_FROM_BYTES
+    return sum(sizes) >= PROCESSES_FROM_BYTES or any(isinstance(each.path, LogPart) for each in sources)
+
+
 def import_files(
     store: Store,
     scratch: Path,
@@ -155,10 +169,7 @@ def import_files(
     if not sources.fresh:
         return _summary(sources, None, spilled=False)
     if isinstance(workers, int):
-        is_large = sum(source.size for source in sources.fresh) >= PROCESSES_FROM_BYTES or any(
-            isinstance(source.path, LogPart) for source in sources.fresh
-        )
-        workers = settings.most_workers(workers) if is_large else 1
+        workers = settings.most_workers(workers) if worth_processes(workers, sources.fresh) else 1
         settings = settings.shared_among(workers)
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)

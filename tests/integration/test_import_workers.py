@@ -25,10 +25,17 @@ from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from stitch import processes
 from stitch.drivers import batch
-from stitch.drivers.batch import import_into
+from stitch.drivers.batch import import_into, worth_processes
 from stitch.drivers.import_settings import LEAST_MEMORY_BYTES, STITCHED_AT_ONCE, ImportSettings, ImportSummary
+from stitch.drivers.inputs import Source
 from stitch.drivers.sharded import engines
-from stitch.drivers.sharded.engines import Cluster, Engine, import_engine
+from stitch.drivers.sharded.engines import (
+    PROCESSES_FROM_BYTES,
+    TWO_FROM_BYTES,
+    Cluster,
+    Engine,
+    import_engine,
+)
 from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
@@ -42,6 +49,7 @@ TASKS = ("deal_file", "stitch_group", "write_window_files")
 @pytest.fixture(autouse=True)
 def _processes_for_small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "PROCESSES_FROM_BYTES", 0)
+    monkeypatch.setattr(batch, "TWO_FROM_BYTES", 0)
 
 
 def put(
@@ -277,11 +285,11 @@ def test_workers_import_into_a_bucket(
     ("options", "cores", "code", "shares"),
     [
         (("--workers", "1"), 4, 0, [(1, 1)]),
-        (("--workers", "2"), 1, 0, [(1, 2)]),  # threads keep two cores busy
+        (("--workers", "2"), 1, 0, [(2, 2)]),
         (("--workers", "3"), 1, 0, [(3, 2)]),
         (("--workers", "0"), 1, 2, []),
         ((), 1, 0, [(1, 1)]),
-        ((), 2, 0, [(1, 2)]),
+        ((), 2, 0, [(2, 2)]),
         ((), 3, 0, [(3, 2)]),
     ],
 )
@@ -306,6 +314,25 @@ def test_the_command_takes_workers(
         main(["import", *map(str, native), "--lake", str(tmp_path / "lake"), *options])
     assert ended.value.code == code
     assert asked == shares
+
+
+@pytest.mark.parametrize(
+    ("workers", "megabytes", "worth"),
+    [
+        (2, (900,), False),  # one file is read by one process
+        (2, (60, 60), False),
+        (2, (200, 150), True),
+        (3, (10, 10), True),
+        (3, (4, 4), False),
+    ],
+)
+def test_two_threads_do_what_two_processes_do_not_do_sooner(
+    monkeypatch: pytest.MonkeyPatch, workers: int, megabytes: tuple[int, ...], worth: bool
+) -> None:
+    for name, least in (("PROCESSES_FROM_BYTES", PROCESSES_FROM_BYTES), ("TWO_FROM_BYTES", TWO_FROM_BYTES)):
+        monkeypatch.setattr(batch, name, least)
+    sources = [Source(str(mb), Path(str(mb)), "", size=mb << 20, mtime_ns=0) for mb in megabytes]
+    assert worth_processes(workers, sources) is worth
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ _DECODED_AHEAD: Final = 1
 """Batches waiting between the decoders and the collector."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
 """Of input: a process takes 0.6 s to start, in which one decodes and stitches about so much."""
+TWO_FROM_BYTES: Final = 128 * 2**20
+"""Of input beside the largest file: from there on two processes are done sooner than two threads, which take
+less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6."""
 
 
 class Engine(Protocol):
