@@ -1,4 +1,4 @@
-"""A change without effect on time, failures or work fails no gate."""
+"""A change without effect on time, failures or work fails no gate, and one that only seems better is none."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from analyze.methods.robust.causes.resolve import has_effect
+from analyze.methods.robust.causes.resolve import has_effect, is_better
 from analyze.methods.robust.causes.symptoms import Cause
-from analyze.methods.robust.changes import Change
+from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.report.findings import ChangeKind
 
@@ -54,3 +54,10 @@ def test_paths_with_as_many_calls_that_take_no_time_have_none(
 ) -> None:
     cause = Cause(changes[0], 0, "shop", tuple(changes), 0.1)
     assert has_effect(cause, part_ns, 1e6, 0.001, NAMES) is expected
+
+
+@pytest.mark.parametrize(("suspect", "better"), [("", True), ("db", False)])
+def test_what_is_cut_short_by_a_callee_is_no_improvement(suspect: str, better: bool) -> None:
+    faster = change(NO_PATTERN, 0.5, 0.2, ChangeKind.FASTER)
+    cause = Cause(faster, 0, "shop", (faster,), 0.1, suspect=suspect)
+    assert is_better(cause, -2_000.0, NAMES) is better
