@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -144,9 +145,16 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
 
 def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
     """Watch until a signal asks to end; a second one ends it at once, and nothing is lost by that."""
-    stop = threading.Event()
+    stop, asked = threading.Event(), list[int]()
+
+    def caught(number: int, _frame: FrameType | None) -> None:
+        if asked:  # not the Event: a signal may interrupt its setting, which would wait for itself then
+            os._exit(NOTHING)
+        asked.append(number)
+        stop.set()
+
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda *_: os._exit(NOTHING) if stop.is_set() else stop.set())
+        signal.signal(each, caught)
     said, turn = "", _Turn(watch)
     with _served(watch, notifier, serve) as shown:
         while not stop.is_set():
