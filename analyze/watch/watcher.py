@@ -457,7 +457,18 @@ class Watcher:
         history = self._same_hours(onset)
         if len(rest) >= settings.warm_ticks:
             history += self._windows_before(int(reference[0]), len(problem) * self.tick_ns)
-        return self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
+        found = self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
+        return self._as_chosen(found, len(problem))
+
+    def _as_chosen(self, found: Decision, n_ticks: int) -> Decision:
+        """Give a decision for a stretch that was chosen because it is odd: the level of a finding is the part
+        of the budget that one of as many stretches as the budget's time holds has. What is not that sure
+        cannot be told yet, as the level grows with the stretch, and what is there gets surer faster."""
+        level = self.settings.level_share * n_ticks * self.tick_ns / self.settings.ns_a_false_alarm
+        worse = worse_of(found)
+        if found.code != CHANGED or not worse or min(finding.q for finding in worse) <= level:
+            return found
+        return Decision(UNSURE, "cannot-tell", q=level)
 
     def _windows_before(self, tick: int, long_ns: int) -> list[Range]:
         """Quiet windows of the time that the baseline spans before a tick, at even distances where there are

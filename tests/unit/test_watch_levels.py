@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from oracles.robust_report import failing_products, slow_recommendations
+from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
 
-from analyze.watch.decide import CHANGED, Decision
+from analyze.watch.decide import CHANGED, Decision, Range
 from analyze.watch.deployments import Rollout, looked_at
 from analyze.watch.incidents import Book
 from analyze.watch.settings import WatchSettings
+from analyze.watch.watcher import State, Watcher
 from schemas.windows import NS_PER_MINUTE
 
 SLOW, FAILING = slow_recommendations(), failing_products()
@@ -29,6 +32,31 @@ def test_all_looks_at_a_deployment_share_the_level_of_one_comparison(looks: int)
     level = asked / 2 ** (looks + 1)
     assert found(level).code == CHANGED
     assert found(level * 1.01).findings == ()
+
+
+@pytest.mark.parametrize("needed", [3, 12])
+def test_the_level_of_a_chosen_stretch_is_its_part_of_the_budget(needed: int) -> None:
+    """A candidate is the most odd of all stretches as long: its finding must be as rare as one of these."""
+    settings = WatchSettings(slot_ns=0, baseline_ns=576 * WINDOW_NS, season_days=0)
+    logs = levels(np.random.default_rng(5), 20, 660, sd=0.05, season=0.0)
+    logs[0, 620:] += 0.6
+    asked = list[int]()
+
+    def decide(_reference: object, problem: list[Range], _history: object, **_: object) -> Decision:
+        asked.append(sum(end - start for start, end in problem) // WINDOW_NS)
+        q = settings.level_share * (needed - 0.5) / WEEK
+        return Decision(CHANGED, "changed", (SLOW.model_copy(update={"q": q}),))
+
+    watcher = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), settings, decide)
+    points = []
+    for number, window in enumerate(windows(logs)):
+        if number < 600:
+            watcher.learn(window)
+        else:
+            points += watcher.decide(window).change_points
+    assert [point.outcome for point in points] == ["cannot-tell"] * (len(asked) - 1) + ["changed"]
+    assert asked[-1] >= needed > max([0, *asked[:-1]])
+    assert len(watcher.book.tracked) == 1
 
 
 @pytest.mark.parametrize(
