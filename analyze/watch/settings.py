@@ -35,8 +35,8 @@ class WatchSettings(Config):
     candidates: float = Field(default=20.0, ge=1)
     """Candidates, each a comparison, that the fast lane may raise for one false incident of the budget."""
     level_share: float = Field(default=0.1, gt=0, le=1)
-    """Part of the budget that comparisons of stretches of one length may use up, were all of the budget's time
-    compared in stretches as long: a candidate is the most odd one of them."""
+    """Part of the budget that stretches of one length may use up, were all of the budget's time compared in
+    stretches as long: a candidate is the oddest of them."""
     baseline_ns: int = Field(default=7 * NS_PER_DAY, ge=60 * NS_PER_MINUTE)
     """Time of which quiet ticks say what is usual; its course over day and week is learned of more."""
     baseline_ticks: int = Field(default=4096, ge=1024)
