@@ -78,12 +78,18 @@ def _whole(
 ) -> pa.Table:
     """All rows of a file, its columns in the order that is asked for. Raises OSError and ArrowException.
 
-    Not by `pq.read_table`: to make a data set of a small file takes longer than to read it.
+    Not by `pq.read_table`: to make a data set of a small file takes longer than to read it. And by row groups,
+    as each has a dictionary of its own: one column of lists cannot hold several.
     """
+    names = None if columns is None else list(columns)
     try:
         with pq.ParquetFile(source, read_dictionary=list(as_codes), page_checksum_verification=True) as file:
-            table = file.read(None if columns is None else list(columns))
-            return table if columns is None else table.select(list(columns))
+            if file.num_row_groups > 1:
+                parts = [file.read_row_group(group, names) for group in range(file.num_row_groups)]
+                table = pa.concat_tables(parts)
+            else:
+                table = file.read(names)
+            return table if names is None else table.select(names)
     except (KeyError, UnicodeDecodeError) as error:  # a column that is not there, or a damaged name
         raise pa.ArrowInvalid(str(error)) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ from schemas.errors import TRY_AGAIN
 from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA, TABLES
 from schemas.stored_columns import FIELD_ID
 from schemas.windows import Window
-from stitch.lake.encoding import SCHEMAS, VALUES_PER_GROUP, decode, encode, unreadable
+from stitch.lake.encoding import SCHEMAS, VALUES_PER_GROUP, decode, encode, read_rows, unreadable
 
 WINDOW = Window.from_name("20260101T0000Z", 300 * 10**9)
 
@@ -60,6 +61,24 @@ def test_row_groups_are_bounded_by_nodes() -> None:
     flows = pa.concat_tables([wide] * n)
     metadata = pq.read_metadata(pa.BufferReader(encode("flows", flows, WINDOW)))
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [1_000, 1_000]
+
+
+def test_lists_of_words_are_read_as_codes_from_several_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window of more than four million spans has several, each with a dictionary of its own."""
+    monkeypatch.setattr("stitch.lake.encoding.VALUES_PER_GROUP", 10)
+    one = flows_table(["a"], [1]).to_pylist()[0]
+    rows = [{**one, "start_ns": n, "host": [f"host{n % 7}", None]} for n in range(40)]
+    table = pa.Table.from_pylist(rows, schema=FLOWS_SCHEMA)
+    path = tmp_path / "0.parquet"
+    path.write_bytes(encode("flows", table, WINDOW))
+    assert pq.read_metadata(path).num_row_groups > 3
+
+    read = read_rows(path, ["start_ns", "host"], lake=tmp_path, as_codes=["host.list.element"])
+    assert pa.types.is_dictionary(read.schema.field("host").type.value_type)
+    assert read["host"].to_pylist() == table["host"].to_pylist()
+    assert read["start_ns"].to_pylist() == table["start_ns"].to_pylist()
 
 
 def test_empty_and_null_values_survive() -> None:
