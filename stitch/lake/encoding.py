@@ -78,8 +78,8 @@ def _whole(
 ) -> pa.Table:
     """All rows of a file, its columns in the order that is asked for. Raises OSError and ArrowException.
 
-    Not by `pq.read_table`: to make a data set of a small file takes longer than to read it. And by row groups,
-    as each has a dictionary of its own: one column of lists cannot hold several.
+    Not by `pq.read_table`: to make a data set of a small file takes longer than to read it. By row groups, as
+    each has a dictionary of its own: one array of lists cannot hold several.
     """
     names = None if columns is None else list(columns)
     try:
