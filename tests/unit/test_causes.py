@@ -331,6 +331,17 @@ def test_a_loop_leads_over_the_times_that_it_takes_and_paths_follow_time() -> No
     assert causes(slow, symptom(PATH, ASK, score=0.3))[0].operation == STORE
 
 
+@pytest.mark.parametrize("leads", [FASTER, SLOWER])
+def test_who_still_comes_follows_from_the_path_that_calls_another(leads: ChangeKind) -> None:
+    """Half of the calls of the bank, the slow ones, ask the store instead; a call that got slower leads."""
+    went = change(LOST_PATH, SHOP_2, pattern=PAYS, before=0.9, after=0.1)
+    path = symptom(PATH, SHOP_2, pattern=ASKS, also=(went,))
+    way = {"before": 1.0, "after": 0.2} if leads is FASTER else {}
+    (cause,) = causes(path, symptom(leads, BANK, score=0.3, component="shop", **way))
+    assert [edge.relation for edge in cause.edges] == ["times-and-paths"]
+    assert cause.operation == (SHOP_2 if leads is FASTER else BANK)
+
+
 def test_a_host_that_is_as_before_is_spared() -> None:
     (both,) = causes(symptom(SLOWER, STORE, score=0.3), symptom(TAIL, STORE_2), hosts=True)
     (one,) = causes(symptom(SLOWER, STORE), hosts=True)

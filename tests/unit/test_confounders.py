@@ -62,6 +62,25 @@ def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:
     assert found.profile.names.operation(found.causes[0].lead.site).point == "read"
 
 
+@pytest.mark.parametrize(("scale", "renamed"), [(0.7, True), (0.2, False), (0.01, False)])
+def test_what_takes_far_less_under_another_name_is_called_instead(scale: float, renamed: bool) -> None:
+    found = run(requests(200, 1), requests(200, 2, name="db/stub", scale=scale))
+    assert bool(found.confounded.text("renamed-operations")) is renamed
+    places = [
+        (cause.lead.kind, found.profile.names.operation(cause.lead.site).text) for cause in found.causes
+    ]
+    assert places == ([] if renamed else [(ChangeKind.NEW_PATH, "web/get")])
+
+
+def test_a_name_whose_time_nobody_felt_is_the_same() -> None:
+    """Half of a microsecond is no other operation."""
+    before, after = (
+        [call("web/get", 0, 4_000 + at, call(name, 100, 100 + took)) for at in range(200)]
+        for name, took in (("db/read", 9), ("db/fetch", 3))
+    )
+    assert run(before, after).confounded.text("renamed-operations")
+
+
 @pytest.mark.parametrize(
     "after",
     [

@@ -137,6 +137,10 @@ class ConfounderSettings(Config):
     """Standard errors that chance may explain of that difference."""
     rename_ways: float = Field(default=0.8, gt=0, le=1)
     """Part of the ways to and from the name that must lead to the same neighbours."""
+    rename_times: float = Field(default=2.0, gt=1, le=100)
+    """What takes so many times less by itself under another name is another operation,"""
+    rename_felt: float = Field(default=0.05, ge=0, le=1)
+    """if that is this part of the response times of the requests that pass it."""
     nameless_time: float = Field(default=1.25, gt=1, le=100)
     """Factor of the mean time of a call up to which it is no other call."""
     nameless_p: float = Field(default=0.01, ge=0, le=1)

@@ -360,11 +360,12 @@ def is_known(reference: Estimate, settings: RobustSettings) -> B1:
     return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)
 
 
-def votes_of(profile: Profile) -> Votes:
-    """Give all votes of a profile."""
+def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
+    """Give all votes of a profile, or those of some [sites]."""
     if profile.runs is not None:
-        return profile.runs.read()
-    return Votes.of({name: profile.votes[name].to_numpy() for name in profile.votes.column_names})
+        return (profile.runs if sites is None else profile.runs.of_sites(sites)).read()
+    votes = Votes.of({name: profile.votes[name].to_numpy() for name in profile.votes.column_names})
+    return votes if sites is None else votes.where(sites[votes.keys[1]])
 
 
 def values_of(votes: Votes, measure: int) -> Votes:

@@ -182,13 +182,18 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate a component's time and paths, or those of who calls it: time leads, larger loops, and failures
-    that are fast, before it."""
+    that are fast, before it; and where it fell, the path that calls another operation instead: who still
+    comes was the faster part."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
     if time.component not in {path.component, *context.callee(path).split("+")}:
         return None
-    path_leads = path.fails if not time.lead.ups else path.lead.kind in CALL_KINDS and path.score > time.score
+    if time.lead.ups:
+        path_leads = path.lead.kind in CALL_KINDS and path.score > time.score
+    else:
+        moved = what_moved(path.lead, path.changes, context.names)
+        path_leads = path.fails or (moved is not None and bool(moved[0]) and time.operation in moved[1])
     return (v.score,) if (v is path) == path_leads else None
 
 

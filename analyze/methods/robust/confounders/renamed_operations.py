@@ -2,7 +2,8 @@
 
 A deploy that renames a label makes every path through it new. Names differ, places do not: the new name
 stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
-tested under the old names, so that whatever else changed there is still found.
+tested under the old names, so that whatever else changed there is still found. No name makes work shorter:
+what takes far less time under another one is another operation, and its calls go there instead.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Confounder, Explained
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
+from analyze.methods.robust.view import values_of, votes_of
 from analyze.profile.build import Profiled, RequestGroup
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.name_columns import name_columns
-from analyze.profile.names import NO_CALLER, Names, OperationName, Recoding
+from analyze.profile.names import NO_CALLER, Names, OperationName, Recoding, SiteKind
 from analyze.profile.numbering import RunNames
-from analyze.profile.profile import Profile, joined
+from analyze.profile.profile import OWN_TIME, Profile, joined
 from schemas.arrays import B1, F8
 
 
@@ -106,9 +108,10 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
         and as_often(before, after, old, new, settings)
         and (likeness := _likeness(*ways, old, new, gone, come)) >= settings.rename_ways
     ]
+    shorter = _shorter(profile, roles, options, settings)
     found: dict[int, int] = {}
     for _, old, new in sorted(options, key=lambda option: (-option[0], names[option[1]], names[option[2]])):
-        if old not in found and new not in found.values():
+        if old not in found and new not in found.values() and (old, new) not in shorter:
             found[old] = new
     halves = _half_moved([names[old] for old in gone], {names[old]: names[new] for old, new in found.items()})
     return tuple(
@@ -187,6 +190,31 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
     if not one and not other:
         return 1.0
     return sum(min(share, other.get(way, 0.0)) for way, share in one.items())
+
+
+def _shorter(
+    profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
+) -> set[tuple[int, int]]:
+    """Find pairs (old, new) of which the new takes far less time by itself, by a part of the response that is
+    felt. A step of records is no time of the point that it leads to. O(votes at their sites)."""
+    mine = {at for _, *pair in options for at in pair}
+    of = np.array([s.operation if s.kind is SiteKind.CALL else -1 for s in profile.names.sites], np.int64)
+    votes = values_of(votes_of(profile, np.isin(of, sorted(mine))), OWN_TIME) if mine else None
+    if votes is None or not len(votes.bin):
+        return set()
+    inside = votes.where(roles.side[votes.keys[3]] >= 0)
+    own = inside.histograms(of[inside.keys[1]], roles.side[inside.keys[3]])
+    took, _ = own.log_medians(len(profile.names.operations), 2)
+    answers, weight = (
+        profile.at_operations("visits", column, roles.ordinary) for column in ("response_ns", "w")
+    )
+    before, after = np.exp(took.value).T
+    return {
+        (old, new)
+        for _, old, new in options
+        if before[old] > settings.rename_times * after[new]
+        and (before[old] - after[new]) * weight[old] > settings.rename_felt * answers[old]
+    }
 
 
 def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
