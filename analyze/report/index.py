@@ -17,6 +17,8 @@ from pydantic import ValidationError
 from analyze.report.blocks import Column, Grid, Part, Styled, Text
 from analyze.report.page import STYLE, blocks_html, csp_hash, source, template
 from analyze.report.store import HTML_FILE, JSON_FILE, put_same
+from analyze.report.wording import percent
+from schemas.report.accounts import AccountSection
 from schemas.report.findings import FindingsSection
 from schemas.report.parts import Frozen
 from schemas.report.report import Report, from_json
@@ -27,6 +29,10 @@ from stitch.lake.store import Store
 INDEX_PAGE, INDEX_ROWS = (f"{REPORTS}/{name}" for name in REPORT_INDEX)
 LISTED: Final = 1_000
 """Reports on the page: three years of mornings."""
+
+
+_READ: Final = (FindingsSection, AccountSection)
+"""Sections that rows are made of."""
 
 
 class KeptReport(Frozen):
@@ -42,6 +48,8 @@ class KeptReport(Frozen):
     """The verdict in a word."""
     verdict: str
     headline: str
+    mean: str
+    """How the mean response time changed, and whether that is significant, in words."""
     finding: str = ""
     """Title of the first finding; empty where there is none."""
     findings: int = 0
@@ -97,7 +105,7 @@ def _read_index(store: Store) -> _Index:
 def _row(store: Store, name: str) -> KeptReport | None:
     """What a folder holds; None where its report is not finished, or cannot be read."""
     try:
-        report = from_json(store.read(f"{REPORTS}/{name}/{JSON_FILE}").to_pybytes(), (FindingsSection,))
+        report = from_json(store.read(f"{REPORTS}/{name}/{JSON_FILE}").to_pybytes(), _READ)
         return _row_of(report, store.written(f"{REPORTS}/{name}")[JSON_FILE])
     except (OSError, ValueError, KeyError):
         return None
@@ -114,9 +122,23 @@ def _row_of(report: Report, kept_ns: int) -> KeptReport:
         outcome=report.verdict.outcome,
         verdict=report.verdict.text,
         headline=report.headline.sentence,
+        mean=_mean_words(report),
         finding=found.findings[0].title if found is not None and found.findings else "",
         findings=0 if found is None else found.findings_total,
     )
+
+
+def _mean_words(report: Report) -> str:
+    """Say `+25 %` of a significant change of the mean; of another one that it is none."""
+    change = report.headline.change
+    if change is None or change.delta_share is None:
+        return ""
+    share = percent(change.delta_share, sign=True)
+    accounts = (a for s in report.sections if isinstance(s, AccountSection) for a in s.accounts)
+    mean = next((account for account in accounts if account.measure == "mean"), None)
+    if mean is None:
+        return f"{share} (not tested)"
+    return share if mean.changed else f"not significant ({share})"
 
 
 def periods_text(samples: Iterable[tuple[str, str]]) -> str:
@@ -133,6 +155,7 @@ _COLUMNS: Final = (
     Column("", "Kept (UTC)", "text", lambda row: Styled(kept_at(row), href=f"{row.id}/{HTML_FILE}")),
     Column("periods", "Periods"),
     Column("outcome", "Verdict"),
+    Column("mean", "Mean"),
     Column("", "First finding", "text", lambda row: row.finding or row.headline),
     Column("findings", "Findings", "count"),
     Column("method", "Method"),

@@ -15,7 +15,7 @@ def command(
     last: Annotated[int, typer.Option(min=1, metavar="N", help="How many are listed, the newest.")] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """List the reports that a lake keeps: when, what was compared, the verdict, the first finding, the page.
+    """List the reports that a lake keeps: when, what was compared, the verdict, the mean, what comes first, where.
 
     `reports/index.html` in the lake is the same list with links. A report keeps its address until
     `flowdiff retain --keep-reports AGE` deletes it.
@@ -40,11 +40,12 @@ def command(
         Heading("kept (UTC)", Kind.EXACT),
         Heading("periods"),
         Heading("verdict"),
+        Heading("mean"),
         Heading("first finding"),
         Heading("page", Kind.EXACT),
     ]
     listed = [
-        [kept_at(row), row.periods, row.outcome, row.finding or row.headline, page]
+        [kept_at(row), row.periods, row.outcome, row.mean, row.finding or row.headline, page]
         for row, page in zip(rows, pages, strict=True)
     ]
     print_rows(columns, listed)

@@ -11,12 +11,14 @@ import pytest
 from oracles.kept_reports import kept, kept_in
 from oracles.object_store import ObjectStore
 from oracles.page_reader import Reader
+from oracles.robust_report import robust_outcome
 from oracles.shop import shop_outcome
 
 from analyze.report import index
 from analyze.report.gate import Outcome
 from analyze.report.index import INDEX_PAGE, INDEX_ROWS, KeptReport, index_page, kept_reports
 from analyze.report.store import put_same
+from schemas.report.accounts import AccountSection
 from stitch.lake.fsck import check
 from stitch.lake.layout import ensure_lake
 from stitch.lake.place import LakePlace, open_place
@@ -51,6 +53,34 @@ def test_reports_are_listed_with_what_they_found_and_where_they_are(lake: Path) 
     assert (lake / row.path) == folder / "report.html"
     seen = Reader((lake / INDEX_PAGE).read_text())
     assert [attrs["href"] for tag, attrs in seen.tags if tag == "a"] == [f"{outcome.report.id}/report.html"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [(True, "+3.0\xa0%"), (False, "not significant (+3.0\xa0%)"), (None, "+3.0\xa0% (not tested)")],
+)
+def test_a_mean_is_said_to_have_changed_where_a_test_supports_it(
+    lake: Path, changed: bool | None, words: str
+) -> None:
+    """The first finding may be of something faster beside it."""
+    outcome = robust_outcome()
+    report = outcome.report
+    assert report.headline.change is not None
+    change = report.headline.change.model_copy(update={"delta_share": 0.03})
+    sections = []
+    for section in report.sections:
+        if isinstance(section, AccountSection):
+            if changed is None:
+                continue
+            accounts = [a.model_copy(update={"changed": changed}) for a in section.accounts]
+            section = section.model_copy(update={"accounts": tuple(accounts)})
+        sections.append(section)
+    headline = report.headline.model_copy(update={"change": change})
+    report = report.model_copy(update={"headline": headline, "sections": tuple(sections)})
+    kept(lake, dataclasses.replace(outcome, report=report), "page")
+    (row,) = kept_reports(open_place(str(lake)))
+    assert row.mean == words
+    assert words in (lake / INDEX_PAGE).read_text()
 
 
 def test_the_list_follows_the_folders_whatever_became_of_it(lake: Path) -> None:
@@ -150,6 +180,7 @@ def test_a_title_from_outside_is_text() -> None:
         outcome="changed",
         verdict="",
         headline="",
+        mean="",
         finding="</td><img src=x onerror=y>\x1b",
         findings=1,
     )
