@@ -18,6 +18,7 @@ import pytest
 from golden.comparisons import CASES, Case
 from golden.lakes import lake_of
 from golden.report_json import differences, kept, only_words_differ, written
+from oracles.contradictions import contradictions
 
 from flowdiff.__main__ import main
 
@@ -109,6 +110,18 @@ def test_no_gate_passes_beside_a_significant_row(expected_folder: Path) -> None:
             if row["changed"] and not ("worse" in case.arguments and row["after"] < row["before"])
         ]
     assert not passed
+
+
+def test_no_report_contradicts_itself(expected_folder: Path) -> None:
+    found = {}
+    for case in CASES:
+        known = json.loads((expected_folder / "comparisons" / f"{case.name}.json").read_bytes())
+        if {"verdict", "findings", "account"} <= {
+            section["section"] for section in known.get("sections", ())
+        }:
+            found[case.name] = contradictions(known, known["exit_code"])
+    assert len(found) > 50
+    assert not {name: said for name, said in found.items() if said}
 
 
 WINDOWS = (

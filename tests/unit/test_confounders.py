@@ -13,10 +13,12 @@ from oracles.span_events import T0
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.load import LoadMet, load_changes, load_met
 from analyze.methods.robust.confounders.lost_records import loss_of
+from analyze.methods.robust.confounders.renamed_operations import Rename, rename_text
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.profile.build import Profiled
+from analyze.profile.names import OperationName
 from analyze.profile.profile import Profile
 from analyze.refine.clocks import bounds_of, fit_clock
 from schemas.events import EventKind
@@ -54,6 +56,17 @@ def test_a_renamed_call_is_one_statement() -> None:
     found = run(requests(200, 1), requests(200, 2, name="db/fetch"))
     assert found.causes == ()
     assert "db/read is fetch" in found.confounded.text("renamed-operations")
+
+
+def test_a_renamed_component_is_said_where_it_is_called() -> None:
+    names = [
+        OperationName("web", "get", "db"),
+        OperationName("web", "get", "store"),
+        OperationName("db", "read"),
+        OperationName("db", "fetch"),
+    ]
+    text = rename_text((Rename(names[0], names[1], 9.0), Rename(names[2], names[3], 9.0)))
+    assert "web/get -> db is web/get -> store, db/read is fetch in the problem" in text
 
 
 def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:

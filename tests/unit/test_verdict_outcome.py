@@ -74,6 +74,13 @@ def test_nothing_found_and_nothing_possible_is_unchanged() -> None:
     assert found.reasons[-1].startswith("At most this may have changed unseen: the mean by 30")
 
 
+def test_nothing_is_said_of_the_change_of_what_cannot_be_tested() -> None:
+    """Of one request a period there is no mean: `0 µs → 0 µs` stood beside 19 and 104 ms."""
+    unknown = measure("mean", replace(times(1.0, 0.1), sampling=ONE * np.nan))
+    found = decide(measures=(unknown, *QUIET[1:]), largest=replace(SMALL, mean=np.inf))
+    assert not [reason for reason in found.reasons if "not significant" in reason]
+
+
 def test_what_was_there_before_is_said_beside_what_began() -> None:
     said = "The reference is not normal: it was there before the problem period."
     assert decide(there_before=said).reasons[0] == said

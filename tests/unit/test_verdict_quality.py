@@ -18,6 +18,7 @@ from analyze.methods.robust.verdict.data_quality import (
     history_rows,
     quality_rows,
     sampling_rows,
+    useless_rows,
 )
 from analyze.methods.robust.verdict.load import mix_change, rate_changes
 from analyze.population import Population
@@ -79,6 +80,28 @@ def test_names_with_ids_come_first() -> None:
     assert "40 root types in 40 traces" in rows[0].text
     assert "s/[0-9]+/#/g" in rows[0].text
     assert rows[0].severe
+
+
+@pytest.mark.parametrize(
+    ("failing", "is_said"), [((0.6, 1.0), True), ((0.6, 0.4), False), ((0.0, 1.0), False)]
+)
+def test_that_most_requests_fail_in_both_periods_is_said_first(
+    failing: tuple[float, float], is_said: bool
+) -> None:
+    rng = np.random.default_rng(2)
+    before, after = (period_blocks(drawn(rng, 300, failing=share), 1, [PERIOD]) for share in failing)
+    rows = list(useless_rows(before, after, SETTINGS))
+    assert [row.severe for row in rows] == [True] * is_said
+    assert not is_said or "and 100\xa0%" in rows[0].text
+
+
+@pytest.mark.parametrize(("us", "named"), [((0, 0), "reference or of the problem"), ((5, 0), "problem")])
+def test_that_no_request_took_any_time_is_said_first(us: tuple[int, int], named: str) -> None:
+    rows = rows_of(population(*([call("a/x", 0, took)] * 30 for took in us)))
+    assert f"No request of the {named} took any time" in rows[0].text
+    assert not [
+        row for row in rows_of(population([call("a/x", 0, 1)], [call("a/x", 0, 1)])) if "took" in row.text
+    ]
 
 
 def test_load_and_mix_are_told() -> None:

@@ -32,6 +32,8 @@ class VerdictSettings(Config):
     """The same of failed and of failing requests: a share that doubles counts from here on,"""
     failed_floor: float = Field(default=0.01, gt=0, le=1)
     """and from here on in any case."""
+    failed_both: float = Field(default=0.5, gt=0, le=1)
+    """Share of requests that fail in both periods from which a reader must know it first."""
     most_band: float = Field(default=0.25, gt=0)
     """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than
     that on its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""

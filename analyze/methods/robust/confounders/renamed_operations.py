@@ -254,7 +254,8 @@ def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
     """Say what was renamed, in one sentence."""
 
     def called(rename: Rename) -> str:
-        return rename.new.text if rename.new.component != rename.old.component else rename.new.point
+        inside = rename.new._replace(point="") == rename.old._replace(point="")
+        return rename.new.point if inside else rename.new.text
 
     said = ", ".join(f"{rename.old.text} is {called(rename)}" for rename in found[:most])
     rest = f" and {len(found) - most} more" if len(found) > most else ""

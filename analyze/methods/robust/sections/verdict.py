@@ -238,16 +238,17 @@ def warnings(section: VerdictSection) -> tuple[str, ...]:
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
-    """Say what is missing, unless a reason tells it, and what was not tested."""
-    sentences = []
+    """Say under which names was compared, what is missing, unless a reason tells it, and what was not
+    tested."""
+    sentences = [row.text for row in section.quality if row.kind == "labels" and not row.severe]
     missing = section.missing_requests
     if missing is not None and not any(count(missing) in reason for reason in section.reasons):
         sentences.append(f"About {counted(missing, 'more request')} would have been needed.")
     if section.untested_requests:
-        verb = "was" if section.untested_requests == 1 else "were"
+        verb, whose = ("was", "its") if section.untested_requests == 1 else ("were", "their")
         sentences.append(
             f"{counted(section.untested_requests, 'problem request')} {verb} reached by no test: too few "
-            "of their kind."
+            f"of {whose} kind."
         )
     if section.held_back is not None and not _matters(section):
         sentences.append(held_back(section))

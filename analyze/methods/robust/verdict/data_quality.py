@@ -54,6 +54,7 @@ def quality_rows(
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     return (
         *label_rows(population, settings),
+        *useless_rows(before, after, settings),
         *sampling_rows(weights[0], weights[1], population.weight_known, settings),
         *excluded_rows(population.excluded, kept, settings),
         *load_rows(rates, settings),
@@ -73,6 +74,32 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
         if hold_ids(names, traces, settings):
             cleaning = propose_cleaning(names, settings.names_many)
             yield QualityRow(kind="labels", severe=True, text=_label_text(noun, len(names), traces, cleaning))
+
+
+def useless_rows(
+    before: PeriodBlocks, after: PeriodBlocks, settings: VerdictSettings
+) -> Iterator[QualityRow]:
+    """Tell of periods that are bad to compare: most requests fail in both, or none took any time."""
+    sides = before.whole(), after.whole()
+    weight = [float(side.weight.sum()) for side in sides]
+    if not all(weight):
+        return
+    failed = [float(side.failed.sum()) / n for side, n in zip(sides, weight, strict=True)]
+    if min(failed) >= settings.failed_both:
+        yield QualityRow(
+            kind="quality",
+            severe=True,
+            text=f"Most requests fail in both periods ({percent(failed[0])} and {percent(failed[1])}): both "
+            "may be of one incident. Compare with a reference in which they do not.",
+        )
+    named = zip(("reference", "problem"), sides, strict=True)
+    if timeless := [name for name, side in named if not side.time_us.sum()]:
+        yield QualityRow(
+            kind="quality",
+            severe=True,
+            text=f"No request of the {' or of the '.join(timeless)} took any time: spans end as they begin, "
+            "so nothing can be said of times.",
+        )
 
 
 def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:

@@ -206,7 +206,7 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
     changed = {test.name for test in measures if test.changed}
     for test in measures:
         low, high = test.interval(settings.verdict.level)
-        if test.name in changed or low <= 0 <= high:
+        if test.name in changed or not (low > 0 or high < 0):  # of what cannot be tested it is no number
             continue
         chance, asked = (f"once in {round(1 / max(p, 1e-9)):,} times" for p in (test.p, test.alpha))
         why = f"chance alone does as much {chance}, and {asked} is asked for"
