@@ -102,9 +102,14 @@ def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what other requests see to the change of paths above that brings, or no longer brings, them."""
+    """Relate what other requests see to the change of paths above that brings, or no longer brings, them; and
+    a time that fell to the path that calls another operation instead: who still comes was faster before."""
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
+    if u.timed and not u.lead.ups and (moved := what_moved(v.lead, v.changes, context.names)):
+        more, fewer = moved
+        if more and u.operation in fewer:
+            return (v.score,)
     settings = context.settings
     factor = settings.flooded if u.is_new else settings.calls_moved
     return (v.score,) if all(not 1 / factor < context.came(change) < factor for change in u.changes) else None
@@ -182,18 +187,13 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate a component's time and paths, or those of who calls it: time leads, larger loops, and failures
-    that are fast, before it; and where it fell, the path that calls another operation instead: who still
-    comes was the faster part."""
+    that are fast, before it."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
     if time.component not in {path.component, *context.callee(path).split("+")}:
         return None
-    if time.lead.ups:
-        path_leads = path.lead.kind in CALL_KINDS and path.score > time.score
-    else:
-        moved = what_moved(path.lead, path.changes, context.names)
-        path_leads = path.fails or (moved is not None and bool(moved[0]) and time.operation in moved[1])
+    path_leads = path.fails if not time.lead.ups else path.lead.kind in CALL_KINDS and path.score > time.score
     return (v.score,) if (v is path) == path_leads else None
 
 
