@@ -40,10 +40,7 @@ COMMANDS: Final = {
     "windows": "List the sealed windows of a lake: requests, categories, mean response time, errors.",
     "categories": "List the categories of a period: requests that took exactly the same path.",
     "flow": "Draw one request: which component worked when, and what the response waited for.",
-    "reports": (
-        "List the reports that a lake keeps: when, what was compared, the verdict, the first finding, the "
-        "page."
-    ),
+    "reports": "List the reports that a lake keeps: when, of what, verdict, mean, first finding, page.",
     "sql": "Query a lake in SQL.",
     "export": "Write flows out again: as DOT graphs, as OTLP spans or as native records.",
     "summarize": "Work out the statistics of every window ahead, so that histories are read in seconds.",

@@ -15,8 +15,7 @@ def command(
     last: Annotated[int, typer.Option(min=1, metavar="N", help="How many are listed, the newest.")] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """List the reports that a lake keeps: when, what was compared, the verdict, the mean, the first finding,
-    the page.
+    """List the reports that a lake keeps: when, of what, verdict, mean, first finding, page.
 
     `reports/index.html` in the lake is the same list with links. A report keeps its address until
     `flowdiff retain --keep-reports AGE` deletes it.

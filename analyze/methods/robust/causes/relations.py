@@ -102,8 +102,11 @@ def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what other requests see to the change of paths above that brings, or no longer brings, them; and
-    a time that fell to the path that calls another operation instead: who still comes was faster before."""
+    """Relate what other requests see to the change of paths above that brings, or no longer brings, them.
+
+    A time that fell follows from the path that calls another operation instead, however many go there: who
+    still comes was the faster part before, and no operation is left because it got faster.
+    """
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
     if u.timed and not u.lead.ups and (moved := what_moved(v.lead, v.changes, context.names)):
