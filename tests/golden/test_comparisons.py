@@ -26,6 +26,8 @@ SHOWN = 40
 """Differences told of one report."""
 WIDTH = 90
 REFUSED = 2
+CHANGED = "shop-contention"
+"""A comparison whose mean rose significantly by something slower."""
 
 
 def flowdiff(*arguments: object) -> tuple[int, str]:
@@ -122,6 +124,33 @@ def test_no_report_contradicts_itself(expected_folder: Path) -> None:
             found[case.name] = contradictions(known, known["exit_code"])
     assert len(found) > 50
     assert not {name: said for name, said in found.items() if said}
+
+
+@pytest.mark.parametrize(
+    ("what", "key", "value"),
+    [
+        ("finding", "before", 1e9),
+        ("finding", "is_better", True),
+        ("finding", "title", "a/b: its own time is 3.1\xa0ms, was 3.1\xa0ms"),
+        ("findings", "better_total", 9),
+        ("findings", "insignificant_mean", {"low": 1.0, "high": 2.0}),
+        ("verdict", "outcome", "unchanged"),
+        ("verdict", "reasons", ["The change of the mean response time is not significant (1 → 2): chance."]),
+        ("mean", "changed", False),
+        ("headline", "sentence", "Mean response time fell from 28.6\xa0ms to 40.8\xa0ms."),
+        ("report", "exit_code", 3),
+    ],
+)
+def test_what_contradicts_is_seen(expected_folder: Path, what: str, key: str, value: object) -> None:
+    known = json.loads((expected_folder / "comparisons" / f"{CHANGED}.json").read_bytes())
+    sections = {section["section"]: section for section in known["sections"]}
+    parts = {
+        **{"report": known, "headline": known["headline"], **sections},
+        **{"finding": sections["findings"]["findings"][0], "mean": sections["account"]["accounts"][0]},
+    }
+    assert contradictions(known, known["exit_code"]) == []
+    parts[what][key] = value
+    assert contradictions(known, known["exit_code"])
 
 
 WINDOWS = (

@@ -55,6 +55,14 @@ def test_a_path_is_named_by_operations_in_plain_words(lead: Change, other: Chang
     assert told == f"checkout/shop.Checkout/Place {said}"
 
 
+@pytest.mark.parametrize(
+    ("after", "said"), [(0.0, "no longer fails (was 30\xa0% of its requests)"), (0.1, "fails in 10\xa0%")]
+)
+def test_what_stopped_failing_does_not_fail_in_none(after: float, said: str) -> None:
+    less = change(ChangeKind.FEWER_ERRORS, 0.3, after)
+    assert said in title(less, [less], NAMES)
+
+
 def test_the_title_of_a_report_is_what_a_test_supports() -> None:
     verdict, found = verdict_section(), findings_section().findings
     mean = account_section().accounts[0]

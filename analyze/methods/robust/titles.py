@@ -67,6 +67,8 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
         return f"{what}: {own} {now}, {_compared(change, before)}"
     if kind is ChangeKind.TAIL:
         return f"{what} takes very long in {shares}"
+    if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
+        return f"{what} no longer fails (was {before} of its {whole})"
     if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
         return f"{what} fails in {shares}"
     if kind in (ChangeKind.SERIAL, ChangeKind.PARALLEL):
