@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from analyze.report.section_view import Views
 from schemas.errors import ConfigError
-from schemas.report.accounts import Measure, VerdictSection
+from schemas.report.accounts import AccountedMeasure, VerdictSection
 from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.report.report import Report
 from schemas.windows import parse_duration_ns
@@ -140,7 +140,7 @@ WORKLOAD: Final = "workload"
 FINDING_KINDS: Final = (RESPONSE_TIME, STRUCTURAL, ERRORS, WORKLOAD)
 """Kinds of what a method with findings weighs."""
 
-_OPEN: Final[dict[Measure, tuple[str, ...]]] = {
+_OPEN: Final[dict[AccountedMeasure, tuple[str, ...]]] = {
     "mean": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "tail": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "errors": (ERRORS,),
@@ -151,7 +151,7 @@ _OPEN: Final[dict[Measure, tuple[str, ...]]] = {
 class ChangedMeasure(NamedTuple):
     """A measure of the whole period that changed by test; of the mean in µs."""
 
-    measure: Measure
+    measure: AccountedMeasure
     before: float
     after: float
 

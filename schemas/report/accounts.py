@@ -8,7 +8,7 @@ from schemas.report.columns import Inside, column, columns_of
 from schemas.report.findings import ChangeKind, Site, Unit
 from schemas.report.parts import Frozen, Section
 
-Measure = Literal["mean", "tail", "errors"]
+AccountedMeasure = Literal["mean", "tail", "errors"]
 
 
 class AccountRow(Frozen):
@@ -39,7 +39,7 @@ class MixRow(Frozen):
 class Account(Frozen):
     """Exact account of one measure: mix + calls + structure + slower = after - before, to rounding."""
 
-    measure: Measure
+    measure: AccountedMeasure
     unit: Literal["us", "share"]
     threshold_us: float | None
     """Tail: requests over this response time count."""

@@ -13,7 +13,7 @@ from oracles.examples import examples
 from oracles.site_populations import all_slots, record_populations, span_populations
 from oracles.sites import PlainAccount, plain_account, requests, words_of
 
-from analyze.methods.robust.account import error_rows
+from analyze.methods.robust.sections.breakdown import error_rows
 from analyze.population import Population
 from analyze.profile.breakdown import ExactAccount, account_rows, exact_account, root_requests
 from analyze.profile.build import profile_of

@@ -223,7 +223,7 @@ def test_what_is_alike_to_a_consequence_is_one() -> None:
         "same-requests": True,
         "alike-at-component": True,
     }
-    assert cause.leads == ()
+    assert cause.elsewhere == ()
 
 
 def test_operations_of_a_component_that_stop_after_one_callee_are_no_callers_alike() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.causes import context_of
 
 from analyze.methods.robust.causes.contributions import Contributions, contributions
-from analyze.methods.robust.causes.order import Order
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
@@ -27,7 +26,7 @@ def cause(*changes: Change) -> Cause:
 
 def accounted(book: NameBook, causes: list[Cause], parts: Parts, ratio: np.ndarray) -> Contributions:
     names = book.names()
-    return contributions(causes, parts, NO_MIX, names, Order.of(names), ratio, CausesSettings())
+    return contributions(causes, context_of(names), parts, NO_MIX, ratio)
 
 
 def spans() -> tuple[NameBook, Parts]:

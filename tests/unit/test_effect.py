@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from oracles.causes import context_of
 
 from analyze.methods.robust.causes.resolve import has_effect, is_better
 from analyze.methods.robust.causes.symptoms import Cause
@@ -53,7 +54,7 @@ def test_paths_with_as_many_calls_that_take_no_time_have_none(
     changes: list[Change], part_ns: float, expected: bool
 ) -> None:
     cause = Cause(changes[0], 0, "shop", tuple(changes), 0.1)
-    assert has_effect(cause, part_ns, 1e6, 0.001, NAMES) is expected
+    assert has_effect(cause, part_ns, context_of(NAMES, mean_ns=1e6)) is expected
 
 
 @pytest.mark.parametrize(("suspect", "better"), [("", True), ("db", False)])

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.methods.robust.account import (
+from analyze.methods.robust.affected_requests import cut_notes, requests_table
+from analyze.methods.robust.causes.contributions import contributions
+from analyze.methods.robust.causes.resolve import by_size, has_effect
+from analyze.methods.robust.robust_run import robust_run
+from analyze.methods.robust.sections.breakdown import (
+    BREAKDOWN,
     account_of,
     account_section,
     accounted_rows,
-    contributions_of,
     exact_breakdown,
     failed_rows,
 )
-from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.causes.resolve import by_size, has_effect
-from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.sections.breakdown import BREAKDOWN
 from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
 from analyze.methods.robust.sections.findings import FINDINGS, foremost
 from analyze.methods.robust.sections.paths import PATHS, paths_section
@@ -33,7 +32,7 @@ from analyze.paths.settings import PathSettings
 from analyze.profile.samples import ComparedSamples
 from analyze.report.gate import FINDING_KINDS, ChangedMeasure, weigh
 from analyze.report.limits import ReportLimits
-from schemas.report.findings import Finding, FindingsSection, Interval
+from schemas.report.findings import FindingsSection, Interval
 from schemas.report.parts import Section
 from schemas.report.report import Verdict
 from schemas.windows import NS_PER_US
@@ -49,10 +48,10 @@ def analyse(
     run = robust_run(compared, history, settings)
     exact = exact_breakdown(run, "mean")
     looked = judge(run)
-    mean = looked.interval("mean")
-    if mean[2] and exact.after < exact.before:
+    mean = low, high, changed = looked.interval("mean")
+    if changed and exact.after < exact.before:
         run = replace(run, causes=by_size(run.causes))
-    parts = contributions_of(run, exact)
+    parts = contributions(run.causes, run.context, exact.parts, exact.mix, run.tested.seen.call_ratio)
     accounted = accounted_rows(exact, parts)
     failed = exact_breakdown(run, "errors")
     accounts = [
@@ -62,10 +61,13 @@ def analyse(
     if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
         tail = looked.interval("tail")
         accounts.insert(1, account_of(exact_breakdown(run, "tail"), "tail", run, tail, accounted, limits))
-    shares = parts.shares(exact.after > exact.before) if mean[2] else tuple(None for _ in run.causes)
+    shares = parts.shares(exact.after > exact.before) if changed else tuple(None for _ in run.causes)
     findings, affected = findings_of(run, limits, parts.of_causes, shares)
     verdict = verdict_section(run, looked, findings, accounts)
     warn(one_sum(accounts[0], findings, float(parts.rest.sum() + parts.mix.sum()) / NS_PER_US))
+    insignificant = None
+    if findings and not (changed or low is None or high is None):
+        insignificant = Interval(low=low, high=high)
     section = account_section(run, accounts, limits)
     paths: tuple[Section, ...] = ()
     if settings.paths and run.population.categories:
@@ -81,7 +83,7 @@ def analyse(
                 findings=tuple(findings[at] for at in foremost(parts.of_causes, limits.findings)),
                 findings_total=len(findings),
                 better_total=sum(finding.is_better for finding in findings),
-                insignificant_mean=_insignificant(*mean) if findings else None,
+                insignificant_mean=insignificant,
             ),
             section,
             *paths,
@@ -90,7 +92,11 @@ def analyse(
         headline=headline_of(verdict, accounts[0], looked.changed_shares(), findings),
         notes=cut_notes(affected),
         weighed=weigh(
-            _with_effect(run, findings, parts.of_causes),
+            [
+                finding
+                for finding, cause, part_ns in zip(findings, run.causes, parts.of_causes, strict=True)
+                if has_effect(cause, part_ns, run.context)
+            ],
             verdict,
             [
                 *(ChangedMeasure(a.measure, a.before, a.after) for a in accounts[:1] if a.changed),
@@ -101,20 +107,6 @@ def analyse(
             silent=bool(looked.basis.silent),
         ),
     )
-
-
-def _insignificant(low: float | None, high: float | None, changed: bool) -> Interval | None:
-    """Give the interval of a change of the mean that is not significant."""
-    return None if changed or low is None or high is None else Interval(low=low, high=high)
-
-
-def _with_effect(run: RobustRun, findings: Sequence[Finding], parts_ns: Sequence[float]) -> list[Finding]:
-    mean_ns, least, names = run.context.mean_ns, run.settings.causes.least_effect, run.profile.names
-    return [
-        finding
-        for finding, cause, part_ns in zip(findings, run.causes, parts_ns, strict=True)
-        if has_effect(cause, part_ns, mean_ns, least, names)
-    ]
 
 
 METHOD: Final = Method(

@@ -111,11 +111,11 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
     lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
-    alike = {names.sites[change.site].operation for change in cause.leads if change.kind in kinds}
+    alike = {names.sites[change.site].operation for change in cause.elsewhere if change.kind in kinds}
     others = sum(names.operations[operation].component == own.component for operation in alike - {lead})
     places = [f"{others} other operation{'s' * (others > 1)}"] if others else []
     if names.callee(lead) == cause.component:
-        asking = {names.sites[change.site].operation for change in cause.leads}
+        asking = {names.sites[change.site].operation for change in cause.elsewhere}
         callers = {
             host_of.get(component, ("", component))[1]
             for operation in asking | {lead}

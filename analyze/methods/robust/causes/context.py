@@ -12,14 +12,13 @@ from analyze.methods.robust.affected_requests import Requests, affected_by_stati
 from analyze.methods.robust.causes.order import Entries, Order
 from analyze.methods.robust.causes.patterns import calls_rerouted, cut_after, last_callees
 from analyze.methods.robust.causes.symptoms import (
-    Bundle,
+    BundleKey,
     Symptom,
     bundles,
     covering,
     largest,
     leading,
     part_ns,
-    structure_score,
     sure_part,
 )
 from analyze.methods.robust.changes import FAMILIES, NO_PATTERN, Change
@@ -191,7 +190,9 @@ def context_of(
     mean_ns = _larger_mean_ns(profile, roles)
     last = last_callees(population, groups, {c.pattern for c in changes if c.pattern != NO_PATTERN}, names)
 
-    def symptom(place: Bundle, mine: Sequence[Change], component: str, *, by_load: bool = False) -> Symptom:
+    def symptom(
+        place: BundleKey, mine: Sequence[Change], component: str, *, by_load: bool = False
+    ) -> Symptom:
         operation, timed, *_ = place
         if timed:
             lead, suspect, shown = largest(mine), "", mine
@@ -200,7 +201,10 @@ def context_of(
         else:
             lead, fails = leading(mine), any(c.kind is ChangeKind.ERRORS for c in mine)
             shown = [c for c in mine if c.ups or c.kind is ChangeKind.FEWER_ERRORS]
-            size = score = max(structure_score(change, mean_ns, settings.path_weight) for change in mine)
+            size = score = max(
+                sure_part(c) * max(abs(c.contribution_ns) / mean_ns, settings.path_weight * c.weight)
+                for c in mine
+            )
             suspect = (names.unrecorded.get(operation, "") if fails else "") or cut_after(mine, names, last)
             suspect = suspect or begun.callee(lead, names, order, settings)
         shows = requests.showing(shown)

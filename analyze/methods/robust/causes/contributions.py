@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.robust.causes.order import Order
+from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.symptoms import Cause
-from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, Names
 from schemas.arrays import B1, F8, I8
@@ -51,19 +50,14 @@ class Contributions:
 
 
 def contributions(
-    causes: Sequence[Cause],
-    parts: Parts,
-    mix: F8,
-    names: Names,
-    order: Order,
-    call_ratio: F8,
-    settings: CausesSettings,
+    causes: Sequence[Cause], context: Context, parts: Parts, mix: F8, call_ratio: F8
 ) -> Contributions:
     """Give each cause its part of the change of the mean, ns; they claim in their order. O(causes · rows).
 
     parts: rows by path of the same names; mix: [roots] what is of no row; call_ratio: [sites] calls a
     request, after over before.
     """
+    names, calls_moved = context.names, context.settings.calls_moved
     site = np.array([names.paths[place].site for place in parts.place.tolist()], dtype=np.int64)
     slower, calls = parts.slower.astype(np.float64), (parts.calls + parts.structure).astype(np.float64)
     most, owner = np.zeros(len(site)), np.full(len(site), -1, dtype=np.int64)
@@ -71,9 +65,9 @@ def contributions(
     for number, cause in enumerate(causes):
         timed = {change.site for change in cause.changes if change.kind in TIME_KINDS}
         operations = {names.sites[c.site].operation for c in cause.changes if c.kind not in TIME_KINDS}
-        if operations & order.records:
+        if operations & context.order.records:
             own = np.isin(
-                site, sorted(_steps_about(operations, names, _ways(cause, call_ratio), settings.calls_moved))
+                site, sorted(_steps_about(operations, names, _ways(cause, call_ratio), calls_moved))
             )
         else:
             own = _below(operations, names)[parts.place]

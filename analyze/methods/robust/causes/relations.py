@@ -2,7 +2,7 @@
 
 A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
 larger is the better fit. It fits only where v is at least as good an explanation as u: nearer to where it
-began, or, where either could lead, `v.before(u)`. To add one: write the function and its row, with the case
+began, or, where either could lead, `v.outranks(u)`. To add one: write the function and its row, with the case
 that fails without it.
 """
 
@@ -138,12 +138,12 @@ def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
     if not fail and context.own(u) == context.own(v):
         return None
     calls, other = (context.callee(one) == one.suspect for one in (v, u))
-    return (v.score,) if calls > other or (calls == other and v.before(u)) else None
+    return (v.score,) if calls > other or (calls == other and v.outranks(u)) else None
 
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate operations of a component that fail, loop, or call the same at once: they share code."""
-    if u.timed or v.timed or u.component != v.component or not v.before(u):
+    if u.timed or v.timed or u.component != v.component or not v.outranks(u):
         return None
     what = _in_common(u, context)
     return (v.score,) if what is not None and what == _in_common(v, context) else None
@@ -185,7 +185,7 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
     """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
     if not (u.timed and v.timed) or u.lead.ups != v.lead.ups:
         return None
-    return (v.score,) if u.component == v.component and v.before(u) else None
+    return (v.score,) if u.component == v.component and v.outranks(u) else None
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
@@ -207,7 +207,7 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate the same change of one operation on several hosts."""
     hosts = context.hosts
     here, there = hosts.host(u.lead.site), hosts.host(v.lead.site)
-    if not here or not there or here == there or not v.before(u):
+    if not here or not there or here == there or not v.outranks(u):
         return None
     return (v.score,) if hosts.what(u.lead) == hosts.what(v.lead) else None
 
@@ -219,7 +219,7 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
         return None
     if u.instance is not None:
         within = set(u.instance.hosts) <= set(v.instance.hosts)
-        return (v.size,) if within and v.before(u) else None
+        return (v.size,) if within and v.outranks(u) else None
     change = v.lead.after - v.lead.before if v.fails else v.lead.log_ratio
     times = context.settings.one_instance
     spared = abs(v.instance.siblings) * times <= abs(change)

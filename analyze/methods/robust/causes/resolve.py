@@ -32,8 +32,10 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
     ]
 
     def order(cause: Cause) -> tuple[bool, float, int]:
-        better = is_better(cause, _part_at_site(cause), context.names)
-        return better, -cause.score, cause.operation
+        # Causes claim their parts of the change in this order: here only the leading site's paths are known.
+        own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
+        part_ns = sum(change.contribution_ns for change in own)
+        return is_better(cause, part_ns, context.names), -cause.score, cause.operation
 
     return tuple(sorted(causes, key=order))
 
@@ -93,7 +95,7 @@ def _cause(
         changes=tuple(change for s in members for change in s.changes),
         score=max(own, *(s.score for s in members)),
         suspect=root.suspect,
-        leads=tuple(s.lead for s in elsewhere[1:]),
+        elsewhere=tuple(s.lead for s in elsewhere[1:]),
         hosts=hosts,
         spared=spared,
         edges=tuple(
@@ -154,25 +156,16 @@ def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:
     return added is None or added < 0
 
 
-def _part_at_site(cause: Cause) -> float:
-    """Give what the leading site's paths add to the mean, ns a request.
-
-    For the rank, which comes first: causes claim their parts of the change in the order of their ranks.
-    """
-    own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
-    return sum(change.contribution_ns for change in own)
-
-
-def has_effect(cause: Cause, part_ns: float, mean_ns: float, least: float, names: Names) -> bool:
+def has_effect(cause: Cause, part_ns: float, context: Context) -> bool:
     """Tell whether a cause takes time, fails, or makes more or fewer calls.
 
-    part_ns: its part of the change of the mean; least: part of the mean that is no effect on time. Known
-    paths with as many calls as before are the only change without any; all others asked for time that
-    requests felt, for failures, or are calls that were never there or are gone.
+    part_ns: its part of the change of the mean. Known paths with as many calls as before are the only change
+    without any; all others asked for time that requests felt, for failures, or are calls that were never
+    there or are gone.
     """
-    if abs(part_ns) >= least * mean_ns:
+    if abs(part_ns) >= context.settings.least_effect * context.mean_ns:
         return True
     return any(
-        change.kind is not ChangeKind.PATH or calls_added(change, cause.changes, names) != 0
+        change.kind is not ChangeKind.PATH or calls_added(change, cause.changes, context.names) != 0
         for change in cause.changes
     )

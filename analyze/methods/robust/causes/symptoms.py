@@ -13,7 +13,7 @@ from schemas.arrays import B1
 from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind
 
 _ONE_SIDED_95 = 1.645
-Bundle = tuple[int, bool, bool, Instance | None]
+BundleKey = tuple[int, bool, bool, Instance | None]
 """(operation, of time, faster, on which instance alone)."""
 
 
@@ -75,7 +75,7 @@ class Symptom:
         """Tell whether known paths are taken more or less often, and nothing else changed."""
         return all(change.kind is ChangeKind.PATH for change in self.changes)
 
-    def before(self, other: Symptom) -> bool:
+    def outranks(self, other: Symptom) -> bool:
         """Tell whether it leads where either could."""
         return (self.size, -self.operation) > (other.size, -other.operation)
 
@@ -96,9 +96,9 @@ def sure_part(change: Change) -> float:
     return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
 
 
-def bundles(changes: Sequence[Change], names: Names) -> dict[Bundle, list[Change]]:
+def bundles(changes: Sequence[Change], names: Names) -> dict[BundleKey, list[Change]]:
     """Put together what changed in one way at one operation."""
-    bundles: dict[Bundle, list[Change]] = defaultdict(list)
+    bundles: dict[BundleKey, list[Change]] = defaultdict(list)
     for change in changes:
         timed = change.kind in TIME_KINDS
         faster = timed and change.kind is ChangeKind.FASTER
@@ -124,21 +124,16 @@ def leading(changes: Sequence[Change]) -> Change:
     )
 
 
-def structure_score(change: Change, mean_ns: float, path_weight: float) -> float:
-    """Give the part of the mean, or of the requests, as far as it is sure."""
-    return sure_part(change) * max(abs(change.contribution_ns) / mean_ns, path_weight * change.weight)
-
-
 def covering(
-    found: Mapping[Bundle, Sequence[Change]], names: Names, caller_weight: float
-) -> dict[Bundle, str]:
+    found: Mapping[BundleKey, Sequence[Change]], names: Names, caller_weight: float
+) -> dict[BundleKey, str]:
     """Find the component for which each change of time speaks: few components cover them all.
 
     A component that is slow covers its own times and the waits for it; one that waits for all, its waits.
     """
     left = {place: abs(part_ns(mine)) + 1e-6 for place, mine in found.items() if place[1]}
     speaks = {place: _speaks_for(place[0], names, caller_weight) for place in left}
-    speaker: dict[Bundle, str] = {}
+    speaker: dict[BundleKey, str] = {}
     while left:
         covered: dict[tuple[str, bool], float] = defaultdict(float)
         for place, part in left.items():
@@ -164,7 +159,7 @@ class Edge:
     """Why a symptom is no cause of its own."""
 
     changes: tuple[Change, ...]
-    """The symptom."""
+    """Those of the symptom that follows."""
     of: Change
     """What leads the symptom that it follows from."""
     relation: str
@@ -185,7 +180,7 @@ class Cause:
     score: float
     suspect: str = ""
     """Component after whose call requests were cut short, or whose calls fail."""
-    leads: tuple[Change, ...] = ()
+    elsewhere: tuple[Change, ...] = ()
     """The same change elsewhere: on other hosts, in other operations, at other callers; without the lead."""
     hosts: tuple[str, ...] = ()
     """Hosts on which the lead is, where sites tell hosts apart; the leading site's first."""

@@ -76,7 +76,7 @@ def findings_of(
     found, affected = [], []
     explained = foremost(claims_ns, run.settings.explained)
     for rank, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True), 1):
-        at = requests_at(run.population, run.profiled.groups, [cause.lead, *cause.leads])
+        at = requests_at(run.population, run.profiled.groups, [cause.lead, *cause.elsewhere])
         found.append(_finding(run, cause, at, rank, share, limits, claim_ns, explain=rank - 1 in explained))
         affected.append(affected_rows(at))
     return found, affected
@@ -133,7 +133,7 @@ def _finding(
     affected = (
         affected_counts(at)
         if run.profiled.groups
-        else affected_by_statistics(run.profile, run.roles, [lead, *cause.leads])
+        else affected_by_statistics(run.profile, run.roles, [lead, *cause.elsewhere])
     )
     ordered = [lead, *(change for change in cause.changes if change is not lead)]
     place = {id(change): number for number, change in enumerate(ordered)}

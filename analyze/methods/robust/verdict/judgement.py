@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from analyze.methods.robust.verdict.data_quality import (
 )
 from analyze.methods.robust.verdict.load import (
     MixChange,
+    RateChange,
     clients_sent_less,
     least_clients,
     mean_gap_us,
@@ -36,7 +39,7 @@ from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis,
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from analyze.report.gate import ChangedMeasure
-from schemas.report.accounts import Measure, QualityRow, VisibleRow
+from schemas.report.accounts import AccountedMeasure, QualityRow, VisibleRow
 from schemas.windows import NS_PER_SECOND
 
 
@@ -53,9 +56,9 @@ class Judgement:
     n1: float
     """Effective requests of the problem."""
     basis: VerdictBasis
-    """What the outcome is decided by, but for what was found."""
+    """What the outcome is decided by, but for what was found; `outcome` adds that."""
 
-    def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
+    def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.
 
         None: too few requests. A tail changed if it did at any limit. Of errors the breakdown counts requests
@@ -70,7 +73,7 @@ class Judgement:
 
     def changed_shares(self) -> list[ChangedMeasure]:
         """Give slow requests, and those with a failing call, where they changed as `interval` says."""
-        pairs: tuple[tuple[Measure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
+        pairs: tuple[tuple[AccountedMeasure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
         # Of a tail the limit at which it changed.
         changed = {test.name: test for test in reversed(self.whole.changed)}
@@ -82,7 +85,7 @@ class Judgement:
     ) -> VerdictReached:
         """Decide the outcome, see `outcome.VerdictBasis`."""
         decided = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
-        is_known = decided or self.basis.largest.within(self.settings)
+        is_known = decided or self.basis.largest().within(self.settings)
         basis = replace(
             self.basis,
             findings=findings,
@@ -122,8 +125,6 @@ def judge(run: RobustRun) -> Judgement:
         sizes, against = _against_all(run, after, noise, places, hidden)
     else:
         sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
-    mean = whole.of("mean")
-    requests = [requests_of(run.population, sample) for sample in (REFERENCE, PROBLEM)]
     timed = [
         side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
     ]
@@ -133,22 +134,10 @@ def judge(run: RobustRun) -> Judgement:
         findings=0,
         measures=whole.measures,
         mix_changed=mix.changed,
-        largest=sizes.largest(),
+        largest=sizes.largest,
         missing=None,
         has_noise=not roles.noise_assumed,
-        external=clients_sent_less(
-            timed[0],
-            timed[1],
-            rates[0],
-            verdict,
-            gaps_us=(mean_gap_us(requests[0]), mean_gap_us(requests[1])),
-            clients=lambda: least_clients(
-                requests_of(run.population, REFERENCE, asked=True), settings.blocks
-            ),
-            largest_rise=np.inf
-            if mean is None
-            else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
-        ),
+        external=partial(_external, run, whole, timed, rates[0]),
         silent=silence_reason(
             silences[PROBLEM], run.population.samples[PROBLEM], run.traffic.seconds(PROBLEM) * NS_PER_SECOND
         ),
@@ -170,6 +159,23 @@ def judge(run: RobustRun) -> Judgement:
         ),
         n1=float(after.whole().effective[0]),
         basis=basis,
+    )
+
+
+def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate: RateChange) -> str:
+    """Say that the cause is outside, see `clients_sent_less`; timed: both periods; rate: of all requests."""
+    verdict, mean = run.settings.verdict, whole.of("mean")
+    before, after = (mean_gap_us(requests_of(run.population, sample)) for sample in (REFERENCE, PROBLEM))
+    return clients_sent_less(
+        timed[0],
+        timed[1],
+        rate,
+        verdict,
+        gaps_us=(before, after),
+        clients=lambda: least_clients(
+            requests_of(run.population, REFERENCE, asked=True), run.settings.blocks
+        ),
+        largest_rise=np.inf if mean is None else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
     )
 
 

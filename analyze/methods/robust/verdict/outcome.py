@@ -7,7 +7,7 @@ largest change that is possible and the number of requests that lack.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final, Literal
@@ -99,14 +99,15 @@ class VerdictBasis:
     measures: tuple[PeriodMeasure, ...]
     """None: a period has no request."""
     mix_changed: bool
-    largest: LargestChange
+    largest: Callable[[], LargestChange]
+    """Asked where the outcome, or what is said, depends on it; so is `external`."""
     missing: int | None
     """Problem requests that lack where the outcome is "cannot tell"."""
     has_noise: bool = False
     """A history, or a long reference, says how far ordinary periods differ."""
     explained: ExplainedShare | None = None
     """What findings explain of the change of the mean; None where the mean is the same."""
-    external: str = ""
+    external: Callable[[], str] = str
     """That clients sent less, and not because answers took longer, a sentence; so are the others."""
     by_load: str = ""
     """What the load explains."""
@@ -118,22 +119,23 @@ class VerdictBasis:
     """That nothing was recorded where requests were expected: what happened meanwhile is a change."""
 
 
-def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
+def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     """Decide the outcome."""
-    found = _decided(evidence, settings)
-    first, last = evidence.there_before, ""
+    found = _decided(basis, settings)
+    first, last = basis.there_before, ""
     if found.outcome not in ("unchanged", "cannot-tell"):  # what began comes first
         first, last = last, first
     helps = ""
     if found.outcome == "cannot-tell":
-        more = "" if evidence.has_noise else ", and ordinary times as --history"
+        more = "" if basis.has_noise else ", and ordinary times as --history"
         helps = f"What helps: longer periods{more}."
-    size = evidence.largest.text() if found.outcome in ("unchanged", "cannot-tell") or evidence.silent else ""
+    is_open = found.outcome in ("unchanged", "cannot-tell") or basis.silent
+    size = basis.largest().text() if is_open else ""
     return VerdictReached(
         found.outcome,
         tuple(
             filter(
-                None, (first, *found.reasons, *_insignificant(evidence.measures, settings), size, helps, last)
+                None, (first, *found.reasons, *_insignificant(basis.measures, settings), size, helps, last)
             )
         ),
         found.external,
@@ -142,47 +144,46 @@ def outcome(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     )
 
 
-def _decided(evidence: VerdictBasis, settings: RobustSettings) -> VerdictReached:
-    changed = _once([(test.name, _changed_text(test)) for test in evidence.measures if test.changed])
-    if evidence.mix_changed:
+def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
+    changed = _once([(test.name, _changed_text(test)) for test in basis.measures if test.changed])
+    if basis.mix_changed:
         changed.append("Another mix of request types arrived.")
-    if evidence.findings:
-        return _with_findings(evidence, changed, settings)
-    if evidence.incomplete and (changed or evidence.by_load):
+    if basis.findings:
+        return _with_findings(basis, changed, settings)
+    if basis.incomplete and (changed or basis.by_load):
         return VerdictReached(
-            "cannot-tell", (evidence.incomplete, *changed, "What is missing may be what changed.")
+            "cannot-tell", (basis.incomplete, *changed, "What is missing may be what changed.")
         )
-    if evidence.by_load:
-        return VerdictReached("not-explained", (evidence.by_load, *changed), by_load=True)
+    if basis.by_load:
+        return VerdictReached("not-explained", (basis.by_load, *changed), by_load=True)
     if changed:
         return VerdictReached("not-explained", (*changed, "No finding accounts for it."))
-    if not evidence.measures:
+    if not basis.measures:
         return VerdictReached("cannot-tell", ("A period has no request that tests may use.",))
-    if not evidence.largest.within(settings):
+    if not basis.largest().within(settings):
         return VerdictReached(
             "cannot-tell",
-            (evidence.silent, evidence.incomplete, _open(evidence, settings)),
-            missing_requests=evidence.missing,
+            (basis.silent, basis.incomplete, _open(basis, settings)),
+            missing_requests=basis.missing,
         )
     why = (
         f"Nothing was found, and no change that matters ({_longer(settings.matters_time)}, "
         f"{100 * settings.matters_share:g} points of requests) is possible."
     )
-    if evidence.silent:
-        return VerdictReached("not-explained", (evidence.silent, f"Beside it: {why}"))
-    return VerdictReached("unchanged", (evidence.external, why), external=bool(evidence.external))
+    if basis.silent:
+        return VerdictReached("not-explained", (basis.silent, f"Beside it: {why}"))
+    external = basis.external()
+    return VerdictReached("unchanged", (external, why), external=bool(external))
 
 
-def _with_findings(
-    evidence: VerdictBasis, changed: Sequence[str], settings: RobustSettings
-) -> VerdictReached:
-    said = counted(evidence.findings, "finding")
-    explained = evidence.explained
+def _with_findings(basis: VerdictBasis, changed: Sequence[str], settings: RobustSettings) -> VerdictReached:
+    said = counted(basis.findings, "finding")
+    explained = basis.explained
     if explained is None:
         return VerdictReached("changed", (*changed, f"{said}; the mean response time is the same."))
     partly = explained.significant and explained.share < settings.verdict.explained
     word: Word = "partly-explained" if partly else "changed"
-    return VerdictReached(word, (*changed, explained.text(said, evidence.findings == 1)))
+    return VerdictReached(word, (*changed, explained.text(said, basis.findings == 1)))
 
 
 def _once(said: Sequence[tuple[str, str]]) -> list[str]:
@@ -220,9 +221,9 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
     return _once(said)
 
 
-def _open(evidence: VerdictBasis, settings: RobustSettings) -> str:
+def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
     """Say what may have changed unseen, and how many requests would tell: one number."""
-    largest, missing = evidence.largest, evidence.missing
+    largest, missing = basis.largest(), basis.missing
     times, share = settings.matters_time, settings.matters_share
     open_ = [
         what
@@ -240,7 +241,7 @@ def _open(evidence: VerdictBasis, settings: RobustSettings) -> str:
         may = f"{', '.join(open_)} may have changed by as much as matters"
         few = "Too few requests to tell a change from chance"
         return f"{'No number of requests in periods as long tells' if missing is None else few}: {may}{more}."
-    if any(test.noise_assumed and test.plain for test in evidence.measures):
+    if any(test.noise_assumed and test.plain for test in basis.measures):
         return f"The periods differ by more than chance inside of them makes, and {_UNKNOWN}{more}."
     return f"The periods differ by more than ordinary ones do, and by less than is significant{more}."
 
