@@ -1,6 +1,7 @@
 """List the relations users query: one `.sql` file each, whose header types and describes its columns.
 
 The header is the documentation: `docs/sql.md` is generated from it, and a test holds it to what DuckDB says.
+A view that is a table of all reports has no file: its columns are those of the table's rows.
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ VIEWS: Final = (
     *("findings", "evidence", "account", "mutations", "mutation_requests", "dead_letters"),
     *("incident_events", "incidents", "change_points", "watch_runs"),
 )
+
+_OF_REPORTS: Final = {
+    "findings": "One row a finding of a comparison that was written to this lake (flowdiff compare): a "
+    "cause, reported once.",
+    "evidence": "One row a significant test of a comparison that was written to this lake.",
+    "account": "One row a part of the change of a comparison that was written to this lake; the parts of a "
+    "measure add up.",
+}
+"""Views that are a table of all reports, with the report of each row."""
+_OF_ALL: Final = "CREATE OR REPLACE VIEW @ AS SELECT parse_path(filename)[-2] AS report, /*columns*/ FROM _@;"
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
 
@@ -55,6 +66,8 @@ def relation(name: str) -> SqlRelation:
     """Read the relation `name`, one of VIEWS, from its file. Raises ValueError if the header is malformed."""
     if name not in VIEWS:
         raise ValueError(f"no such relation: {name}")
+    if name in _OF_REPORTS:
+        return _of_reports(name)
     text = files("analyze.sql").joinpath("views", f"{name}.sql").read_text(encoding="utf-8")
     prose: list[str] = []
     columns: list[ViewColumn] = []
@@ -70,6 +83,21 @@ def relation(name: str) -> SqlRelation:
     if not prose or not columns:
         raise ValueError(f"{name}.sql: the header needs a sentence and its columns")
     return SqlRelation(name, " ".join(prose), tuple(columns), text)
+
+
+def _of_reports(name: str) -> SqlRelation:
+    """Make the view of a table of all reports."""
+    schema = REPORT_TABLES[name]
+    listed = ", ".join(f'"{column}"' for column in schema.names)
+    return SqlRelation(
+        name,
+        _OF_REPORTS[name],
+        (
+            ViewColumn("report", "VARCHAR", "id of the comparison: LAKE/reports/<report>/"),
+            *(ViewColumn(f.name, sql_type(f.type), f.metadata[b"doc"].decode()) for f in schema),
+        ),
+        _OF_ALL.replace("@", name).replace("/*columns*/", listed),
+    )
 
 
 def reference() -> str:

@@ -98,7 +98,7 @@ class Evidence(Frozen):
 
     kind: Annotated[ChangeKind, column("text", "what happened, as in findings")]
     site: Annotated[Site, Inside()]
-    what: Annotated[str, column("text", "which children, which error class; empty where the kind says all")]
+    what: Annotated[str, column("text", "what a path calls; empty where the kind says all")]
     """In a few words."""
     unit: OfUnit
     before: Before
