@@ -6,7 +6,7 @@ was found is each method's; nothing here knows which methods there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -60,7 +60,8 @@ def compare(
     results = [_analysed(chosen, compared, past, bounds) for chosen in methods]
     samples = compared.summaries()
     ratio = compared.traffic.load_ratio if n == PAIR_SIZE else None
-    shown = {row.text for section in _verdicts(results) for row in section.quality}
+    sections = (section for result in results for section in result.sections)
+    shown = {row.text for one in sections if isinstance(one, VerdictSection) for row in one.quality}
     report = Report(
         id="",
         source=source,
@@ -90,11 +91,6 @@ def compare(
     )
     views = views_by_tag(view for chosen in methods for view in chosen.method.sections)
     return Outcome(with_id(report), _tables(methods, results), views, results[0].weighed)
-
-
-def _verdicts(results: Sequence[Result]) -> Iterator[VerdictSection]:
-    for result in results:
-        yield from (section for section in result.sections if isinstance(section, VerdictSection))
 
 
 def _analysed(

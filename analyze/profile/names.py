@@ -73,7 +73,7 @@ class Child(NamedTuple):
 
     operation: int
     calls: int
-    """Rounded up to a power of two."""
+    """Rounded up to a power of two, so that 3 and 4 children are one pattern."""
     awaited: bool
 
 
@@ -81,11 +81,6 @@ CallPattern = tuple[Child, ...]
 """The children of a call, sorted."""
 PatternRank = tuple[int, tuple[tuple[OperationName, int, bool], ...]]
 """Less the number of children, then their names."""
-
-
-def rounded_count(count: int) -> int:
-    """1, 2, 4, 8 …: the next power of two, so that 3 and 4 children are one pattern."""
-    return 1 << (count - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +182,9 @@ def counted(children: Iterable[tuple[int, bool, int]]) -> CallPattern:
     for operation, awaited, n in children:
         counts[operation, awaited] = counts.get((operation, awaited), 0) + n
     return tuple(
-        sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
+        sorted(
+            Child(operation, 1 << (n - 1).bit_length(), awaited) for (operation, awaited), n in counts.items()
+        )
     )
 
 

@@ -75,11 +75,11 @@ def _auto_components(
     for category in flows.categories:
         if category.has_spans:
             continue
-        for component, columns in _columns_by_component(category).items():
+        for component, host in zip(category.structure.component, category.host, strict=True):
             marks = seen.setdefault(
                 component, np.zeros((flows.n_samples, len(flows.hosts) + 1), dtype=np.bool_)
             )
-            marks[category.sample, category.host[columns]] = True
+            marks[category.sample, host] = True
     labelled = []
     notes = []
     for component, marks in sorted(seen.items()):
@@ -111,13 +111,6 @@ def _renamed(known: B1) -> tuple[int, int, int] | None:
         if only_first.any() and only_other.any():
             return number, int(np.flatnonzero(only_first)[0]), int(np.flatnonzero(only_other)[0])
     return None
-
-
-def _columns_by_component(category: StoredCategory) -> dict[str, list[int]]:
-    columns: dict[str, list[int]] = {}
-    for position, component in enumerate(category.structure.component):
-        columns.setdefault(component, []).append(position)
-    return columns
 
 
 def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tuple[I8, tuple[str, ...]]]:

@@ -128,7 +128,8 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
         raise LakeError("Flows with unlike numbers of node times and hosts.", remedy="Run flowdiff fsck.")
     columns = _Columns(
         values=offsets.flatten().to_numpy(),
-        hosts=_narrow(host_codes, len(hosts)),
+        # The smallest type that holds them, -1 and the number of words.
+        hosts=host_codes.astype(np.min_scalar_type(-len(hosts) - 1)),
         bounds=bounds - bounds[0],
         start_ns=flows["start_ns"].to_numpy(),
         weight=flows["weight"].to_numpy(),
@@ -157,12 +158,6 @@ def _failures(flows: pa.Table) -> tuple[RecordedFailures, list[str]]:
     codes, words = _encode(pa.chunked_array([classes.flatten()]))
     row = np.repeat(np.arange(flows.num_rows, dtype=np.int32), np.diff(bounds))
     return RecordedFailures(row, positions.flatten().to_numpy(), codes), words
-
-
-def _narrow(codes: I4, n_words: int) -> Codes:
-    """The codes in the smallest type that holds them, -1 and the number of words."""
-    narrow: Codes = codes.astype(np.min_scalar_type(-n_words - 1))
-    return narrow
 
 
 @dataclass(frozen=True, slots=True)

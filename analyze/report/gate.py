@@ -177,7 +177,7 @@ def weigh(
         us = finding.contribution_us * reference_requests
         kinds = {_weighed_as(kind) for kind in _kinds(finding)}
         leading = _weighed_as(finding.kind)
-        weighed.append(Weighed(leading, _timed(leading, us), better=finding.is_better))
+        weighed.append(Weighed(leading, None if leading == ERRORS else us, better=finding.is_better))
         if leading != ERRORS and ERRORS in kinds:
             weighed.append(Weighed(ERRORS, None, better=ChangeKind.ERRORS not in _kinds(finding)))
     if verdict.outcome == "cannot-tell" or silent:
@@ -198,11 +198,6 @@ def _weighed_as(kind: ChangeKind) -> str:
 
 def _kinds(finding: Finding) -> set[ChangeKind]:
     return {finding.kind, *(evidence.kind for evidence in finding.evidence)}
-
-
-def _timed(kind: str, us: float) -> float | None:
-    """Errors and another mix are no matter of time."""
-    return us if kind in (RESPONSE_TIME, STRUCTURAL) else None
 
 
 def _unexplained(changed: Iterable[ChangedMeasure], requests: float) -> list[Weighed]:

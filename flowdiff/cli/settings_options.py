@@ -86,7 +86,9 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
         options = _options_of(parameter.name, model, how)
         taken[parameter.name] = (model, options)
         parameters += [option.parameter for option in options]
-    _refuse_twins([option.flag for _, options in taken.values() for option in options])
+    flags = [option.flag for _, options in taken.values() for option in options]
+    if twins := sorted({flag for flag in flags if flags.count(flag) > 1}):
+        raise TypeError(f"two keys want the option {twins[0]}")
 
     @functools.wraps(command)
     def with_settings(**given: Any) -> Any:
@@ -144,11 +146,6 @@ def _annotation(key: Key, flag: str) -> Any:
     if key.kind in (KeyKind.LIST, KeyKind.PAIRS):
         return Annotated[list[str] | None, typer.Option(flag, metavar=metavar, **described)]
     return Annotated[str | None, typer.Option(flag, metavar=metavar, **described)]
-
-
-def _refuse_twins(flags: list[str]) -> None:
-    if twins := sorted({flag for flag in flags if flags.count(flag) > 1}):
-        raise TypeError(f"two keys want the option {twins[0]}")
 
 
 def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:

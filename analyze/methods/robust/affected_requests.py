@@ -59,18 +59,16 @@ class Requests:
         that a change is about, with a failing call of its site, or else those that touch the site."""
         found = np.zeros(len(self.in_problem), dtype=np.bool_)
         for change in changes:
-            found |= self._showing(change) & (self.in_problem == change.ups)
-        return found
-
-    def _showing(self, change: Change) -> B1:
-        found = np.zeros(len(self.in_problem), dtype=np.bool_)
-        for number, group in enumerate(self.groups):
-            mine = slice(self.first[number], self.first[number + 1])
-            if change.kind in ERROR_KINDS:
-                found[mine] = np.isin(self.rows[number], failing_rows(self.population, group, change.site))
-            else:
-                found[mine] = has(group.sites, change.site, change.pattern)
-            found[mine] &= on_instance(self.population, group, change, self.rows[number])
+            for group, rows, first in zip(self.groups, self.rows, self.first.tolist(), strict=False):
+                mine = slice(first, first + len(rows))
+                there = (self.in_problem[mine] == change.ups) & on_instance(
+                    self.population, group, change, rows
+                )
+                if change.kind in ERROR_KINDS:
+                    there &= np.isin(rows, failing_rows(self.population, group, change.site))
+                else:
+                    there &= has(group.sites, change.site, change.pattern)
+                found[mine] |= there
         return found
 
 

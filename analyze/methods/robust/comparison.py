@@ -51,10 +51,9 @@ class Comparison:
     def view(self) -> View:
         """The profile's call sites, before and after."""
         profile, groups = self.profiled
-
-        def by_instance() -> ByInstance | None:
-            return ByInstance.of(self.population, groups, profile.names, self.roles, self.settings)
-
+        by_instance = partial(
+            ByInstance.of, self.population, groups, profile.names, self.roles, self.settings
+        )
         return View(profile, self.roles, self.settings, by_instance)
 
     def views(self) -> Iterator[SiteView]:

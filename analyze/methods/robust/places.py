@@ -68,7 +68,7 @@ def places_of(view: View) -> Places:
     sides = (roles.reference, roles.problem)
     passing = np.maximum(*(side.w / max(side.requests, 1e-300) for side in (before, after)))
     return Places(
-        view.own_time,
+        view.own_time_change[0],
         _visit(view),
         (before.critical_ns + after.critical_ns) / np.maximum(before.response_ns + after.response_ns, 1e-300),
         passing,

@@ -53,7 +53,9 @@ def robust_run(
 
 @dataclass(frozen=True, slots=True)
 class Observing:
-    """What was observed at call sites, before it is judged: rules can be left out of what comes after."""
+    """What was observed at call sites, before it is judged.
+
+    The evaluation of rules judges it again without each of them; a report judges it once (`robust_run`)."""
 
     plain: Comparison
     """As the samples are."""

@@ -191,7 +191,10 @@ def _change(row: _Row, at: int) -> Change:
     shown = seen.reference if seen.reference is not None and row.abnormal[at] else e
     kind = measure.kinds[0 if e.change[at] > 0 else 1]
     if kind in PATH_KINDS:
-        kind = _path_kind(kind, *(float(v[at]) for v in (shown.before * shown.n0, shown.after * shown.n1)))
+        if shown.before[at] * shown.n0[at] < 0.5:
+            kind = ChangeKind.NEW_PATH
+        elif shown.after[at] * shown.n1[at] < 0.5:
+            kind = ChangeKind.LOST_PATH
     before, after, change = (float(v[at]) for v in (shown.before, shown.after, shown.change))
     reach = float(shown.reach()[at])
     if e.unit == "log":
@@ -226,12 +229,6 @@ def _change(row: _Row, at: int) -> Change:
         instance=None if seen.instance is None else seen.instance[at],
         of_calls=seen.of_calls is not None and bool(seen.of_calls[at]),
     )
-
-
-def _path_kind(kind: ChangeKind, requests0: float, requests1: float) -> ChangeKind:
-    if requests0 < 0.5:
-        return ChangeKind.NEW_PATH
-    return ChangeKind.LOST_PATH if requests1 < 0.5 else kind
 
 
 def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBackChange]:

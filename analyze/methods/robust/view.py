@@ -214,11 +214,6 @@ class View:
         """The change of the median own time of every site; with a history also from the reference."""
         return self.level(self.own_times)
 
-    @property
-    def own_time(self) -> Estimate:
-        """The change of the median own time of every site."""
-        return self.own_time_change[0]
-
     def level(self, values: Histograms) -> tuple[Estimate, Estimate | None]:
         """Estimate changes of the median of values at every site; with a history also from the reference."""
         return self.levels(values, Histograms.log_medians, self.least_tau)

@@ -24,7 +24,12 @@ class MovedClocks(Confounder):
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain changes of times that mostly lie between such hosts, and are no larger than the move."""
-        found = _clock_changes(changes, comparison)
+        by_us = _by_codes(comparison.population)
+        found = [
+            change
+            for change in changes
+            if by_us and change.kind in TIME_KINDS | ORDER_KINDS and _between(change, by_us, comparison)
+        ]
         if not found:
             return None
         moves = comparison.population.clock_moves
@@ -35,18 +40,6 @@ class MovedClocks(Confounder):
             f"{counted_changes(found)} of times between such hosts are no findings.",
             tuple(found),
         )
-
-
-def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
-    """Find changes of times between hosts whose clocks moved. O(requests at the sites)."""
-    moves = _by_codes(comparison.population)
-    if not moves:
-        return []
-    return [
-        change
-        for change in changes
-        if change.kind in TIME_KINDS | ORDER_KINDS and _between(change, moves, comparison)
-    ]
 
 
 def _by_codes(population: Population) -> dict[tuple[int, int], float]:
@@ -61,6 +54,10 @@ def _by_codes(population: Population) -> dict[tuple[int, int], float]:
 
 
 def _between(change: Change, moves: dict[tuple[int, int], float], comparison: Comparison) -> bool:
+    """Tell whether most times of a change are between such hosts, and it is no larger than they moved.
+
+    O(requests at the site).
+    """
     n = crossing = 0
     largest, settings = 0.0, comparison.settings.confounders
     for group in comparison.profiled.groups:

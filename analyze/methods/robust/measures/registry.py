@@ -1,10 +1,10 @@
 """List in MEASURES everything that is tested at call sites, a row each.
 
 To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
-else a place must show to count), add its row to MEASURES with the case that fails without it, and a
-sentence for its kinds in `titles`. All p are corrected together, and the same is asked of every row:
-significant by q, `min_z` standard errors with the noise of ordinary times in them, over the floor, outside
-of the envelope (`testing`).
+else a place must show to count) and add its row to MEASURES with the case that fails without it. A kind of
+change that is new needs a sentence in `titles` and a word in `sections.findings.KIND`. All p are corrected
+together, and the same is asked of every row: significant by q, `min_z` standard errors with the noise of
+ordinary times in them, over the floor, outside of the envelope (`testing`).
 
 One request has one say: several calls of a site in one request are not independent, so what is compared is
 a value a request (a mean of its calls, a number of calls, a share of them).
@@ -106,7 +106,7 @@ def own_time(view: View) -> Observed:
     A plain change (large, and far from chance in many requests) may be a smaller part of its response: 100 us
     of 20 ms (NSDI 8.6).
     """
-    settings, found = view.settings, view.own_time
+    settings, (found, alone) = view.settings, view.own_time_change
     with np.errstate(invalid="ignore", over="ignore"):
         plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
         plain &= np.abs(found.change) - found.se > np.log1p(settings.plain_time)
@@ -114,7 +114,7 @@ def own_time(view: View) -> Observed:
         least = settings.time_share * np.where(plain, settings.plain_share, 1.0) * view.mean_response_ns
         matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
     seen = _at_sites(view, found, np.log1p(settings.time_floor), matters, view.slower_ns)
-    return replace(seen, reference=view.own_time_change[1])
+    return replace(seen, reference=alone)
 
 
 def slow_calls(view: View) -> Observed:

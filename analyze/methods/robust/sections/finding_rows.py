@@ -60,7 +60,7 @@ from schemas.report.parts import Histogram, NodeName, StepAccount, TrainSchedule
 
 _MOST_EXAMPLES = 3
 _MOST_LOOKED_AT = 500
-"""Requests of a category that an example is chosen from: it need not be the very median."""
+"""Requests of a category that an example is chosen from, evenly spaced: it need not be the very median."""
 _CHAIN = 5
 
 
@@ -225,7 +225,7 @@ def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Exam
         flat = [
             (int(run.population.categories[category].response_ns[row]), category, int(row))
             for category, mine in rows.items()
-            for row in _thinned(mine)
+            for row in mine[np.linspace(0, len(mine) - 1, min(len(mine), _MOST_LOOKED_AT)).astype(np.int64)]
         ]
         flat.sort()
         for place in places:
@@ -258,14 +258,6 @@ def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
         request_id=source.request_id[row].as_py(),
         hosts=hosts_of(run.population, source, row),
     )
-
-
-def _thinned(rows: I8) -> Sequence[int]:
-    """Keep at most _MOST_LOOKED_AT rows, evenly spaced."""
-    if len(rows) <= _MOST_LOOKED_AT:
-        return list(map(int, rows))
-    thinned: list[int] = rows[np.linspace(0, len(rows) - 1, _MOST_LOOKED_AT).astype(np.int64)].tolist()
-    return thinned
 
 
 def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:

@@ -114,7 +114,8 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
     )
     cards = [_card(finding, part_unknown(finding, section.insignificant_mean)) for finding in found]
     printed = foremost([finding.contribution_us or 0.0 for finding in found], PRINTED)
-    rest = better_sentence(better)
+    verb = "is" if better == 1 else "are"
+    rest = f"{counted(better, 'finding')} for the better {verb} not shown, as asked." if better else ""
     more = total - len(printed)
     return (
         b.Only(
@@ -429,12 +430,6 @@ def further(views: Sequence[FurtherView]) -> str:
     """Give the command of the most telling view; what others there are."""
     others = ", ".join(view.method for view in views[1:])
     return f"More: {views[0].command}" + (f"  # also on the page: {others}" if others else "")
-
-
-def better_sentence(better: int) -> str:
-    """Say how many findings are not shown, as asked; empty for none."""
-    verb = "is" if better == 1 else "are"
-    return f"{counted(better, 'finding')} for the better {verb} not shown, as asked." if better else ""
 
 
 FINDINGS: Final = SectionView(FindingsSection, findings_blocks)

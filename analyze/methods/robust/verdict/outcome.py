@@ -7,7 +7,7 @@ largest change that is possible and the number of requests that lack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final, Literal
@@ -145,7 +145,15 @@ def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
 
 
 def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
-    changed = _once([(test.name, _changed_text(test)) for test in basis.measures if test.changed])
+    changed = _once(
+        (
+            test.name,
+            f"The {NAMES[test.name]} changed significantly: {_value(test, test.before)} → "
+            f"{_value(test, test.after)}.",
+        )
+        for test in basis.measures
+        if test.changed
+    )
     if basis.mix_changed:
         changed.append("Another mix of request types arrived.")
     if basis.findings:
@@ -186,19 +194,12 @@ def _with_findings(basis: VerdictBasis, changed: Sequence[str], settings: Robust
     return VerdictReached(word, (*changed, explained.text(said, basis.findings == 1)))
 
 
-def _once(said: Sequence[tuple[str, str]]) -> list[str]:
+def _once(said: Iterable[tuple[str, str]]) -> list[str]:
     """Keep the sentences, one a measure: of several levels of the tail that of the lowest, the first."""
     first: dict[str, str] = {}
     for name, text in said:
         first.setdefault(name, text)
     return list(first.values())
-
-
-def _changed_text(test: PeriodMeasure) -> str:
-    return (
-        f"The {NAMES[test.name]} changed significantly: {_value(test, test.before)} → "
-        f"{_value(test, test.after)}."
-    )
 
 
 def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[str]:

@@ -192,7 +192,7 @@ def visible_rows(
             requests0=int(counts[at, 0]),
             requests1=int(counts[at, 1]),
             ratio=_ratio(typical, at + 1, paths, settings),
-            share=_finite(paths.smallest(at, settings)),
+            share=share if np.isfinite(share := paths.smallest(at, settings)) else None,
         )
         for at in busiest
     ]
@@ -206,7 +206,3 @@ def _ratio(typical: Estimate, at: int, paths: Paths, settings: RobustSettings) -
     z = max(settings.min_z, float(ndtri(1 - settings.q / 2)))
     size = float(typical.take(np.array([at])).smallest_visible(z, settings.verdict.power)[0])
     return None if not np.isfinite(size) or size > 700 else max(1 + settings.time_floor, float(np.exp(size)))
-
-
-def _finite(size: float) -> float | None:
-    return size if np.isfinite(size) else None
