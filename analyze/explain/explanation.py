@@ -16,7 +16,7 @@ from analyze.explain.chosen_requests import Selection
 from analyze.explain.coded_columns import CodedColumns, code_columns
 from analyze.explain.columns import REQUEST, AttributeColumn
 from analyze.explain.rules import NodeGroup, best_group, tree_rules
-from analyze.explain.settings import ExplainSettings
+from analyze.explain.settings import SETTINGS
 from analyze.explain.table import FeatureTable, observe
 from analyze.explain.tree import (
     Question,
@@ -37,9 +37,7 @@ _Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
 _TWINS_SHOWN = 3
 
 
-def explain(
-    table: FeatureTable, *, exclude: Sequence[str] = (), settings: ExplainSettings | None = None
-) -> Explanation:
+def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
     """What parts the table's classes: a tree as rules, the attributes one by one, and how sure that is.
 
     exclude: attributes that the user does not want to see at the root again, as `key`, or `component/point
@@ -48,20 +46,19 @@ def explain(
     explanation. Neither is one that says the same in the baseline (`Controls`). Deterministic in its
     arguments.
     """
-    asked = ExplainSettings() if settings is None else settings
     left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
     standing: list[str] = []
-    for _ in range(asked.most_standing + 1):
+    for _ in range(SETTINGS.most_standing + 1):
         chosen = [
             number
             for number, column in enumerate(table.columns)
             if not _excluded(column, (*exclude, *standing))
         ]
-        coded, whole = _coded(table, chosen, asked)
-        found = _judged(table, coded, asked)
+        coded, whole = _coded(table, chosen)
+        found = _judged(table, coded)
         if found.split is None or whole is None:
             break
-        if not _on_every_day(table, coded, whole, found.split, asked):
+        if not _on_every_day(table, coded, whole, found.split):
             break
         standing += found.parting
     rows = attribute_rows(coded, table.affected)
@@ -73,7 +70,7 @@ def explain(
         auc=found.auc,
         root_stability=found.stability,
         rules=found.rules,
-        attributes=rows[: asked.most_attributes],
+        attributes=rows[: SETTINGS.most_attributes],
         attributes_total=len(rows),
         identifiers=identifiers,
         competing=found.competing,
@@ -82,21 +79,19 @@ def explain(
     )
 
 
-def _coded(
-    table: FeatureTable, chosen: Sequence[int], settings: ExplainSettings
-) -> tuple[CodedColumns, CodedColumns | None]:
+def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, CodedColumns | None]:
     """Codes of the table's requests, and under the same codes those of its controls."""
     n = len(table.affected)
     columns = [table.columns[number] for number in chosen]
     if table.controls is None:
-        return code_columns(columns, n, settings.numeric_bins, settings.levels), None
+        return code_columns(columns, n, SETTINGS.numeric_bins, SETTINGS.levels), None
     more = [table.controls.columns[number] for number in chosen]
     both = [
         replace(one, values=np.concatenate([one.values, other.values]), passes=None)
         for one, other in zip(columns, more, strict=True)
     ]
     n_both = n + len(table.controls.problem)
-    coded = code_columns(both, n_both, settings.numeric_bins, settings.levels)
+    coded = code_columns(both, n_both, SETTINGS.numeric_bins, SETTINGS.levels)
     return (
         replace(coded, columns=tuple(columns), codes=coded.codes[:, :n]),
         replace(coded, columns=tuple(more), codes=coded.codes[:, n:]),
@@ -108,13 +103,12 @@ def _on_every_day(
     coded: CodedColumns,
     controls: CodedColumns,
     split: Split,
-    settings: ExplainSettings,
 ) -> bool:
     """Whether the root says what it would say on any day: large reads are slow, and are no more than
     before.
 
     It must part the usual requests of the reference from its rest, the same way and half as well as the
-    affected from the others, and must not part problem from reference by `settings.new`.
+    affected from the others, and must not part problem from reference by `new`.
     """
     assert table.controls is not None
     problem, usual = table.controls.problem, table.controls.usual
@@ -126,7 +120,7 @@ def _on_every_day(
     difference = float(here[table.affected].mean() - here[~table.affected].mean())
     before = float(there[usual].mean() - there[rest].mean())
     moved = float(there[problem].mean() - there[~problem].mean())
-    return before * difference >= settings.as_usual * difference**2 and abs(moved) < settings.new
+    return before * difference >= SETTINGS.as_usual * difference**2 and abs(moved) < SETTINGS.new
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
@@ -157,28 +151,28 @@ class _Judged:
     """The root's."""
 
 
-def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings) -> _Judged:
+def _judged(table: FeatureTable, coded: CodedColumns) -> _Judged:
     """The tree, if it can be relied on, else why not."""
     affected = table.affected
     n = len(affected)
-    if min(int(affected.sum()), int((~affected).sum())) < settings.least_requests:
+    if min(int(affected.sum()), int((~affected).sum())) < SETTINGS.least_requests:
         return _Judged("too-few")
     if not coded.columns:
         return _Judged("not-predictive" if table.had_columns else "no-parameters")
     rows = np.arange(n)
-    tree = grow(coded, affected, table.block, rows, settings, settings.perms)
+    tree = grow(coded, affected, table.block, rows, SETTINGS.perms)
     if tree.question is None:
         return _Judged("not-predictive")
-    area = cross_validated_auc(coded, affected, table.block, table.fold, settings)
-    if area is None or area < settings.min_auc:
+    area = cross_validated_auc(coded, affected, table.block, table.fold)
+    if area is None or area < SETTINGS.min_auc:
         return _Judged("not-predictive", area)
-    stability = root_stability(coded, affected, tree.question, settings)
+    stability = root_stability(coded, affected, tree.question)
     root = coded.columns[tree.question.split.column]
     competing = tuple(coded.columns[c].text for c in stability.competing[:_TWINS_SHOWN])
-    if stability.share < settings.min_stability:
+    if stability.share < SETTINGS.min_stability:
         return _Judged("unstable", area, stability.share, competing=(root.text, *competing))
     weights = class_weights(affected)
-    twins = _twins(coded, tree.question, rows, settings)
+    twins = _twins(coded, tree.question, rows)
     return _Judged(
         "",
         area,
@@ -191,9 +185,7 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     )
 
 
-def _twins(
-    coded: CodedColumns, question: Question, rows: I8, settings: ExplainSettings
-) -> tuple[AttributeColumn, ...]:
+def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[AttributeColumn, ...]:
     """Find other parameters that part the requests as the root's does."""
     base = goes_left(coded, question.split, rows)
     root = coded.columns[question.split.column]
@@ -201,7 +193,7 @@ def _twins(
     for number, column in enumerate(coded.columns):
         if (column.where, column.key) == (root.where, root.key) or question.gains.gain[number, 0] <= 0:
             continue
-        if agreement(base, goes_left(coded, question.gains.split(number), rows)) >= settings.twin:
+        if agreement(base, goes_left(coded, question.gains.split(number), rows)) >= SETTINGS.twin:
             twins.setdefault((column.where, column.key), replace(column, aggregate=""))
     return tuple(twins.values())
 
@@ -286,23 +278,23 @@ def explain_finding(
     them from the rest of the reference is no news, large reads are slow on every day, and is left out inside
     the problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
     """
-    asked, none = ExplainSettings(), Selection({})
+    none = Selection({})
     as_usual = none if usual is None else usual
     inside = none if unaffected is None else unaffected
     of_affected, of_reference, of_usual, of_problem = range(4)
     groups = (affected, reference.without(as_usual), as_usual, inside)
-    observed = observe(population, groups, asked)
+    observed = observe(population, groups)
     control = None
     if usual is not None:
         control = (of_affected, of_problem), (of_reference, of_usual), of_usual
     contrasts: list[tuple[tuple[int, ...], str]] = [((of_reference, of_usual), words[2])]
-    if inside.n_requests >= asked.least_requests:
+    if inside.n_requests >= SETTINGS.least_requests:
         contrasts.append(((of_problem,), words[1]))
     shown: Explanation | None = None
     for others, said in contrasts:
-        table = observed.contrast(of_affected, others, (words[0], said), asked, control=control)
-        found = explain(table, exclude=exclude, settings=asked)
-        as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - asked.as_good
+        table = observed.contrast(of_affected, others, (words[0], said), control=control)
+        found = explain(table, exclude=exclude)
+        as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - SETTINGS.as_good
         if shown is None or (found.reliable and (as_good or not shown.reliable)):
             shown = found
     assert shown is not None

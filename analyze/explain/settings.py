@@ -1,4 +1,4 @@
-"""Set the defaults of the explanation, in one place."""
+"""Set what decides in an explanation, in one place."""
 
 from __future__ import annotations
 
@@ -84,3 +84,7 @@ class ExplainSettings:
     """Rows of the attribute table that are kept."""
     ignored: tuple[str, ...] = _DEFAULT_IGNORED
     seed: int = 0
+
+
+SETTINGS: Final = ExplainSettings()
+"""Those of every explanation."""

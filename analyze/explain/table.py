@@ -17,7 +17,7 @@ import numpy as np
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, AttributeColumn, request_columns
 from analyze.explain.parameters import parameter_columns
-from analyze.explain.settings import IDENTIFIER_NAMES, ExplainSettings
+from analyze.explain.settings import IDENTIFIER_NAMES, SETTINGS
 from analyze.population import Population
 from analyze.stats.rank import rank_scores
 from schemas.arrays import B1, F8, I4, I8
@@ -28,7 +28,7 @@ _PLAIN = ("first", "last", "min", "max", "mean", "mode")
 
 
 def _changed_identifiers(
-    columns: Sequence[AttributeColumn], chosen: ChosenRequests, settings: ExplainSettings
+    columns: Sequence[AttributeColumn], chosen: ChosenRequests
 ) -> dict[tuple[str, str], ChangedIdentifier]:
     """Those of the columns whose values part the periods by construction, by (where, key).
 
@@ -45,16 +45,14 @@ def _changed_identifiers(
     for field, of_field in fields.items():
         if field == (REQUEST, TYPE) or field[1].startswith(REACHES):
             continue
-        pairs = [_values(column, chosen, settings) for column in of_field]
+        pairs = [_values(column, chosen) for column in of_field]
         if all(pair is not None for pair in pairs) and pairs[0] is not None:
             before, after = (_said(of_field[0], values) for values in pairs[0])
             found[field] = ChangedIdentifier(where=field[0], key=field[1], before=before, after=after)
     return found
 
 
-def _values(
-    column: AttributeColumn, chosen: ChosenRequests, settings: ExplainSettings
-) -> tuple[F8, F8] | None:
+def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
     """Values before and after, where they have none in common and are few; None for what is no identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
@@ -67,10 +65,10 @@ def _values(
     for period in periods:
         mine = chosen.sample == period
         values = column.values[known & mine]
-        if len(values) < max(settings.least_leaf, settings.known * (passes & mine).sum()):
+        if len(values) < max(SETTINGS.least_leaf, SETTINGS.known * (passes & mine).sum()):
             return None
         sides.append(np.unique(values))
-    most = 1 if column.levels is None else settings.levels
+    most = 1 if column.levels is None else SETTINGS.levels
     if max(len(side) for side in sides) > most or np.intersect1d(sides[0], sides[1]).size:
         return None
     return sides[0], sides[1]
@@ -117,7 +115,6 @@ def features(
     others: Selection,
     *,
     words: tuple[str, str] = ("affected requests", "other requests"),
-    settings: ExplainSettings | None = None,
 ) -> FeatureTable:
     """The table that holds `affected` against `others`.
 
@@ -125,9 +122,8 @@ def features(
     own time, classes of one period within parts of common time. Raises LakeError where parameters cannot be
     read, ValueError for rows that are not there.
     """
-    asked = ExplainSettings() if settings is None else settings
-    observed = observe(population, (affected, others), asked)
-    return observed.contrast(0, [1], words, asked)
+    observed = observe(population, (affected, others))
+    return observed.contrast(0, [1], words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +138,6 @@ class Observations:
         affected: int,
         others: Sequence[int],
         words: tuple[str, str],
-        settings: ExplainSettings,
         *,
         control: tuple[Sequence[int], Sequence[int], int] | None = None,
     ) -> FeatureTable:
@@ -156,10 +151,10 @@ class Observations:
         sample = chosen.sample[rows]
         apart = not np.intersect1d(sample[label], sample[~label]).size
         time = chosen.start_ns[rows]
-        block = time_blocks(time, label, settings.blocks, apart=apart)
-        fold = time_blocks(time, label, settings.folds, apart=True)
+        block = time_blocks(time, label, SETTINGS.blocks, apart=apart)
+        fold = time_blocks(time, label, SETTINGS.folds, apart=True)
         columns = self.columns
-        found = _changed_identifiers(columns, chosen, settings)
+        found = _changed_identifiers(columns, chosen)
         if apart:
             columns = tuple(
                 column
@@ -168,10 +163,10 @@ class Observations:
                 and (column.where != REQUEST or column.key not in OF_PERIODS)
             )
         pairs = [(column, column.at(rows)) for column in columns]
-        pairs = [(whole, part) for whole, part in pairs if _comparable(part, label, time, settings)]
-        if len(pairs) > settings.most_columns:
+        pairs = [(whole, part) for whole, part in pairs if _comparable(part, label, time)]
+        if len(pairs) > SETTINGS.most_columns:
             gone = [np.isnan(part.values).sum() for _, part in pairs]
-            kept = np.sort(np.argsort(gone, kind="stable")[: settings.most_columns])
+            kept = np.sort(np.argsort(gone, kind="stable")[: SETTINGS.most_columns])
             pairs = [pairs[k] for k in kept]
         controls = None
         if control is not None:
@@ -216,7 +211,7 @@ class Observations:
         return np.concatenate(kept)
 
 
-def observe(population: Population, groups: Sequence[Selection], settings: ExplainSettings) -> Observations:
+def observe(population: Population, groups: Sequence[Selection]) -> Observations:
     """A sample of every group and its attributes; a request is of the first group that has it.
 
     Reads parameters once a period.
@@ -228,11 +223,11 @@ def observe(population: Population, groups: Sequence[Selection], settings: Expla
             group = group.without(earlier)
         alone.append(group)
     groups = alone
-    rng = np.random.default_rng(settings.seed)
+    rng = np.random.default_rng(SETTINGS.seed)
     chosen = choose(
         population,
-        (*groups, _background(population, groups, settings.most_background)),
-        settings.most_requests,
+        (*groups, _background(population, groups, SETTINGS.most_background)),
+        SETTINGS.most_requests,
         rng,
     )
     if len(chosen) == 0:
@@ -242,7 +237,7 @@ def observe(population: Population, groups: Sequence[Selection], settings: Expla
         *_unlike(parameter_columns(population, chosen)),
         *request_columns(population, chosen),
     ]
-    return Observations(chosen, (*columns, *_changes(columns, settings.most_changes)))
+    return Observations(chosen, (*columns, *_changes(columns, SETTINGS.most_changes)))
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
@@ -276,13 +271,13 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
     return block
 
 
-def _comparable(column: AttributeColumn, label: B1, time: I8, settings: ExplainSettings) -> bool:
+def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
     """Whether a column may take part: not ignored, on the common part of the structures, no id, no clock."""
-    if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in settings.ignored):
+    if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in SETTINGS.ignored):
         return False
     if column.passes is not None:
         shares = [column.passes[side].mean() if side.any() else 0.0 for side in (label, ~label)]
-        if min(shares) < settings.presence:
+        if min(shares) < SETTINGS.presence:
             return False
     values = column.values
     known = ~np.isnan(values)
@@ -290,19 +285,19 @@ def _comparable(column: AttributeColumn, label: B1, time: I8, settings: ExplainS
     if distinct + (not known.all()) < 2:
         return False
     if not column.numeric:
-        return distinct < settings.few_values or distinct <= settings.alike * known.sum()
-    return distinct < settings.ranked or not all(
-        _follows_time(values[side], time[side], settings) for side in (label, ~label)
+        return distinct < SETTINGS.few_values or distinct <= SETTINGS.alike * known.sum()
+    return distinct < SETTINGS.ranked or not all(
+        _follows_time(values[side], time[side]) for side in (label, ~label)
     )
 
 
-def _follows_time(values: F8, time: I8, settings: ExplainSettings) -> bool:
+def _follows_time(values: F8, time: I8) -> bool:
     """Whether a class's values rise or fall with time: a counter, a clock, a sequence number."""
     known = ~np.isnan(values)
-    if known.sum() < settings.ranked:
+    if known.sum() < SETTINGS.ranked:
         return False
     of_values, of_time = rank_scores(np.stack([values[known], time[known]]))
-    return abs(float(of_values @ of_time)) > settings.with_time
+    return abs(float(of_values @ of_time)) > SETTINGS.with_time
 
 
 def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from analyze.explain.coded_columns import CodedColumns
-from analyze.explain.settings import ExplainSettings
+from analyze.explain.settings import SETTINGS
 from analyze.stats.rank import midranks
 from schemas.arrays import B1, F4, F8, I4, I8
 
@@ -201,20 +201,18 @@ class TreeNode:
         return None if self.question is None else self.question.split
 
 
-def grow(
-    coded: CodedColumns, affected: B1, block: I4, rows: I8, settings: ExplainSettings, perms: int
-) -> TreeNode:
+def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> TreeNode:
     """Grow a tree over `rows`. Deterministic; a node costs what `best_splits` of `perms` labellings does."""
-    least = least_leaf(len(rows), settings)
-    rng = np.random.default_rng(settings.seed)
-    return _Growth(coded, affected, block, class_weights(affected[rows]), least, settings, perms, rng).node(
-        rows, settings.depth
+    least = least_leaf(len(rows))
+    rng = np.random.default_rng(SETTINGS.seed)
+    return _Growth(coded, affected, block, class_weights(affected[rows]), least, perms, rng).node(
+        rows, SETTINGS.depth
     )
 
 
-def least_leaf(n: int, settings: ExplainSettings) -> int:
+def least_leaf(n: int) -> int:
     """Requests that each side of a split must keep."""
-    return max(settings.least_leaf, int(np.ceil(settings.least_leaf_share * n)))
+    return max(SETTINGS.least_leaf, int(np.ceil(SETTINGS.least_leaf_share * n)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +224,6 @@ class _Growth:
     block: I4
     weights: ClassWeights
     least: int
-    settings: ExplainSettings
     perms: int
     rng: np.random.Generator
 
@@ -240,7 +237,7 @@ class _Growth:
         if depth == 0 or len(rows) < 2 * self.least or not (n0 and n1):
             return leaf
         question = self._ask(rows)
-        if question is None or question.p > self.settings.gate:
+        if question is None or question.p > SETTINGS.gate:
             return leaf
         to_left = goes_left(self.coded, question.split, rows)
         sides = [self.node(part, depth - 1) for part in (rows[to_left], rows[~to_left])]
@@ -261,7 +258,7 @@ class _Growth:
         excess = found.gain - found.by_chance[:, None]
         # Of columns that say the same the first: which one it is must not hang on the shuffling.
         most = float(excess[:, 0].max())
-        column = int(np.flatnonzero(excess[:, 0] >= most - self.settings.tie * abs(most))[0])
+        column = int(np.flatnonzero(excess[:, 0] >= most - SETTINGS.tie * abs(most))[0])
         if found.gain[column, 0] <= 0:
             return None
         as_good = excess[:, 1:].max(axis=0) >= excess[column, 0] - 1e-6
@@ -298,9 +295,7 @@ class RootStability(NamedTuple):
     """Columns of other roots, most frequent first."""
 
 
-def cross_validated_auc(
-    coded: CodedColumns, affected: B1, block: I4, fold: I4, settings: ExplainSettings
-) -> float | None:
+def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) -> float | None:
     """Mean area under the ROC curve over folds of time, each scored by a tree of the others.
 
     None where no fold has both classes inside and outside.
@@ -311,7 +306,7 @@ def cross_validated_auc(
         train, test = np.flatnonzero(~inside), np.flatnonzero(inside)
         if any(len(np.unique(affected[rows])) < 2 for rows in (train, test)):
             continue
-        tree = grow(coded, affected, block, train, settings, settings.fold_perms)
+        tree = grow(coded, affected, block, train, SETTINGS.fold_perms)
         areas.append(auc(_scores(coded, tree, test), affected[test]))
     return float(np.mean(areas)) if areas else None
 
@@ -322,33 +317,31 @@ def auc(score: F8, affected: B1) -> float:
     return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
-def root_stability(
-    coded: CodedColumns, affected: B1, question: Question, settings: ExplainSettings
-) -> RootStability:
+def root_stability(coded: CodedColumns, affected: B1, question: Question) -> RootStability:
     """Share of bootstraps whose root parts the requests as the tree's root does.
 
     Two columns that say the same (a size and its encoding) part them alike and do not compete. The expected
     gains are those of the tree's root.
     """
     n, rows = len(affected), np.arange(len(affected))
-    rng = np.random.default_rng(settings.seed + 1)
-    drawn = np.zeros((n, settings.bootstraps), np.float32)
+    rng = np.random.default_rng(SETTINGS.seed + 1)
+    drawn = np.zeros((n, SETTINGS.bootstraps), np.float32)
     for side in (np.flatnonzero(affected), np.flatnonzero(~affected)):
-        picks = side[rng.integers(len(side), size=(settings.bootstraps, len(side)))]
-        for number in range(settings.bootstraps):
+        picks = side[rng.integers(len(side), size=(SETTINGS.bootstraps, len(side)))]
+        for number in range(SETTINGS.bootstraps):
             drawn[:, number] += np.bincount(picks[number], minlength=n).astype(np.float32)
     label = affected[:, None].astype(np.float32)
-    weights, least = class_weights(affected), least_leaf(n, settings)
+    weights, least = class_weights(affected), least_leaf(n)
     found = best_splits(coded, coded.incidence(rows), drawn * label, drawn * (1 - label), weights, least)
     roots = (found.gain - question.gains.by_chance[:, None]).argmax(axis=0)
     base = goes_left(coded, question.split, rows)
     others: Counter[int] = Counter()
     for number, column in enumerate(roots.tolist()):
         answer = goes_left(coded, found.split(column, number), rows)
-        if column != question.split.column and agreement(base, answer) < settings.same_split:
+        if column != question.split.column and agreement(base, answer) < SETTINGS.same_split:
             others[column] += 1
     ordered = sorted(others, key=lambda column: (-others[column], column))
-    return RootStability(1 - others.total() / settings.bootstraps, tuple(ordered))
+    return RootStability(1 - others.total() / SETTINGS.bootstraps, tuple(ordered))
 
 
 def agreement(one: B1, other: B1) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.explain.columns import REQUEST, AttributeColumn, text_column
-from analyze.explain.settings import ExplainSettings
+from analyze.explain.settings import SETTINGS
 from analyze.explain.table import FeatureTable, time_blocks
 from schemas.report.explanations import Contrast
 
@@ -29,7 +29,6 @@ def table(
     """Classes of two periods; time is the order of the rows unless given."""
     label = np.asarray(affected, dtype=np.bool_)
     time = np.arange(len(label), dtype=np.int64) if start_ns is None else start_ns
-    settings = ExplainSettings()
     return FeatureTable(
         contrast=Contrast(
             affected="affected requests",
@@ -38,8 +37,8 @@ def table(
             n_others=int((~label).sum()),
         ),
         affected=label,
-        block=time_blocks(time, label, settings.blocks, apart=True),
-        fold=time_blocks(time, label, settings.folds, apart=True),
+        block=time_blocks(time, label, SETTINGS.blocks, apart=True),
+        fold=time_blocks(time, label, SETTINGS.folds, apart=True),
         columns=tuple(columns),
         identifiers=(),
         had_columns=bool(columns),

@@ -12,7 +12,7 @@ from oracles.populations import category, graph, population
 
 from analyze.explain.chosen_requests import Selection, choose
 from analyze.explain.explanation import explain_finding
-from analyze.explain.settings import ExplainSettings
+from analyze.explain.settings import SETTINGS
 from analyze.explain.table import FeatureTable, features
 from analyze.population import PARAMS_AS_TEXT, Category, Population
 from analyze.report.wording import NBSP
@@ -372,8 +372,8 @@ def test_hour_and_sampling_are_compared_inside_a_period_only() -> None:
     assert keys(features(of, Selection({0: evens}), period(of, 0))) == set()
 
 
-def test_settings_are_obeyed() -> None:
+def test_settings_are_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     of, params, _ = world()
     params.add(0, 0, "secret", [float(i % 4) for i in range(200)])
-    settings = ExplainSettings(ignored=("^secret$",))
-    assert keys(features(of, period(of, 1), period(of, 0), settings=settings)) == set()
+    monkeypatch.setattr("analyze.explain.table.SETTINGS", replace(SETTINGS, ignored=("^secret$",)))
+    assert keys(features(of, period(of, 1), period(of, 0))) == set()
