@@ -44,7 +44,7 @@ LEAST_SHARE: Final = 0.05
 """Smallest difference of the share of failures that is."""
 
 
-class Level(NamedTuple):
+class WindowLevel(NamedTuple):
     """What a window was like."""
 
     window: Window
@@ -63,14 +63,14 @@ class OrdinaryPair:
     history: tuple[Window, ...]
 
 
-def level_of(window: Window, profile: Profile) -> Level:
+def level_of(window: Window, profile: Profile) -> WindowLevel:
     """Sums of a window's profile."""
     rows = profile.responses
     weight, ns, failed, n = (float(np.sum(rows[name].to_numpy())) for name in ("w", "ns", "failed", "n"))
-    return Level(window, n, ns / weight if weight else 0.0, failed / weight if weight else 0.0)
+    return WindowLevel(window, n, ns / weight if weight else 0.0, failed / weight if weight else 0.0)
 
 
-def steady(levels: Sequence[Level]) -> B1:
+def steady(levels: Sequence[WindowLevel]) -> B1:
     """[windows] whether a window is like the others. Windows without a request are not."""
     if not levels:
         return np.zeros(0, dtype=np.bool_)
@@ -135,14 +135,14 @@ PairWatch = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ordinary:
+class SteadyWindows:
     """Steady windows of a lake."""
 
     windows: tuple[Window, ...]
     unsteady: int
 
 
-def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: PairWatch) -> Ordinary:
+def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: PairWatch) -> SteadyWindows:
     """Windows that lie in a period as a whole and in which nothing plainly happened; reads or makes their
     statistics."""
     whole = {
@@ -160,7 +160,7 @@ def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: P
             levels.append(level_of(window, profile))
     kept = steady(levels)
     windows = tuple(level.window for level, keep in zip(levels, kept.tolist(), strict=True) if keep)
-    return Ordinary(windows, len(whole) - len(windows))
+    return SteadyWindows(windows, len(whole) - len(windows))
 
 
 def calibrate(

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from analyze.numbering import Numbering
-from analyze.refine.consensus import Votes, all_votes, votes_of
+from analyze.refine.consensus import Answers, all_answers, answers_of
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
@@ -60,7 +60,7 @@ class _Ballot:
         self._n_samples = n_samples
         self._numbers = Numbering[Calls]()
         none = np.zeros((2, n_samples, 0))
-        self._votes = [Votes(np.zeros((0, 1), dtype=np.int64), none[0], none)]
+        self._votes = [Answers(np.zeros((0, 1), dtype=np.int64), none[0], none)]
 
     def ask(
         self, places: list[Calls], category: StoredCategory, times: I8, tree: SpanTree, question: _Question
@@ -71,14 +71,14 @@ class _Ballot:
             return (question(times[list(tree.start), rows], times[list(tree.end), rows]),)
 
         number = np.array([self._numbers[place] for place in places])
-        votes = votes_of(category, number[:, None], self._n_samples, tree.n_units, answer)
+        votes = answers_of(category, number[:, None], self._n_samples, tree.n_units, answer)
         # One request decides nothing, however many calls it has: it counts once at a place.
         is_first = np.isin(np.arange(len(number)), np.unique(number, return_index=True)[1])
         self._votes.append(replace(votes, requests=votes.requests * is_first))
 
-    def count(self) -> tuple[list[Calls], Votes]:
+    def count(self) -> tuple[list[Calls], Answers]:
         """All places, and the votes of each."""
-        votes = all_votes(self._votes)
+        votes = all_answers(self._votes)
         return list(self._numbers), votes.pooled(votes.key)[0]
 
     def carried(self, share: float, settings: RefineSettings) -> set[Calls]:
@@ -212,7 +212,7 @@ DEFERRED: Final = "Asynchronous, as they outlive their parent, which shows the t
 
 def _notes(
     places: list[Calls],
-    votes: Votes,
+    votes: Answers,
     asynchronous: set[Calls],
     kept: set[Calls],
     samples: Sequence[str],

@@ -22,8 +22,8 @@ Ask = Callable[[slice], Sequence[B1]]
 
 
 @dataclass(frozen=True, slots=True)
-class Votes:
-    """Votes on some questions, one an entry."""
+class Answers:
+    """How requests answer some questions by their votes, one an entry."""
 
     key: I8
     """[entries, columns] what is asked about; equal ones are one question once they are pooled."""
@@ -32,7 +32,7 @@ class Votes:
     weight: F8
     """[1 + answers, samples, entries] of all votes, then of those for each answer."""
 
-    def pooled(self, key: I8) -> tuple[Votes, I8]:
+    def pooled(self, key: I8) -> tuple[Answers, I8]:
         """Votes of equal keys ([entries, columns], perhaps coarser ones) added up, and [entries] which."""
         distinct, entry = np.unique(key, axis=0, return_inverse=True)
         entry = entry.reshape(-1)
@@ -40,11 +40,11 @@ class Votes:
         sums = np.zeros((*counts.shape[:2], len(distinct)))
         for place in np.ndindex(counts.shape[:2]):
             sums[place] = np.bincount(entry, weights=counts[place], minlength=len(distinct))
-        return Votes(distinct, sums[0], sums[1:]), entry
+        return Answers(distinct, sums[0], sums[1:]), entry
 
-    def of_first(self, n_samples: int) -> Votes:
+    def of_first(self, n_samples: int) -> Answers:
         """The votes of the first samples only."""
-        return Votes(self.key, self.requests[:n_samples], self.weight[:, :n_samples])
+        return Answers(self.key, self.requests[:n_samples], self.weight[:, :n_samples])
 
     def shares(self) -> F8:
         """[answers, samples, entries] share of the votes for each answer; NaN where there is none."""
@@ -66,7 +66,7 @@ class Votes:
         return enough
 
 
-def votes_of(category: StoredCategory, key: I8, n_samples: int, width: int, ask: Ask) -> Votes:
+def answers_of(category: StoredCategory, key: I8, n_samples: int, width: int, ask: Ask) -> Answers:
     """Ask the requests of a category, in blocks. width: cells that a request takes meanwhile. O(cells)."""
     weight = np.zeros(0)
     for rows in blocks(category.n_requests, width, FEW_CELLS):
@@ -76,12 +76,12 @@ def votes_of(category: StoredCategory, key: I8, n_samples: int, width: int, ask:
         block = np.array([_weighed(mask, category.weight[rows], bounds) for mask in (every, *answers)])
         weight = weight + block if len(weight) else block
     requests = np.bincount(category.sample, minlength=n_samples).astype(np.float64)
-    return Votes(key, np.repeat(requests[:, None], len(key), axis=1), weight)
+    return Answers(key, np.repeat(requests[:, None], len(key), axis=1), weight)
 
 
-def all_votes(parts: Sequence[Votes]) -> Votes:
+def all_answers(parts: Sequence[Answers]) -> Answers:
     """Votes of several categories (at least one), one after the other."""
-    return Votes(
+    return Answers(
         np.concatenate([part.key for part in parts]),
         np.concatenate([part.requests for part in parts], axis=1),
         np.concatenate([part.weight for part in parts], axis=2),

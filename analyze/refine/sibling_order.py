@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analyze.numbering import Numbering
-from analyze.refine.consensus import Votes, all_votes, votes_of
+from analyze.refine.consensus import Answers, all_answers, answers_of
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import Operation, StoredCategory
@@ -200,7 +200,7 @@ def order_evidence(
     numbers: Numbers,
     settings: RefineSettings,
     n_samples: int,
-) -> Votes:
+) -> Answers:
     """Votes on how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
 
     Answers are: the first ends before the second starts, and the other way round. Keys are the family (parent
@@ -230,7 +230,7 @@ def order_evidence(
         (np.array(codes)[family_of_pair], np.array(parents)[family_of_pair], keys[firsts], keys[seconds]),
         axis=1,
     )
-    return votes_of(category, key, n_samples, len(firsts), order)
+    return answers_of(category, key, n_samples, len(firsts), order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Consensus:
 
 
 def decide_order(
-    evidence: Sequence[Votes],
+    evidence: Sequence[Answers],
     children: Sequence[ChildKey],
     settings: RefineSettings,
     samples: Sequence[str],
@@ -257,7 +257,7 @@ def decide_order(
     """
     if not evidence:
         return Consensus(np.zeros(0, dtype=np.int8), ())
-    votes = all_votes(evidence)
+    votes = all_answers(evidence)
     families_, entry = votes.pooled(votes.key)
     operations, of_family = families_.pooled(families_.key[:, 1:])
     by_operation = np.where(
@@ -277,7 +277,7 @@ def _components(children: Sequence[ChildKey]) -> I8:
     return np.array([numbers[child.operation.component] for child in children], dtype=np.int64)
 
 
-def _by_share(votes: Votes, settings: RefineSettings) -> I1:
+def _by_share(votes: Answers, settings: RefineSettings) -> I1:
     """[entries] the order that nearly all requests have; PARALLEL for none."""
     first_second, second_first = votes.agreed(settings.sequential_share)
     relation = np.full(len(first_second), SiblingRelation.PARALLEL, dtype=np.int8)
@@ -286,7 +286,7 @@ def _by_share(votes: Votes, settings: RefineSettings) -> I1:
     return relation
 
 
-def _component_relation(operations: Votes, component_of: I8, settings: RefineSettings) -> I1:
+def _component_relation(operations: Answers, component_of: I8, settings: RefineSettings) -> I1:
     """Relation by the pair of components, for operations too rare to say themselves."""
     pooled, of_operation = operations.pooled(np.sort(component_of[operations.key[:, 1:]], axis=1))
     weight, first_second, second_first = pooled.weight.sum(axis=1)
@@ -300,7 +300,7 @@ def _component_relation(operations: Votes, component_of: I8, settings: RefineSet
 
 
 def _shift_notes(
-    votes: Votes, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
+    votes: Answers, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences on pairs whose order moved from the first sample to another (Bonferroni p < 0.05)."""
     # Both directions: the smaller key need not be the one that comes first.

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from analyze.calibrate import Level, choose_pairs, steady
+from analyze.calibrate import WindowLevel, choose_pairs, steady
 from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.windows import NS_PER_MINUTE, Window
 
@@ -18,9 +18,9 @@ def windows(*numbers: int) -> list[Window]:
     return [Window(number * LENGTH, LENGTH) for number in numbers]
 
 
-def levels(mean: list[float], failed: list[float] | None = None, n: int = 100) -> list[Level]:
+def levels(mean: list[float], failed: list[float] | None = None, n: int = 100) -> list[WindowLevel]:
     shares = failed or [0.0] * len(mean)
-    return [Level(w, n, m, f) for w, m, f in zip(windows(*range(len(mean))), mean, shares, strict=True)]
+    return [WindowLevel(w, n, m, f) for w, m, f in zip(windows(*range(len(mean))), mean, shares, strict=True)]
 
 
 def test_only_gross_signs_leave_a_window_out() -> None:
@@ -33,7 +33,7 @@ def test_only_gross_signs_leave_a_window_out() -> None:
     # Steady to the digit, as a simulator is: a fifth more is nothing gross all the same.
     assert steady(levels([1e6] * 20 + [1.2e6])).all()
     assert steady(levels([1e6] * 4, [0.01, 0.02, 0.01, 0.30])).tolist() == [True, True, True, False]
-    nobody = Level(windows(9)[0], 0, 0.0, 0.0)
+    nobody = WindowLevel(windows(9)[0], 0, 0.0, 0.0)
     assert steady([*levels([1e6] * 3), nobody]).tolist() == [True, True, True, False]
     assert steady([nobody]).tolist() == [False]
     assert steady([]).tolist() == []
