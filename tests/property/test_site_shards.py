@@ -177,8 +177,8 @@ def test_shards_of_sites_are_all_sites(
         same(mine, theirs)
     predicted, seen = (np.ones(len(profile.names.sites)) for _ in range(2))
     for part in parts:
-        predicted[part.site], seen[part.site] = _factors(part.profile(), roles, 1.4)
-    same((predicted, seen), _factors(profile, roles, 1.4))
+        predicted[part.site], seen[part.site] = _factors(View(part.profile(), roles, SETTINGS), 1.4)
+    same((predicted, seen), _factors(View(profile, roles, SETTINGS), 1.4))
 
 
 def test_votes_in_runs_are_their_table() -> None:

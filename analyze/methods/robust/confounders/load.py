@@ -16,8 +16,8 @@ import numpy as np
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
-from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
-from analyze.methods.robust.view import by_site, values_of, votes_of
+from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.view import View, by_site
 from analyze.population import Population
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.histograms import Histograms, value_of
@@ -114,7 +114,7 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
         return []
     predicted, seen = (np.ones(len(comparison.profile.names.sites)) for _ in range(2))
     for part in comparison.views():
-        predicted[part.site], seen[part.site] = _factors(part.view.profile, comparison.roles, met.ratio)
+        predicted[part.site], seen[part.site] = _factors(part.view, met.ratio)
     allowed = 1 + settings.load_room * (predicted - 1)
     found = []
     for change in asked:
@@ -127,14 +127,14 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
     return found
 
 
-def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
+def _factors(view: View, ratio: float) -> tuple[F8, F8]:
     """Give ([sites] factor of the mean time at the site's operation by queueing, [sites] factor that was
     seen).
 
     One server with random arrivals: t = s / (1 - rho), and rho / (1 - rho) requests are there (M/M/1). So rho
     is known from how many were there, slot by slot; with rho·ratio >= 1 any time is possible.
     """
-    votes = by_site(values_of(votes_of(profile), OWN_TIME))
+    profile, roles, votes = view.profile, view.roles, by_site(view.values(OWN_TIME))
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
     # Votes of the reference are known by block only (`gathered`); how many calls there were, slot by slot.
     slots = np.flatnonzero(roles.reference & (roles.noise >= 0))
