@@ -175,7 +175,7 @@ def _without(observing: Observing, name: str) -> Observing:
 def anew(observing: Observing, *names: str) -> Observing:
     """Observe again without some rules."""
     settings = observing.plain.settings.model_copy(update={"without": names})
-    return Observing.of_samples(replace(observing.plain, settings=settings), observing.threshold_ns)
+    return Observing.of_comparison(replace(observing.plain, settings=settings), observing.threshold_ns)
 
 
 def _what_counts(tested: Tested) -> list[Change]:

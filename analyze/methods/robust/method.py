@@ -47,8 +47,8 @@ def analyse(
     """Compare the second sample with the first; the history shows what is usual."""
     run = robust_run(compared, history, settings)
     exact = exact_breakdown(run, "mean")
-    looked = judge(run)
-    mean = low, high, changed = looked.interval("mean")
+    judged = judge(run)
+    mean = low, high, changed = judged.interval("mean")
     if changed and exact.after < exact.before:
         run = replace(run, causes=by_size(run.causes))
     parts = contributions(run.causes, run.context, exact.parts, exact.mix, run.tested.seen.call_ratio)
@@ -56,19 +56,19 @@ def analyse(
     failed = exact_breakdown(run, "errors")
     accounts = [
         account_of(exact, "mean", run, mean, accounted, limits),
-        account_of(failed, "errors", run, looked.interval("errors"), failed_rows(failed, run), limits),
+        account_of(failed, "errors", run, judged.interval("errors"), failed_rows(failed, run), limits),
     ]
     if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
-        tail = looked.interval("tail")
+        tail = judged.interval("tail")
         accounts.insert(1, account_of(exact_breakdown(run, "tail"), "tail", run, tail, accounted, limits))
     shares = parts.shares(exact.after > exact.before) if changed else tuple(None for _ in run.causes)
     findings, affected = findings_of(run, limits, parts.of_causes, shares)
-    verdict = verdict_section(run, looked, findings, accounts)
+    verdict = verdict_section(run, judged, findings, accounts)
     warn(one_sum(accounts[0], findings, float(parts.rest.sum() + parts.mix.sum()) / NS_PER_US))
     insignificant = None
     if findings and not (changed or low is None or high is None):
         insignificant = Interval(low=low, high=high)
-    section = account_section(run, accounts, limits)
+    breakdown = account_section(run, accounts, limits)
     paths: tuple[Section, ...] = ()
     if settings.paths and run.population.categories:
         past = None if history is None else history.population
@@ -85,11 +85,11 @@ def analyse(
                 better_total=sum(finding.is_better for finding in findings),
                 insignificant_mean=insignificant,
             ),
-            section,
+            breakdown,
             *paths,
         ),
         tables=finding_tables(findings, accounts) | {"requests": requests_table(run.population, affected)},
-        headline=headline_of(verdict, accounts[0], looked.changed_shares(), findings),
+        headline=headline_of(verdict, accounts[0], judged.changed_shares(), findings),
         notes=cut_notes(affected),
         weighed=weigh(
             [
@@ -100,11 +100,11 @@ def analyse(
             verdict,
             [
                 *(ChangedMeasure(a.measure, a.before, a.after) for a in accounts[:1] if a.changed),
-                *looked.changed_shares(),
+                *judged.changed_shares(),
             ],
             run.profile.responded("w", run.roles.reference),
-            mix_changed=looked.mix.changed,
-            silent=bool(looked.basis.silent),
+            mix_changed=judged.mix.changed,
+            silent=bool(judged.basis.silent),
         ),
     )
 

@@ -76,10 +76,10 @@ class Observing:
         plain = Comparison(
             samples.population, profiled, roles, settings, samples.traffic, workers=samples.workers
         )
-        return Observing.of_samples(plain, threshold_ns)
+        return Observing.of_comparison(plain, threshold_ns)
 
     @staticmethod
-    def of_samples(plain: Comparison, threshold_ns: float) -> Observing:
+    def of_comparison(plain: Comparison, threshold_ns: float) -> Observing:
         """Observe every measure once confounders have adjusted the profile."""
         comparison = adjusted(plain)
         return Observing(plain, comparison, comparison.seen(), threshold_ns)

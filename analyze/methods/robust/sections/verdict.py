@@ -26,10 +26,10 @@ from schemas.report.findings import Finding
 
 
 def verdict_section(
-    run: RobustRun, looked: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
+    run: RobustRun, judged: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
 ) -> VerdictSection:
     """Fill the section: the outcome and its reasons."""
-    mean, settings = accounts[0], looked.settings.verdict
+    mean, settings = accounts[0], judged.settings.verdict
     explained = None
     if mean.after != mean.before:
         low, high = mean.low, mean.high
@@ -39,7 +39,7 @@ def verdict_section(
             (-np.inf if low is None else low, np.inf if high is None else high),
             mean.changed,
         )
-    found = looked.outcome(
+    found = judged.outcome(
         len(findings),
         explained,
         by_load=run.confounded.text("load"),
@@ -56,12 +56,12 @@ def verdict_section(
             *likely_place(found, mean, settings.explained),
             *(largest_rest(explained, mean, settings.rest) if explained is not None and findings else ()),
         ),
-        quality=looked.quality,
-        visible=looked.visible,
+        quality=judged.quality,
+        visible=judged.visible,
         untested_requests=_untested(run),
         missing_requests=found.missing_requests,
         held_back=_held_back(run),
-        equivalent_share=looked.whole.equivalent_share,
+        equivalent_share=judged.whole.equivalent_share,
         calibration="",
     )
     return checked(section, accounts, findings)
@@ -256,7 +256,7 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
 
 
 def _matters(section: VerdictSection) -> bool:
-    """Tell whether what the baseline keeps from being found may be what is looked for."""
+    """Tell whether what the baseline keeps from being found may be what is judged for."""
     return section.held_back is not None and section.outcome not in ("unchanged", "changed")
 
 
