@@ -16,7 +16,7 @@ from analyze.paths.alignment import SignatureKind, aligned_steps, difference_lin
 from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report.limits import ReportLimits
-from analyze.report.moment_rows import node_name
+from analyze.report.model_values import node_name
 from analyze.report.page import blocks_html
 from analyze.report.terminal import print_blocks
 from schemas.report.parts import NodeName

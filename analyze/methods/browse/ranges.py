@@ -28,7 +28,7 @@ from analyze.methods.browse.response_bins import (
 from analyze.profile.names import caller_name, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
-from analyze.report.moment_rows import canonical
+from analyze.report.model_values import canonical
 from analyze.stats.density import Density
 from analyze.stats.moments import LARGE, SampleMoments, pooled
 from schemas.arrays import F8

@@ -13,7 +13,7 @@ import numpy as np
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
 from analyze.methods.clusters.tree_overlay import TreeOverlay
-from analyze.report.moment_rows import number
+from analyze.report.model_values import number
 from schemas.report.clusters import OverlayNode
 
 _MOST_NODES: Final = 40

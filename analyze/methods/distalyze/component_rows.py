@@ -10,7 +10,7 @@ import numpy as np
 from analyze.methods.distalyze.attention import Found
 from analyze.methods.distalyze.features import EVENT_TIMES, quantity_of
 from analyze.methods.distalyze.instance_logs import VariableName
-from analyze.report.moment_rows import number
+from analyze.report.model_values import number
 from schemas.arrays import B1, F8
 from schemas.report.networks import (
     Distribution,

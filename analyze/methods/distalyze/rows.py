@@ -11,7 +11,7 @@ from analyze.methods.distalyze.distalyze_run import DistalyzeRun, TestedStudy
 from analyze.methods.distalyze.divergence import Divergence
 from analyze.methods.distalyze.features import quantity_of
 from analyze.methods.distalyze.settings import DistalyzeSettings
-from analyze.report.moment_rows import number
+from analyze.report.model_values import number
 from schemas.report.columns import arrow_columns, arrow_table, stored
 from schemas.report.networks import DistalyzeSection, DivergentVariable, StudyRow
 

@@ -14,7 +14,7 @@ from analyze.profile.samples import ComparedSamples, samples_of
 from analyze.report import wording
 from analyze.report.gate import Weighed
 from analyze.report.limits import ReportLimits
-from analyze.report.moment_rows import canonical
+from analyze.report.model_values import canonical
 from schemas.report.mutations import CategoriesSection, MutationKind, MutationsSection, RootsSection
 from schemas.report.report import Verdict
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +19,9 @@ from analyze.report import wording
 from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.drawing.graph import difference, graph_view
 from analyze.report.limits import ReportLimits
-from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
+from analyze.report.model_values import canonical, number
 from analyze.stats.histograms import log_histogram
-from analyze.stats.moments import SampleMoments, pooled
+from analyze.stats.moments import LARGE, SampleMoments, pooled
 from schemas.report.columns import arrow_columns, rows_of
 from schemas.report.mutations import (
     EDGES,
@@ -36,7 +37,7 @@ from schemas.report.mutations import (
     RootRow,
     SumsSection,
 )
-from schemas.report.parts import GraphView, Histogram, KsResult, StepAccount
+from schemas.report.parts import GraphView, Histogram, KsResult, Moments, StepAccount
 from schemas.windows import NS_PER_US
 
 
@@ -208,8 +209,8 @@ def _periods(population: Population, moments: SampleMoments, index: int) -> dict
         "root": graph.root,
         "canonical": graph.text.canonical,
         "n_nodes": graph.n_nodes,
-        "before": moments_row(moments, 0, index),
-        "after": moments_row(moments, 1, index),
+        "before": _moments(moments, 0, index),
+        "after": _moments(moments, 1, index),
     }
 
 
@@ -218,7 +219,7 @@ def _listed(
 ) -> dict[str, Any]:
     """Give the fields of ListedCategory, within the report's bounds."""
     category, found = population.categories[index], _periods(population, moments, index)
-    kept = {"stored": stored(category, limits), "stored_total": len(category.stored)}
+    kept = {"stored": _stored(category, limits), "stored_total": len(category.stored)}
     return {**found, **kept, "canonical": canonical(found["canonical"], limits)}
 
 
@@ -316,11 +317,11 @@ def _precursor_row(
 def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) -> tuple[Histogram, ...]:
     """T of the mutation; then its best precursor's T, or the latencies of its reddest edges."""
     category = population.categories[mutation.category]
-    drawn = [response_histogram("Response time", category, limits)]
+    drawn = [_response_histogram("Response time", category, limits)]
     if mutation.candidates is not None and len(mutation.candidates.category):
         best = population.categories[int(mutation.candidates.category[0])]
         title = f"Response time of the most likely precursor, {wording.short(best.graph.key)}"
-        drawn.append(response_histogram(title, best, limits))
+        drawn.append(_response_histogram(title, best, limits))
     if mutation.edges is not None:
         reddest = _edge_order(mutation.edges)[: limits.edge_histograms]
         red = [int(e) for e in reddest if mutation.edges.tests.changed[e]]
@@ -373,8 +374,8 @@ def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
         rows.append(
             RootRow(
                 root=population.categories[int(members[0])].graph.root,
-                before=moments_row(together, 0, 0),
-                after=moments_row(together, 1, 0),
+                before=_moments(together, 0, 0),
+                after=_moments(together, 1, 0),
             )
         )
     return sorted(rows, key=lambda r: (-(r.before.count + r.after.count), r.root))
@@ -399,3 +400,22 @@ def sums(result: PaperRun) -> SumsSection:
         response_time_exact_us=timing,
         response_time_error=(guess_t - timing) / abs(timing) if timing else None,
     )
+
+
+def _moments(moments: SampleMoments, sample: int, category: int) -> Moments:
+    """One sample of one category."""
+    count = int(moments.count[sample, category])
+    mean, variance = moments.mean_us[sample, category], moments.variance_us2[sample, category]
+    c2 = variance / mean**2 if count > LARGE and mean > 0 else math.nan
+    return Moments(count=count, mean_us=number(mean), variance_us2=number(variance), c2=number(c2))
+
+
+def _stored(category: Category, limits: ReportLimits) -> tuple[str, ...]:
+    """Keys of the lake's categories that a category was made of, within the report's bound."""
+    return tuple(sorted(category.stored)[: limits.stored])
+
+
+def _response_histogram(title: str, category: Category, limits: ReportLimits) -> Histogram:
+    """Response times of both samples of a comparison."""
+    us = category.response_ns / NS_PER_US
+    return log_histogram(title, us[category.rows(0)], us[category.rows(1)], limits.bins)

@@ -36,7 +36,7 @@ from analyze.methods.variance.variance_decomposition import (
 from analyze.methods.variance.variance_run import VarianceRun
 from analyze.population import Population
 from analyze.profile.names import caller_name, site_name
-from analyze.report.moment_rows import canonical
+from analyze.report.model_values import canonical
 from analyze.stats.histograms import log_histogram
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import HIGH, LARGE, c2_curve

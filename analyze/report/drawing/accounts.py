@@ -10,7 +10,7 @@ import numpy as np
 from analyze.paths.alignment import Pair, aligned_steps
 from analyze.paths.critical_path import Attribution, critical_time_us
 from analyze.population import Category
-from analyze.report.moment_rows import node_name
+from analyze.report.model_values import node_name
 from schemas.arrays import B1, F8
 from schemas.report.parts import StepAccount, StepRow
 

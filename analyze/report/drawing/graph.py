@@ -18,7 +18,7 @@ from analyze.population import Category
 from analyze.report import wording
 from analyze.report.drawing.layout import Box, Layout, lay_out
 from analyze.report.drawing.svg import element, px
-from analyze.report.moment_rows import node_name
+from analyze.report.model_values import node_name
 from schemas.report.parts import GraphDifference, GraphEdge, GraphView, NodeName
 from schemas.windows import NS_PER_US
 

@@ -15,7 +15,7 @@ from analyze.population import Graph, Population
 from analyze.report import blocks as b
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
-from analyze.report.moment_rows import node_name, number
+from analyze.report.model_values import node_name, number
 from analyze.report.section_view import SectionView
 from analyze.report.steps import step_words
 from analyze.report.wording import (
