@@ -128,8 +128,8 @@ def same_sites(one: SitesSeen, other: SitesSeen) -> None:
                 )
             else:
                 same(getattr(mine, name), getattr(theirs, name))
-    for name in (field.name for field in fields(one.places)):
-        same(getattr(one.places, name), getattr(other.places, name))
+    for name in (field.name for field in fields(one.site_times)):
+        same(getattr(one.site_times, name), getattr(other.site_times, name))
     same(one.call_ratio, other.call_ratio)
 
 

@@ -9,8 +9,8 @@ import pytest
 from oracles.period_traffic import blocks_of, drawn
 
 from analyze.methods.robust.period_blocks import PeriodBlocks
-from analyze.methods.robust.places import Places
 from analyze.methods.robust.settings import RobustSettings, VerdictSettings
+from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.assertions import ContradictionWarning, checked, contradictions
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.load import mix_change
@@ -58,7 +58,7 @@ QUIET = (
     measure("errors", share(0, 0)),
     measure("failing", share(0, 0)),
 )
-SMALL = LargestChange(mean=0.3, place=0.4, slow=0.05, errors=0.01, path=0.05, usual=True)
+SMALL = LargestChange(mean=0.3, site=0.4, slow=0.05, errors=0.01, path=0.05, usual=True)
 OUTSIDE = "Clients sent less."
 BASIS = VerdictBasis(findings=0, measures=QUIET, mix_changed=False, largest=lambda: SMALL, missing=None)
 
@@ -273,10 +273,10 @@ def test_a_plain_change_is_not_unchanged_by_noise_that_is_assumed() -> None:
     )
 
 
-def everywhere(size: float) -> Places:
+def everywhere(size: float) -> SiteTimes:
     """One call site that may have changed by so much."""
     known = times(1.0, np.log1p(size) / 1.96)
-    return Places(known, known, ONE, ONE, np.ones((1, 2)))
+    return SiteTimes(known, known, ONE, ONE, np.ones((1, 2)))
 
 
 def sizes(before: PeriodBlocks, after: PeriodBlocks, settings: RobustSettings = SETTINGS) -> Sizes:
@@ -295,7 +295,7 @@ def test_more_requests_exclude_more() -> None:
     assert many.within(SETTINGS)
     for name in ("mean", "errors", "path"):
         assert getattr(many, name) < getattr(few, name)
-    assert many.place == pytest.approx(0.2, rel=0.01)
+    assert many.site == pytest.approx(0.2, rel=0.01)
 
 
 def test_calls_that_fail_inside_of_requests_may_do_so_more_often() -> None:

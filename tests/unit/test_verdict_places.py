@@ -65,14 +65,14 @@ def plainly(found: RobustRun, site: int) -> float:
 @pytest.mark.parametrize("n", [20, 90])
 def test_sizes_are_those_of_plain_loops(n: int) -> None:
     found = run(requests(90, 1), requests(n, 2))
-    sizes = found.tested.seen.places.visit.largest_ratio()
+    sizes = found.tested.seen.site_times.visit.largest_ratio()
     assert np.isfinite(sizes).any()
     for site, size in enumerate(sizes.tolist()):
         assert (size if size < 1e9 else math.inf) == pytest.approx(plainly(found, site), nan_ok=True)
 
 
 def largest(found: RobustRun) -> float:
-    return found.tested.seen.places.largest(SETTINGS)
+    return found.tested.seen.site_times.largest(SETTINGS)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.5])

@@ -11,7 +11,7 @@ Read in the order of a run (`robust_run`):
 * `causes` bundle the rest to symptoms (`symptoms`), relate them (`relations`) until each cause stands for
   what follows from it (`resolve`), and give each its part of the change of the mean (`contributions`).
 * `verdict` judges the periods as wholes: by sums over blocks of time (`period_blocks`), and by what may have
-  changed unseen at the call sites (`places`).
+  changed unseen at the call sites (`site_times`).
 * `method` puts the report together; `sections` fill and show its parts, `titles` has the sentences, and
   `affected_requests` finds whom a change is about.
 

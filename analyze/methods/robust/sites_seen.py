@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.methods.robust.measures.registry import MEASURES, Measure, Observed
-from analyze.methods.robust.places import Places, joined_places, places_of
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.site_times import SiteTimes, joined_site_times, site_times_of
 from analyze.methods.robust.view import View
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile
@@ -46,7 +46,7 @@ class SeenPart(NamedTuple):
 
     observed: Mapping[str, Observed]
     """By measure."""
-    places: Places
+    site_times: SiteTimes
     site: I8
     call_ratio: F8
     noise_assumed: bool
@@ -61,7 +61,7 @@ class SitesSeen:
     observed: tuple[tuple[Measure, Observed], ...]
     noise_assumed: bool
     """No history and no long reference shows how much ordinary times differ."""
-    places: Places
+    site_times: SiteTimes
     call_ratio: F8
     """[sites] calls a request, after over before."""
 
@@ -116,8 +116,8 @@ def seen_part(part: SiteView) -> SeenPart:
         for measure in MEASURES
         if (found := measure.observe(part.view)) is not None
     }
-    places, roles = places_of(part.view), part.view.roles
-    return SeenPart(observed, places, part.site, part.view.call_ratio, roles.noise_assumed)
+    site_times, roles = site_times_of(part.view), part.view.roles
+    return SeenPart(observed, site_times, part.site, part.view.call_ratio, roles.noise_assumed)
 
 
 def seen_at_sites(parts: Iterable[SeenPart], names: Names, settings: RobustSettings) -> SitesSeen:
@@ -134,7 +134,7 @@ def seen_at_sites(parts: Iterable[SeenPart], names: Names, settings: RobustSetti
         settings,
         tuple((m, _joined(by_measure.pop(m.name))) for m in MEASURES if m.name in by_measure),
         rest[-1].noise_assumed,
-        joined_places([part.places for part in rest], order),
+        joined_site_times([part.site_times for part in rest], order),
         np.concatenate([part.call_ratio for part in rest])[order],
     )
 

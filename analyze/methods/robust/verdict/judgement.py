@@ -14,10 +14,10 @@ from analyze.methods.robust.period_blocks import (
     profile_blocks,
     slow_thresholds,
 )
-from analyze.methods.robust.places import Places
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.data_quality import (
     THERE_BEFORE,
     history_rows,
@@ -116,15 +116,15 @@ def judge(run: RobustRun) -> Judgement:
     )
     whole = whole_change(before, after, blocks, noise, verdict)
     mix = mix_change(before, after, verdict)
-    places = run.tested.seen.places
+    site_times = run.tested.seen.site_times
     hidden = max(run.confounded.hidden_paths, run.tested.open_path)
     history = _history(run)
     abnormal = [row.text for row in history_rows(before, after, history, verdict)]
     # Where the reference is one of many windows all of them say what a change would have shown against.
     if history is not None and not abnormal:
-        sizes, against = _against_all(run, after, noise, places, hidden)
+        sizes, against = _against_all(run, after, noise, site_times, hidden)
     else:
-        sizes, against = Sizes(whole, places, paths_of(before, after, hidden), settings), before
+        sizes, against = Sizes(whole, site_times, paths_of(before, after, hidden), settings), before
     timed = [
         side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
     ]
@@ -192,7 +192,7 @@ def _against_all(
     run: RobustRun,
     after: PeriodBlocks,
     noise: Noise,
-    places: Places,
+    site_times: SiteTimes,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
     """Give sizes against all ordinary windows as one period, with thresholds of theirs."""
@@ -207,7 +207,7 @@ def _against_all(
     n = len(windows.seconds)
     known = replace(noise, windows=(n, noise.windows[1]))
     whole = whole_change(windows, problem, windows, known, verdict)
-    return Sizes(whole, places, paths_of(windows, problem, hidden), run.settings, n), windows
+    return Sizes(whole, site_times, paths_of(windows, problem, hidden), run.settings, n), windows
 
 
 def _quality(

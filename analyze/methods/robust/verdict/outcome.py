@@ -230,7 +230,7 @@ def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
         what
         for what, size, most in (
             ("the mean response time", largest.mean, times),
-            ("the time at a call site", largest.place, times),
+            ("the time at a call site", largest.site, times),
             ("the share of slow requests", largest.slow or 0.0, share),
             ("the share of requests with a failing call", largest.errors, share),
             ("the share of a path", largest.path, share),

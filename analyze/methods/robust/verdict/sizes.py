@@ -18,8 +18,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from analyze.methods.robust.period_blocks import PeriodBlocks
-from analyze.methods.robust.places import Places
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.whole import Whole
 from analyze.report.wording import counted, factor, percent
 from analyze.stats.estimate import Estimate
@@ -81,8 +81,8 @@ class LargestChange:
 
     mean: float
     """Relative."""
-    place: float
-    """Change of requests that pass a place, relative; at places with nearly all of the time."""
+    site: float
+    """Change of requests that pass a call site, relative; at those with nearly all of the time."""
     slow: float | None
     """Share of slow requests; None where a period has too few for the tail to be looked at."""
     errors: float
@@ -95,8 +95,8 @@ class LargestChange:
 
     def within(self, settings: RobustSettings) -> bool:
         """Tell whether no change that matters is possible. A period with too few requests for a tail has none
-        to show: there the mean and the places must do."""
-        times, shares = (self.mean, self.place), (self.errors, self.path, self.slow or 0.0)
+        to show: there the mean and the call sites must do."""
+        times, shares = (self.mean, self.site), (self.errors, self.path, self.slow or 0.0)
         return (
             self.usual
             and max(times) <= settings.matters_time
@@ -107,7 +107,7 @@ class LargestChange:
         """Say it in one sentence; empty where any change is possible."""
         shown = [
             f"{what} by {percent(size)}" if size < _MOST_PERCENT else f"{what} {factor(1 + size)}"
-            for what, size in (("the mean", self.mean), ("the time at a call site", self.place))
+            for what, size in (("the mean", self.mean), ("the time at a call site", self.site))
             if np.isfinite(size)
         ]
         shown += [
@@ -128,7 +128,7 @@ class Sizes:
     """What the largest possible change is made of."""
 
     whole: Whole
-    places: Places
+    site_times: SiteTimes
     paths: Paths
     settings: RobustSettings
     windows: int = 0
@@ -140,7 +140,7 @@ class Sizes:
         size = {m.name: m.largest(level, m.estimate.times(factor)) for m in reversed(measures)}
         return LargestChange(
             mean=size.get("mean", np.inf),
-            place=self.places.largest(self.settings, factor),
+            site=self.site_times.largest(self.settings, factor),
             slow=size.get("tail"),
             errors=max(size.get(name, np.inf) for name in ("errors", "failing")),
             path=self.paths.largest(self.settings, factor),

@@ -1,4 +1,4 @@
-"""Say how much slower requests that pass a call site may be.
+"""Estimate how long call sites take, and say how much slower requests that pass one may be.
 
 Two intervals say it, and either may: of its typical time, and of what it takes of a visit on average. The
 first is blind where times have two modes (a wait that is met or not): the median jumps from one to the
@@ -22,7 +22,7 @@ from schemas.arrays import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SiteTimes:
     """Times of call sites, before and after; arrays are [sites]."""
 
     typical: Estimate
@@ -62,12 +62,12 @@ class Places:
         return float(size[order][int(np.searchsorted(upto, settings.verdict.nearly_all - 1e-9))])
 
 
-def places_of(view: View) -> Places:
+def site_times_of(view: View) -> SiteTimes:
     """Estimate the times of every call site. O(rows of values)."""
     roles, before, after = view.roles, view.before, view.after
     sides = (roles.reference, roles.problem)
     passing = np.maximum(*(side.w / max(side.requests, 1e-300) for side in (before, after)))
-    return Places(
+    return SiteTimes(
         view.own_time_change[0],
         _visit(view),
         (before.critical_ns + after.critical_ns) / np.maximum(before.response_ns + after.response_ns, 1e-300),
@@ -76,7 +76,7 @@ def places_of(view: View) -> Places:
     )
 
 
-def joined_places(parts: Sequence[Places], order: I8) -> Places:
+def joined_site_times(parts: Sequence[SiteTimes], order: I8) -> SiteTimes:
     """Put call sites of several sets together; order: of all of them, one set behind the other."""
     if len(parts) == 1:
         return parts[0]
@@ -88,7 +88,7 @@ def joined_places(parts: Sequence[Places], order: I8) -> Places:
         found: F8 = np.concatenate([getattr(part, name) for part in parts])[order]
         return found
 
-    return Places(
+    return SiteTimes(
         typical=estimate("typical"),
         visit=estimate("visit"),
         part=column("part"),
