@@ -108,7 +108,7 @@ class VerdictBasis:
     explained: ExplainedShare | None = None
     """What findings explain of the change of the mean; None where the mean is the same."""
     external: Callable[[], str] = str
-    """That clients sent less, and not because answers took longer, a sentence; so are the others."""
+    """That clients sent less, and not because answers took longer, a sentence, or none; so are the others."""
     by_load: str = ""
     """What the load explains."""
     incomplete: str = ""
