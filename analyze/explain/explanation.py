@@ -202,7 +202,12 @@ def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> s
     """What a reader needs to know, in one or two sentences."""
     changed = ""
     if table.identifiers:
-        named = [f"{i.key}{_at(i.where)} {i.before} → {i.after}" for i in table.identifiers]
+        places: dict[str, list[str]] = {}
+        for i in table.identifiers:
+            places.setdefault(f"{i.key} {i.before} → {i.after}", []).append(i.where)
+        named = [
+            what + (_at(at[0]) if len(at) == 1 else f" at {len(at)} places") for what, at in places.items()
+        ]
         more = f" and {len(named) - 2} more" if len(named) > 2 else ""
         changed = f" Changed with the period: {'; '.join(named[:2])}{more}."
     if standing:
@@ -215,11 +220,11 @@ def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> s
     why = {
         "no-parameters": "there is no parameter or host to compare",
         "too-few": f"{contrast.n_affected} and {contrast.n_others} requests are too few",
-        "not-predictive": f"no attribute tells them apart{area}",
+        "not-predictive": f"no parameter tells them apart{area}",
         "unstable": f"the answer changes from sample to sample{area}",
     }[found.reason]
     if table.identifiers and found.reason in ("not-predictive", "no-parameters"):
-        return f"{changed.strip()} Beyond that no attribute tells them apart{area}."
+        return f"{changed.strip()} Beyond that no parameter tells them apart{area}."
     return f"No reliable explanation: {why}.{changed}"
 
 

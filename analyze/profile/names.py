@@ -76,6 +76,11 @@ class Child(NamedTuple):
     """Rounded up to a power of two, so that 3 and 4 children are one pattern."""
     awaited: bool
 
+    @property
+    def least(self) -> int:
+        """The smallest number that is rounded to its own."""
+        return self.calls // 2 + 1 if self.calls > 1 else self.calls
+
 
 CallPattern = tuple[Child, ...]
 """The children of a call, sorted."""

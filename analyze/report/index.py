@@ -151,12 +151,17 @@ def kept_at(row: KeptReport) -> str:
     return f"{datetime.fromtimestamp(row.kept_ns // 10**9, UTC):%Y-%m-%d %H:%M}"
 
 
+def outcome_words(row: KeptReport) -> str:
+    """Say the outcome in words: `not explained`."""
+    return row.outcome.replace("-", " ")
+
+
 _COLUMNS: Final = (
     Column("", "Kept (UTC)", "text", lambda row: Styled(kept_at(row), href=f"{row.id}/{HTML_FILE}")),
     Column("periods", "Periods"),
-    Column("outcome", "Verdict"),
+    Column("", "Verdict", "text", outcome_words),
     Column("mean", "Mean"),
-    Column("", "First finding", "text", lambda row: row.finding or row.headline),
+    Column("", "First finding, or what was measured", "text", lambda row: row.finding or row.headline),
     Column("findings", "Findings", "count"),
     Column("method", "Method"),
 )

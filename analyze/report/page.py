@@ -75,12 +75,19 @@ def source(name: str) -> str:
     return resources.files(package).joinpath(file).read_text(encoding="utf-8")
 
 
-_SEPARATORS = re.compile(r"(?<=[/._:])(?=[^\W\d])")
+_INSTANT = r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
+_SEPARATORS = re.compile(rf"(?<=[/._:])(?=[^\W\d])|(?<=/)(?={_INSTANT})")
 """After these a name may break at the end of a line; a number never does."""
+_INSTANTS = re.compile(f"({_INSTANT})")
 
 
 def _breakable(text: str) -> Markup:
-    return Markup("<wbr>").join(_SEPARATORS.split(wording.visible(text)))
+    parts = []
+    for piece in _SEPARATORS.split(wording.visible(text)):
+        words = _INSTANTS.split(piece)  # every second one is a date, and stays on its line
+        words[1::2] = [Markup('<span class="whole">{}</span>').format(word) for word in words[1::2]]
+        parts.append(Markup("").join(words))
+    return Markup("<wbr>").join(parts)
 
 
 def _shown(markup: Markup) -> Markup:

@@ -132,7 +132,7 @@ def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
     """Print a title with its note, and what stands under it unless it folds."""
     if part.open is None and not _says(part.blocks):
         return
-    if not lead and (part.open is not False or part.look == "card"):
+    if not lead and (part.open is None or part.look == "card"):
         console.print()
     title = _text(part.title, "bold" if part.open is None or part.look == "card" else "")
     if part.note:

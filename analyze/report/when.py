@@ -12,7 +12,7 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.findings import Instant, When
 from schemas.windows import NS_PER_SECOND
 
-_FINE_NS: Final = 10 * NS_PER_SECOND
+_FINE_NS: Final = NS_PER_SECOND
 """An instant that is known better than this is written with milliseconds."""
 
 
@@ -45,18 +45,21 @@ def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usu
 
 
 def when_words(when: When) -> str:
-    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until …`;
-    a bound on another day has its date."""
-    began = "from the start" if when.began is None else f"from {_instant(when.began)}"
-    return f"{began}, " + ("still so at the end" if when.ended is None else f"until {_instant(when.ended)}")
+    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until 14:40:02Z …`;
+    what is on another day than said has its date."""
+    day, began = ("", "the start") if when.began is None else _instant(when.began)
+    ended = "still so at the end" if when.ended is None else f"until {_instant(when.ended, day)[1]}"
+    return f"from {began}, {ended}"
 
 
-def _instant(of: Instant) -> str:
+def _instant(of: Instant, said: str = "") -> tuple[str, str]:
+    """(date, words): the instant with its interval; said: the date that was said before."""
     fine = of.high_ns - of.low_ns < _FINE_NS
     day, at = _clock(of.at_ns, fine=fine)
-    bounds = [_clock(ns, fine=fine) for ns in (of.low_ns, of.high_ns)]
+    # The interval is rounded outwards.
+    bounds = [_clock(ns, fine=fine) for ns in (of.low_ns, of.high_ns + (0 if fine else NS_PER_SECOND - 1))]
     low, high = (clock if on == day else f"{on} {clock}" for on, clock in bounds)
-    return f"{day} {at}Z ({low} to {high})"
+    return day, f"{'' if day == said else f'{day} '}{at}Z ({low} to {high})"
 
 
 def _clock(ns: int, *, fine: bool) -> tuple[str, str]:

@@ -131,9 +131,12 @@ def c2(value: float | None) -> str:
 
 
 def rough(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits; from 100,000 on its order: `3e7`."""
-    if abs(value) < 1e5:
+    """`value` with `digits` significant digits: `15,000`; from 100,000 on its order: `3e7`."""
+    if abs(value) < 1e3:
         return significant(value, digits)
+    value = float(f"{value:.{digits}g}")
+    if abs(value) < 1e5:
+        return f"{value:,.0f}"
     return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
 
 

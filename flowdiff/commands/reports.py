@@ -22,7 +22,7 @@ def command(
     """
     import json
 
-    from analyze.report.index import kept_at, kept_reports
+    from analyze.report.index import kept_at, kept_reports, outcome_words
     from flowdiff.cli.listing import Heading, Kind, print_rows
     from stitch.lake.layout import read_info
     from stitch.lake.place import open_place
@@ -45,7 +45,7 @@ def command(
         Heading("page", Kind.EXACT),
     ]
     listed = [
-        [kept_at(row), row.periods, row.outcome, row.mean, row.finding or row.headline, page]
+        [kept_at(row), row.periods, outcome_words(row), row.mean, row.finding or row.headline, page]
         for row, page in zip(rows, pages, strict=True)
     ]
     print_rows(columns, listed)

@@ -99,7 +99,7 @@ def report(lake: Path, fault: str, folder: Path, *more: str) -> tuple[int, list[
         ("queue", "payer/waiting for orders process: its own time is"),
         ("bank slow", "bank/POST /charge: its own time is"),
         ("bank fails", "bank/POST /charge fails in"),
-        ("more updates", "stock/orders process also calls 3 x stock/UPDATE stock in 100 %"),
+        ("more updates", "stock/orders process also calls 2–3 x stock/UPDATE stock in 100 %"),
         ("publisher slow", "shop/orders publish: its own time is"),
     ],
 )

@@ -63,7 +63,7 @@ def test_every_command_runs_and_a_page_beside_is_linked(
     }
     for finding in first:
         (line,) = (line for line in out.splitlines() if finding["views"][0]["command"] in line)
-        assert line.startswith("   More: flowdiff ")
+        assert line.startswith("   flowdiff ")
     for arguments, view in views.items():
         assert shlex.split(view["command"]) == ["flowdiff", *arguments]
         assert view["page"] is None

@@ -197,7 +197,7 @@ def test_the_demo_runs_beside_modules_of_the_same_names(bare: Path, hostile: Pat
     )
     assert "\n1. " in printed
     # What the report says to run next is there to be run.
-    (further,) = re.findall(r"More: flowdiff (\w+) (.*)", printed)
+    (further,) = re.findall(r"Look further.*:\n +flowdiff (\w+) (.*)", printed)
     assert further[0] == "distalyze"
     assert (hostile / "demo" / "report.html").stat().st_size > 50_000
     query = "select root from requests limit 1"

@@ -171,7 +171,7 @@ def test_changed_identifiers_are_told_and_never_split() -> None:
         ("service.version", "v1", "v2"),
     ]
     assert found.sentence.startswith(f"size <= 4096 at web/GET: 100{NBSP}%")
-    assert "Changed with the period: build at web/GET 41 → 42; pod" in found.sentence
+    assert "Changed with the period: build 41 → 42 at web/GET; pod" in found.sentence
     assert [row.key for row in found.attributes] == ["size"]
 
 

@@ -97,3 +97,17 @@ def test_requests_at_a_site_count_once_whatever_their_patterns() -> None:
     of_one = when_of(compared, [at(rows)])
     assert of_one is not None
     assert when_of(compared, [at(rows[::2]), at(rows[1::2])]) == of_one
+
+
+def test_an_instant_is_as_fine_as_it_is_known() -> None:
+    """Within a second by milliseconds, else by seconds, its interval rounded outwards; a date is said once."""
+    at = 1_763_596_800 * SECOND_NS + 511_000_000
+    began = Instant(at_ns=at, low_ns=at - 700_000_000, high_ns=at + 700_000_000)
+    ended = Instant(at_ns=at + SECOND_NS, low_ns=at + SECOND_NS, high_ns=at + SECOND_NS + 9_000_000)
+    assert when_words(When(began=began, ended=ended)) == (
+        "from 2025-11-20 00:00:00Z (2025-11-19 23:59:59 to 00:00:02), "
+        "until 00:00:01.511Z (00:00:01.511 to 00:00:01.520)"
+    )
+    assert when_words(When(began=None, ended=ended)).startswith(
+        "from the start, until 2025-11-20 00:00:01.511Z"
+    )

@@ -13,6 +13,7 @@ from analyze.methods.robust.robust_run import robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import title
 from analyze.population import Sample
+from analyze.report.wording import NBSP
 
 HOUR_NS = 3_600 * 10**9
 N = 300
@@ -95,7 +96,7 @@ def test_a_burst_is_one_event() -> None:
     before = slow_reads(1, range(0))
     assert said(before, slow_reads(2, range(120, 149))) == []
     (text,) = said(before, slow_reads(2, range(0, N, 10)))
-    assert text.startswith("db/read takes very long")
+    assert text.startswith(f"db/read takes very long (over 30.1{NBSP}ms) in 10{NBSP}% of its")
 
 
 def test_where_ordinary_times_went_is_no_change() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from analyze.methods.robust.causes.context import HostOf
-from analyze.methods.robust.causes.patterns import counterpart, difference
+from analyze.methods.robust.causes.patterns import counterpart, times_called
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
 from analyze.methods.robust.measures.instances import HOST
@@ -66,7 +66,8 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
         own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
         return f"{what}: {own} {now}, {_compared(change, before)}"
     if kind is ChangeKind.TAIL:
-        return f"{what} takes very long in {shares}"
+        over = f" (over {wording.duration(change.threshold_us)})" if change.threshold_us else ""
+        return f"{what} takes very long{over} in {shares}"
     if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
         return f"{what} no longer fails (was {before} of its {whole})"
     if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
@@ -136,7 +137,8 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     pattern = names.patterns[change.pattern] if change.pattern != NO_PATTERN else ()
     if other is None:
         return _calls(pattern, names, said, "only " if pattern else "")
-    more, fewer = difference(pattern, names.patterns[other.pattern])
+    usual = names.patterns[other.pattern]
+    more, fewer = times_called(pattern, usual), times_called(usual, pattern)
     added, left_out = _list(more, names, said), _list(fewer, names, said)
     if more and fewer:
         return f"calls {added} instead of {left_out}", f"calling {added} instead of {left_out}"
@@ -145,7 +147,7 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
     if fewer:
         does_not = "stopped calling" if change.before < GONE else "leaves out"
         return f"{does_not} {left_out}", f"leaving out {left_out}"
-    return _waiting(pattern, names.patterns[other.pattern], names, said) or _calls(pattern, names, said)
+    return _waiting(pattern, usual, names, said) or _calls(pattern, names, said)
 
 
 def pattern_words(pattern: CallPattern, names: Names) -> str:
@@ -155,9 +157,11 @@ def pattern_words(pattern: CallPattern, names: Names) -> str:
 
 def _waiting(pattern: CallPattern, other: CallPattern, names: Names, said: str) -> tuple[str, str] | None:
     """Say what the response waits for now and did not, or no longer does; None for nothing."""
-    mine, theirs = ({c.operation: c.calls for c in children if c.awaited} for children in (pattern, other))
-    more = {o: n for o, n in mine.items() if n > theirs.get(o, 0)}
-    fewer = {o: n for o, n in theirs.items() if n > mine.get(o, 0)}
+    mine, theirs = (
+        {c.operation: (c.least, c.calls) for c in children if c.awaited} for children in (pattern, other)
+    )
+    more = {o: n for o, n in mine.items() if n > theirs.get(o, (0, 0))}
+    fewer = {o: n for o, n in theirs.items() if n > mine.get(o, (0, 0))}
     parts = [
         (f"{does} {_list(calls, names, said)}", f"{doing} {_list(calls, names, said)}")
         for does, doing, calls in (
@@ -170,16 +174,17 @@ def _waiting(pattern: CallPattern, other: CallPattern, names: Names, said: str) 
 
 
 def _calls(pattern: CallPattern, names: Names, said: str = "", only: str = "") -> tuple[str, str]:
-    called = _list({child.operation: child.calls for child in pattern}, names, said) if pattern else "nothing"
+    called = _list(times_called(pattern), names, said) if pattern else "nothing"
     return f"calls {only}{called}", f"calling {only}{called}"
 
 
-def _list(calls: dict[int, int], names: Names, said: str = "") -> str:
+def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> str:
     """List operations with how often they are called; what they share with the name that was said goes."""
     words = []
-    for operation, count in list(calls.items())[:_MOST_NAMED]:
+    for operation, (least, most) in list(calls.items())[:_MOST_NAMED]:
         name = _called(names.operations[operation])
-        words.append((f"{count} x " if count > 1 else "") + wording.after(said, name))
+        times = f"{most} x " if least == most else f"{least}–{most} x "
+        words.append(("" if most == 1 else times) + wording.after(said, name))
         said = said if wording.common_prefix([said, name]) else name
     rest = len(calls) - len(words)
     return ", ".join(words) + (f" and {rest} more" if rest > 0 else "")
@@ -227,7 +232,9 @@ def headline_of(
     if findings:
         more = f"; and {wording.counted(len(findings) - 1, 'more finding')}" if len(findings) > 1 else ""
         times = wording.moved_duration(mean.before, mean.after)
-        return f"{findings[0].title}{more}; the mean response time did not change significantly ({times})."
+        whole = [f"{share[:1].lower()}{share[1:]}" for share in shares[-1:]]
+        whole = whole or [f"the mean response time did not change significantly ({times})"]
+        return f"{findings[0].title}{more}; {whole[0]}."
     if shares:
         return f"{shares[-1]}."
     if verdict.outcome == "not-explained" or not mean.before or not mean.after:

@@ -243,7 +243,7 @@ LATENCY_PX = 6.8
 
 
 _ONLY = {"+": "gained", "−": "lost"}
-_WIDTH_CLASSES = ((560, "narrow"), (900, "medium"), (1400, "wide"))
+_WIDTH_CLASSES = ((560, "narrow"), (900, "medium"), (1400, "wide"), (2100, "vast"))
 """Widest drawing, px, of each class: the style sheet says how far each may be shrunk to fit."""
 
 
@@ -312,7 +312,7 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
 def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], room: float = 0.0) -> Markup:
     """Write the SVG of what has been laid out; room: to the right of it."""
     width, height = layout.width + 2 * MARGIN + room, layout.height + 2 * MARGIN
-    fit = next((name for limit, name in _WIDTH_CLASSES if width <= limit), "vast")
+    fit = next((name for limit, name in _WIDTH_CLASSES if width <= limit), "endless")
     box = f"{-MARGIN} {-MARGIN} {px(width)} {px(height)}"
     size = {"width": width, "height": height}
     inside = (element("title", title), *parts)

@@ -23,6 +23,20 @@ def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int]
     return dict(mine - theirs), dict(theirs - mine)
 
 
+def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tuple[int, int]]:
+    """Give operations with more calls of a pattern than of another: how many more, at least and at most. A
+    pattern knows its numbers up to a power of two."""
+    least, most = Counter[int](), Counter[int]()
+    for child in pattern:
+        least[child.operation] += child.least
+        most[child.operation] += child.calls
+    for child in other:
+        least[child.operation] -= child.calls
+        most[child.operation] -= child.least
+    more, _ = difference(pattern, other)
+    return {operation: (max(least[operation], 1), most[operation]) for operation in more}
+
+
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
     """Find the pattern of the same site that went the other way by most."""
     others = [

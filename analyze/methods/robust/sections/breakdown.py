@@ -254,9 +254,9 @@ def breakdown_blocks(section: AccountSection) -> b.Blocks:
 def _measure(account: Account, first: bool) -> b.Part:
     label = b.tag(verdict(account), "worse" if account.changed else "")
     head = (f"{title(account)}: {moved(account)} ", label)
-    note = f"{interval(account)}. {parts(account)}" if first else ""
-    if not (first or account.low is None or account.high is None):
-        note = interval(account)
+    note = "" if account.low is None or account.high is None else f"95 %: {interval(account)}"
+    if first:
+        note = f"{note or interval(account)}. {parts(account)}"
     return b.Part(head, (b.Only("page", (_waterfall(account, PLACES),)),), note=note, open=first)
 
 

@@ -50,8 +50,8 @@ _MOST_Q: Final = 1e-12
 """Smaller q-values are shown as less than this."""
 
 KIND: Final = {
-    ChangeKind.SLOWER: ("slower", "worse", "median a request"),
-    ChangeKind.FASTER: ("faster", "better", "median a request"),
+    ChangeKind.SLOWER: ("slower", "worse", "median over requests"),
+    ChangeKind.FASTER: ("faster", "better", "median over requests"),
     ChangeKind.TAIL: ("longer tail", "worse", "requests over the limit"),
     ChangeKind.MORE_CALLS: ("more calls", "", "calls a request"),
     ChangeKind.FEWER_CALLS: ("fewer calls", "", "calls a request"),
@@ -152,11 +152,11 @@ def _card(finding: Finding, unknown: str) -> b.Part:
     return b.Part(
         (f"{finding.rank}. ", finding.title),
         (
-            b.Only("page", (b.Text(_where(finding)), b.Beside(glance))),
+            b.Only("page", (b.Text(_where(finding.kind, finding.site)), b.Beside(glance))),
             b.Only("terminal", tuple(_printed(finding, unknown))),
             b.Facts(list(_facts(finding))),
             b.Only("page", (b.Facts(list(_more_facts(finding))),)),
-            *(b.Only("terminal", (b.Text(further(finding.views), "pre"),)) for _ in finding.views[:1]),
+            *(b.Only("terminal", further(finding.views)) for _ in finding.views[:1]),
             *_details(finding),
         ),
         anchor=f"f{finding.rank}",
@@ -164,20 +164,9 @@ def _card(finding: Finding, unknown: str) -> b.Part:
     )
 
 
-def _where(finding: Finding) -> b.Words:
-    """Show the kind, the call site, and what to look at first."""
-    site = finding.site
-    look: b.Words = (
-        (b.dim(" Look first at "), b.strong(finding.suspect), b.dim(".")) if finding.suspect else ""
-    )
-    return (
-        _tag(finding.kind),
-        " ",
-        b.strong(site.component),
-        f"/{site.operation}",
-        b.dim(whence(site)),
-        look,
-    )
+def _where(kind: ChangeKind, site: Site) -> b.Words:
+    """Show the kind and the call site."""
+    return (_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
 
 
 def _numbers(finding: Finding, unknown: str) -> b.Facts:
@@ -215,9 +204,8 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
 
 def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
     """Show the numbers on a terminal."""
-    yield b.Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
-    if unknown:
-        yield b.Text(unknown, "dim")
+    part = f": {share}" if (share := share_sentence(finding)) else f"; {unknown}" if unknown else ""
+    yield b.Text(f"{moved(finding)} ({interval(finding)}), {amount(finding)}{part}")
     after = counted(finding.affected1, "request")
     shown = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
     yield b.Text(f"{shown}; how sure: {sureness(finding)}", "dim")
@@ -382,14 +370,8 @@ def part_unknown(finding: Finding, mean: Interval | None) -> str:
     """Say why a finding has no share of a change of the mean that is not significant; mean: its interval."""
     if mean is None or not moves(finding.contribution_us):
         return ""
-    span = measures.span("us", mean)
     sure = mean.low > 0 or mean.high < 0  # at 95 %; more was asked for
-    what = (
-        f"the change of the mean ({span}) may be chance"
-        if sure
-        else f"the mean did not change significantly ({span})"
-    )
-    return f"{what}: how large a part of it this is cannot be told"
+    return f"the change of the mean {'may be chance' if sure else 'is not significant'}"
 
 
 def part_sentence(finding: Finding) -> str:
@@ -426,10 +408,11 @@ def differs(explanation: Explanation) -> str:
     }.get(explanation.reason, "no recorded parameter sets the affected requests apart.")
 
 
-def further(views: Sequence[FurtherView]) -> str:
-    """Give the command of the most telling view; what others there are."""
-    others = ", ".join(view.method for view in views[1:])
-    return f"More: {views[0].command}" + (f"  # also on the page: {others}" if others else "")
+def further(views: Sequence[FurtherView]) -> b.Blocks:
+    """Give the command of the most telling view, on a line of its own; what others there are."""
+    others = " and ".join(view.method for view in views[1:])
+    there = f" ({others}: on the page)" if others else ""
+    return (b.Text(f"Look further{there}:", "dim"), b.Text(views[0].command, "pre"))
 
 
 FINDINGS: Final = SectionView(FindingsSection, findings_blocks)

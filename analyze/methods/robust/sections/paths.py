@@ -395,15 +395,15 @@ def one_line(section: PathsSection) -> str:
         )
     if section.times_total:
         parts.append(
-            f"{wording.counted(section.times_total, 'unchanged path')} took "
-            f"{'longer' if section.account.timing_us > 0 else 'less time'} "
+            f"{wording.counted(section.times_total, 'path')} took "
+            f"{'longer' if section.account.timing_us > 0 else 'less time'} with the same steps "
             f"({wording.change(section.account.timing_us)} on the mean)"
         )
     if section.repeats_total:
         parts.append(f"{wording.counted(section.repeats_total, 'loop')} ran more or less often")
     if not parts:
         return ""
-    first = f"; most: {section.groups[0].title}" if section.groups else ""
+    first = f". Most: {section.groups[0].title}" if section.groups else ""
     return wording.sentence(f"{'; '.join(parts)}{first}")
 
 

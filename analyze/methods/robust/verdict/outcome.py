@@ -27,6 +27,7 @@ NAMES: Final = {
 }
 
 
+_OPEN: Final = ("unchanged", "cannot-tell")
 _UNKNOWN: Final = "nothing shows how far ordinary periods differ"
 
 INSIGNIFICANT: Final = "is not significant"
@@ -129,8 +130,8 @@ def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     if found.outcome == "cannot-tell":
         more = "" if basis.has_noise else ", and ordinary times as --history"
         helps = f"What helps: longer periods{more}."
-    is_open = found.outcome in ("unchanged", "cannot-tell") or basis.silent
-    size = basis.largest().text() if is_open else ""
+    nothing = not basis.findings and not any(test.changed for test in basis.measures)
+    size = basis.largest().text() if nothing and (found.outcome in _OPEN or basis.silent) else ""
     return VerdictReached(
         found.outcome,
         tuple(
@@ -241,7 +242,8 @@ def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
     if open_:
         may = f"{', '.join(open_)} may have changed by as much as matters"
         few = "Too few requests to tell a change from chance"
-        return f"{'No number of requests in periods as long tells' if missing is None else few}: {may}{more}."
+        short = "Periods as short cannot tell, however many requests they have"
+        return f"{short if missing is None else few}: {may}{more}."
     if any(test.noise_assumed and test.plain for test in basis.measures):
         return f"The periods differ by more than chance inside of them makes, and {_UNKNOWN}{more}."
     return f"The periods differ by more than ordinary ones do, and by less than is significant{more}."

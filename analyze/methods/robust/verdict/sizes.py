@@ -35,6 +35,8 @@ _MOST_FACTOR: Final = 1e6
 _MOST_PERCENT: Final = 3.0
 """A relative change from here on is written as a factor."""
 _STEPS: Final = 20
+_DIGITS: Final = 2
+"""Digits of a number of requests that lack: more are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +156,17 @@ class Sizes:
         return seen or self.largest(factor).within(self.settings)
 
     def missing(self, n1: float) -> int | None:
-        """Count the problem requests that lack, the reference growing alike; None: no number would tell."""
+        """Count the problem requests that lack, the reference growing alike, rounded up to `_DIGITS` digits;
+        None: no number would tell."""
         if not self.decides(_MOST_FACTOR):
             return None
         low, high = 0.0, float(np.log(_MOST_FACTOR))
         for _ in range(_STEPS):
             middle = (low + high) / 2
             low, high = (low, middle) if self.decides(float(np.exp(middle))) else (middle, high)
-        return max(1, int(np.ceil(n1 * np.expm1(high))))
+        lacking = max(1, int(np.ceil(n1 * np.expm1(high))))
+        unit = 10 ** max(len(str(lacking)) - _DIGITS, 0)
+        return -(-lacking // unit) * unit
 
 
 def paths_of(before: PeriodBlocks, after: PeriodBlocks, hidden: float) -> Paths:
