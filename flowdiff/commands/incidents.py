@@ -89,7 +89,8 @@ def _details(incident: Incident, lake: str) -> list[str]:
     lines += [f"opened    {opened} by the {incident.lane} lane, {looks}"]
     if incident.resolved_ns is not None:
         lines.append(f"over      {format_instant(incident.resolved_ns)}")
-    lines.append(f"recent    {incident.recent} in the 28 days before its last event")
+    incidents = f"{incident.recent} incident{'s' if incident.recent != 1 else ''}"
+    lines.append(f"recent    {incidents} in the 28 days before its last event")
     lines += [f"also      {text}" for text in incident.also]
     lines += [f"before    flowdiff flow --lake {lake} {one}" for one in incident.examples.reference]
     lines += [f"since     flowdiff flow --lake {lake} {one}" for one in incident.examples.problem]

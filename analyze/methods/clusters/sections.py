@@ -189,9 +189,11 @@ def _overlays(s: ClustersSection) -> Iterator[b.Block]:
     alike = []
     for place, overlay in enumerate(s.overlays, 1):
         drawn = _overlay(overlay, place)
-        if overlay.first is None and overlay.kind != "alone":
-            alike.append(overlay_title(overlay).removeprefix("Cluster ").removesuffix(", both samples"))
+        if overlay.first is None:
             drawn = b.Only("page", (drawn,))
+        if overlay.first is None and overlay.kind != "alone":
+            against = "" if overlay.kind == "samples" else f" against {overlay.other}"
+            alike.append(f"{overlay.cluster}{against}")
         yield drawn
     if alike:
         none = (

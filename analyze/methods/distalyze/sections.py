@@ -204,12 +204,13 @@ def value(quantity: Quantity, number: float | None) -> str:
 
 
 def moved(variable: NetworkVariable | DivergentVariable) -> str:
-    """`12.3 ms → 1.01 s`."""
+    """`12.3 ms → 1.01 s`, `1 → 0.111 times`."""
     if variable.quantity == "us":
         return wording.moved_duration(variable.before, variable.after)
     if variable.quantity == "share" and variable.before is not None and variable.after is not None:
         return " → ".join(wording.percents(variable.before, variable.after))
-    return f"{value(variable.quantity, variable.before)} → {value(variable.quantity, variable.after)}"
+    times = " times" if variable.quantity == "count" else ""
+    return f"{value(variable.quantity, variable.before)} → {value(variable.quantity, variable.after)}{times}"
 
 
 def beginning(component: NetworkComponent) -> NetworkVariable | None:
