@@ -100,7 +100,7 @@ def test_requests_at_a_site_count_once_whatever_their_patterns() -> None:
 
 
 def test_an_instant_is_as_fine_as_it_is_known() -> None:
-    """Within a second by milliseconds, else by seconds, its interval rounded outwards; a date is said once."""
+    """Within a second by milliseconds, else seconds, its interval rounded outwards; a date is said once."""
     at = 1_763_596_800 * SECOND_NS + 511_000_000
     began = Instant(at_ns=at, low_ns=at - 700_000_000, high_ns=at + 700_000_000)
     ended = Instant(at_ns=at + SECOND_NS, low_ns=at + SECOND_NS, high_ns=at + SECOND_NS + 9_000_000)

@@ -165,7 +165,7 @@ class Sizes:
             middle = (low + high) / 2
             low, high = (low, middle) if self.decides(float(np.exp(middle))) else (middle, high)
         lacking = max(1, int(np.ceil(n1 * np.expm1(high))))
-        unit = 10 ** max(len(str(lacking)) - _DIGITS, 0)
+        unit = int(10 ** max(len(str(lacking)) - _DIGITS, 0))
         return -(-lacking // unit) * unit
 
 
