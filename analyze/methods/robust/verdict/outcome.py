@@ -240,7 +240,8 @@ def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
     ]
     more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
     if open_:
-        may = f"{', '.join(open_)} may have changed by as much as matters"
+        first = f"{', '.join(open_[:-1])} or " if open_[1:] else ""
+        may = f"{first}{open_[-1]} may have changed by as much as matters"
         few = "Too few requests to tell a change from chance"
         short = "Periods as short cannot tell, however many requests they have"
         return f"{short if missing is None else few}: {may}{more}."
