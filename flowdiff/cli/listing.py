@@ -44,6 +44,8 @@ class Kind(Enum):
     """Times, keys: never cut."""
     TEXT = "text"
     """May end in `…`."""
+    WORDS = "words"
+    """May end in `…` in a table; is broken into lines where a row is a block."""
     PROSE = "prose"
     """May be broken into lines. The last column only."""
 
@@ -124,7 +126,7 @@ def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
 
 def _least(column: Heading) -> int:
     """Cells that a column cannot do without."""
-    if column.kind is Kind.TEXT:
+    if column.kind in (Kind.TEXT, Kind.WORDS):
         return max(LEGIBLE, cell_len(column.name))
     return max(LEGIBLE_PROSE, cell_len(column.name)) if column.kind is Kind.PROSE else sys.maxsize
 
@@ -198,7 +200,11 @@ def _blocks(columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: i
     for number, row in enumerate(rows, 1):
         lines.append(Text(f"── row {number} ".ljust(min(limit or 40, 40), "─"), style="dim"))
         for column, cell in zip(columns, row, strict=True):
-            value = cell if column.kind in (Kind.NUMBER, Kind.EXACT) else shortened(cell, room)
+            value = cell
+            if column.kind in (Kind.WORDS, Kind.PROSE):
+                value = _broken(cell, room, " " * names + BAR)
+            elif column.kind is Kind.TEXT:
+                value = shortened(cell, room)
             line = Text(_padded(column.name, names, Kind.TEXT), style="bold")
             line.append(BAR, style="not bold dim").append(value, style="not bold")
             lines.append(line)

@@ -38,10 +38,10 @@ def command(
         return
     columns = [
         Heading("kept (UTC)", Kind.EXACT),
-        Heading("periods"),
+        Heading("periods", Kind.WORDS),
         Heading("verdict"),
         Heading("mean"),
-        Heading("first finding"),
+        Heading("first finding", Kind.WORDS),
         Heading("page", Kind.EXACT),
     ]
     listed = [

@@ -111,6 +111,17 @@ def test_prose_is_broken_into_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) > 2
 
 
+def test_words_of_a_block_are_broken_into_lines_and_no_word_is_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    columns = [Heading("key", Kind.EXACT), Heading("said", Kind.WORDS), Heading("page", Kind.EXACT)]
+    sentence = "one two three four five six seven eight nine ten eleven twelve"
+    lines = printed(capsys, columns, [["k" * 20, sentence, "p" * 20]], 40)
+    said = [line.partition("│")[2].strip() for line in lines if "│" in line]
+    assert " ".join(said) == f"{'k' * 20} {sentence} {'p' * 20}"
+    assert all(len(line) <= 40 for line in lines)
+
+
 def test_without_a_terminal_nothing_is_shortened(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
