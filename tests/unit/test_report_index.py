@@ -171,6 +171,26 @@ def test_a_page_of_another_writer_at_the_same_time_is_mended(lake: Path) -> None
     assert "another" in (lake / INDEX_PAGE).read_text()
 
 
+def test_a_date_stays_on_its_line() -> None:
+    """A period breaks after the slash, where a browser broke it after `2026-11-`."""
+    row = KeptReport(
+        id="0" * 16,
+        kept_ns=0,
+        periods="2026-11-18T09:00Z/2026-11-18T10:00Z",
+        method="robust",
+        outcome="not-explained",
+        verdict="",
+        headline="",
+        mean="",
+        finding="",
+        findings=0,
+    )
+    page = index_page([row], "lake")
+    whole = '<span class="whole">2026-11-18T{}:00Z</span>'
+    assert f"{whole.format('09')}/<wbr>{whole.format('10')}" in page
+    assert "not explained" in page
+
+
 def test_a_title_from_outside_is_text() -> None:
     hostile = KeptReport(
         id="0" * 16,

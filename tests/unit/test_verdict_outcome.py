@@ -229,6 +229,14 @@ def test_an_external_cause_is_told_of_the_unchanged_only() -> None:
     assert not decide(external=lambda: OUTSIDE, largest=lambda: replace(SMALL, mean=2.0)).external
 
 
+def test_what_may_have_gone_unseen_is_not_said_beside_what_was_seen() -> None:
+    """A mean that rose by 86 % stood beside "at most the mean may have changed unseen by 167 %"."""
+    for more in ({"findings": 1}, {"measures": (CHANGED, *QUIET[1:])}):
+        for silent in ("", "Nothing for a while."):
+            assert not [reason for reason in decide(silent=silent, **more).reasons if "unseen" in reason]
+    assert "unseen" in decide(silent="Nothing for a while.").reasons[-1]
+
+
 def test_a_silence_is_not_unchanged() -> None:
     quiet = decide(silent="Nothing for a while.")
     assert (quiet.outcome, quiet.external) == ("not-explained", False)
