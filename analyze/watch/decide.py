@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from scipy.special import ndtr
+
 from analyze.calibrate import calibration_sentence
 from analyze.compare import compare
 from analyze.methods.port import Chosen
@@ -119,6 +121,12 @@ def decision_of(outcome: Outcome) -> Decision:
         outcome,
         first.total_us / max(first.requests, 1),
     )
+
+
+def chance_of(finding: Finding) -> float:
+    """Give the probability with which chance, or what the system does by itself, shows the surest of what a
+    finding stands on: the larger of its q, and of what a normal law says of z."""
+    return min(max(one.q, 2 * float(ndtr(-abs(one.z)))) for one in finding.evidence)
 
 
 def _periods(ranges: Iterable[Range], where: str | None) -> list[Period]:

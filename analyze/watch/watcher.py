@@ -16,7 +16,7 @@ import numpy as np
 from analyze.profile.history import LEAST_BLOCKS
 from analyze.report.gate import Outcome
 from analyze.watch.baseline import MOST_POOLED, RECENT, Baseline, Sample, count_slow, fit
-from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, joined
+from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, chance_of, joined
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, parted, places_of, quiet_ticks, worse_of
 from analyze.watch.ordinary import Ordinary
@@ -461,12 +461,12 @@ class Watcher:
         return self._as_chosen(found, len(problem))
 
     def _as_chosen(self, found: Decision, n_ticks: int) -> Decision:
-        """Give a decision for a stretch that was chosen because it is odd: the level of a finding is the part
-        of the budget that one of as many stretches as the budget's time holds has. What is not that sure
-        cannot be told yet, as the level grows with the stretch, and what is there gets surer faster."""
+        """Give a decision for a stretch that was chosen because it is odd: as unlikely as one of so many
+        stretches as the budget's time holds must a finding be. What is not that sure cannot be told yet: the
+        level grows with the stretch, and what is there gets surer faster."""
         level = self.settings.level_share * n_ticks * self.tick_ns / self.settings.ns_a_false_alarm
         worse = worse_of(found)
-        if found.code != CHANGED or not worse or min(finding.q for finding in worse) <= level:
+        if found.code != CHANGED or not worse or min(map(chance_of, worse)) <= level:
             return found
         return Decision(UNSURE, "cannot-tell", q=level)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from oracles.robust_report import failing_products, slow_recommendations
 from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
+from scipy.special import ndtri
 
 from analyze.watch.decide import CHANGED, Decision, Range
 from analyze.watch.deployments import Rollout, looked_at
@@ -34,9 +35,11 @@ def test_all_looks_at_a_deployment_share_the_level_of_one_comparison(looks: int)
     assert found(level * 1.01).findings == ()
 
 
+@pytest.mark.parametrize("by_noise", [False, True])
 @pytest.mark.parametrize("needed", [3, 12])
-def test_the_level_of_a_chosen_stretch_is_its_part_of_the_budget(needed: int) -> None:
-    """A candidate is the most odd of all stretches as long: its finding must be as rare as one of these."""
+def test_the_level_of_a_chosen_stretch_is_its_part_of_the_budget(needed: int, by_noise: bool) -> None:
+    """A candidate is the oddest of all stretches as long: its finding must be as rare as one of these, by
+    chance and by what the system does by itself."""
     settings = WatchSettings(slot_ns=0, baseline_ns=576 * WINDOW_NS, season_days=0)
     logs = levels(np.random.default_rng(5), 20, 660, sd=0.05, season=0.0)
     logs[0, 620:] += 0.6
@@ -44,8 +47,10 @@ def test_the_level_of_a_chosen_stretch_is_its_part_of_the_budget(needed: int) ->
 
     def decide(_reference: object, problem: list[Range], _history: object, **_: object) -> Decision:
         asked.append(sum(end - start for start, end in problem) // WINDOW_NS)
-        q = settings.level_share * (needed - 0.5) / WEEK
-        return Decision(CHANGED, "changed", (SLOW.model_copy(update={"q": q}),))
+        chance = settings.level_share * (needed - 0.5) / WEEK
+        sure = {"q": 1e-12, "z": float(ndtri(chance / 2))} if by_noise else {"q": chance, "z": 40.0}
+        evidence = tuple(one.model_copy(update=sure) for one in SLOW.evidence)
+        return Decision(CHANGED, "changed", (SLOW.model_copy(update={"evidence": evidence}),))
 
     watcher = Watcher(State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), settings, decide)
     points = []
