@@ -131,6 +131,14 @@ def test_a_relation_joins_what_it_is_for_and_nothing_else_does(name: str) -> Non
     assert why(*symptoms, hosts=hosts, without=(name,)) != found
 
 
+def test_callers_that_wait_for_one_component_are_one_finding_that_counts_them() -> None:
+    """Without the rule one of them leads, and a reader does not learn of the others."""
+    alike = FIRST["same-callee"]
+    ((cause,), (alone,)) = causes(*alike), causes(*alike, without=("same-callee",))
+    assert [cause.lead, *cause.leads] == [caller.lead for caller in alike]
+    assert alone.leads == (), "the rule pays its rent"
+
+
 def test_every_row_has_a_case() -> None:
     assert [row.name for row in RELATIONS] == list(FIRST)
     assert all(row.case for row in RELATIONS)
