@@ -284,7 +284,9 @@ def recorded_runs(folder: Path, pairs: int) -> Iterator[Observed]:
             for fault, one in asked:
                 quiet = fault is None or fault.visible == "invisible"
                 about = (
-                    f"quiet since {one.reference[11:19]}," if fault is None else fault.id.partition("/")[2]
+                    f"quiet since {str(one.reference)[11:19]},"
+                    if fault is None
+                    else fault.id.partition("/")[2]
                 )
                 name = f"{recording.name.partition('-20')[0]} {mode} {about} {one.problem[11:19]}"
                 found = loaded(one)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from oracles.quiet_import import Quiet
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
-from analyze.scope import Lakes
+from analyze.scope import LakePeriod, Lakes
+from analyze.watch import deployments
 from analyze.watch.deployments import Versions, noticed
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watching import LakeWatch, marked
@@ -70,6 +72,17 @@ def rollouts_of(lake: Path) -> list[tuple[int, str, str]]:
             if (one.component, one.version, one.start_ns) not in before
         ]
     return found
+
+
+def test_what_runs_at_night_is_deployed_by_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows in which nobody calls a component say nothing of its version."""
+    shop, job, later = ("shop", "v1"), ("job", "v1"), ("job", "v2")
+    state = Versions()
+    for minute, seen in enumerate([{shop, job}, *[{shop}] * 5, {shop, later}]):
+        monkeypatch.setattr(deployments, "versions_in", lambda _here, _key, seen=seen: frozenset(seen))
+        here = SimpleNamespace(windows=[SimpleNamespace(start_ns=minute * NS_PER_MINUTE)])
+        state = noticed(state, cast(LakePeriod, here), KEY, gone_windows=3)
+    assert [(one.component, one.version) for one in state.rollouts] == [later]
 
 
 def test_a_version_is_new_where_its_component_did_not_have_it(tmp_path: Path) -> None:
