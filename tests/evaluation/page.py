@@ -55,7 +55,7 @@ of such findings, %. *wrong*: findings that name no cause, %. *false members*: c
 that hold too few concerned requests, among all members, %. *err*: as above."""
 
 LEFT_OUT_FILE = "evaluation-rules.json"
-LEFT_OUT = """`make evaluate RULES=1 REAL=DIR SYSTEMS=1` (six CPU minutes) judges {comparisons}
+LEFT_OUT = """`make evaluate RULES=1 REAL=DIR SYSTEMS=1` (five CPU minutes) judges {comparisons}
 comparisons: the golden ones, the faults of the recordings and of the made-up systems, and the quiet pairs
 of `make score`, with history and alone, again without each of the engine's rules; `WITHOUT=name` lists them
 for one. *acted in*: comparisons in which the rule had a part. *lost*: the labelled service is no longer
