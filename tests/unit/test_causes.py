@@ -374,6 +374,14 @@ def ranked(*symptoms: Symptom) -> list[int]:
     return [cause.operation for cause in causes(*symptoms)]
 
 
+def test_a_cause_ranks_by_the_largest_of_what_follows_from_it() -> None:
+    """A few failing reads that nine tenths of the pages wait for stand before more failing payments."""
+    reads, pages = symptom(ERRORS, STORE), symptom(PATH, SHOP, score=0.9)
+    payments = symptom(ERRORS, BANK, range(60, 80), score=0.3)
+    assert ranked(reads, payments) == [BANK, STORE]
+    assert ranked(reads, payments, pages) == [STORE, BANK]
+
+
 def test_what_got_better_comes_after_all_that_did_not() -> None:
     """A long poll that waits for less stands for nine tenths of the mean, and needs no mending."""
     better = symptom(FASTER, BANK, before=1.0, score=0.9, contribution_ns=-9.0)
