@@ -37,7 +37,6 @@ from golden.comparisons import CASES, Case  # noqa: E402
 from golden.lakes import lake_of  # noqa: E402
 
 from analyze.methods.robust import method as filled  # noqa: E402
-from analyze.methods.robust.account import exact_breakdown  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
 from analyze.methods.robust.causes.resolve import BETTER_LAST, by_size, causes_of  # noqa: E402
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
@@ -46,6 +45,7 @@ from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E40
 from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
+from analyze.methods.robust.sections.breakdown import exact_breakdown  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
 from analyze.methods.robust.testing import WINDOW_SHARES, Tested, judged_sites  # noqa: E402
 from analyze.methods.robust.verdict.judgement import judge  # noqa: E402

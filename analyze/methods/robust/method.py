@@ -11,7 +11,7 @@ from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
 from analyze.methods.robust.causes.contributions import contributions
 from analyze.methods.robust.causes.resolve import by_size, has_effect
-from analyze.methods.robust.robust_run import robust_run
+from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.breakdown import (
     BREAKDOWN,
     account_of,
