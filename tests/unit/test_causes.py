@@ -135,8 +135,8 @@ def test_callers_that_wait_for_one_component_are_one_finding_that_counts_them() 
     """Without the rule one of them leads, and a reader does not learn of the others."""
     alike = FIRST["same-callee"]
     ((cause,), (alone,)) = causes(*alike), causes(*alike, without=("same-callee",))
-    assert [cause.lead, *cause.leads] == [caller.lead for caller in alike]
-    assert alone.leads == (), "the rule pays its rent"
+    assert [cause.lead, *cause.elsewhere] == [caller.lead for caller in alike]
+    assert alone.elsewhere == (), "the rule pays its rent"
 
 
 def test_every_row_has_a_case() -> None:
