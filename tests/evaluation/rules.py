@@ -1,6 +1,6 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, PATTERN_DISPERSION or WINDOW_SHARES. Compared are the
+A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, PATTERN_DISPERSION or one of OTHERS. Compared are the
 goldens' lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history
 and alone, with the quiet pairs of `make score`; with `--simulated SEED` the simulator's cases of 12,000
 requests, alone. Each is profiled and observed once; what is made again without a rule is what comes after it,
@@ -38,20 +38,25 @@ from golden.lakes import lake_of  # noqa: E402
 
 from analyze.methods.robust import method as filled  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
-from analyze.methods.robust.causes.resolve import causes_of  # noqa: E402
+from analyze.methods.robust.causes.resolve import BETTER_LAST, by_size, causes_of  # noqa: E402
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
 from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
 from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
+from analyze.methods.robust.sections.breakdown import exact_breakdown  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
 from analyze.methods.robust.testing import WINDOW_SHARES, Tested, judged_sites  # noqa: E402
+from analyze.methods.robust.verdict.judgement import judge  # noqa: E402
+from analyze.methods.robust.view import CHANGE_NOISE  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
 
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
 SETTINGS: Final = RobustSettings(explained=0)
-JUDGED: Final = frozenset({PATTERN_DISPERSION.name, WINDOW_SHARES, *(measure.name for measure in MEASURES)})
+JUDGED: Final = frozenset(
+    {PATTERN_DISPERSION.name, WINDOW_SHARES, CHANGE_NOISE, *(measure.name for measure in MEASURES)}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,28 @@ class Rule:
     """The case that fails without it, by the row itself."""
 
 
+OTHERS: Final = (
+    Rule(
+        WINDOW_SHARES,
+        "noise",
+        "With a history: a share is as rare as its windows make it.",
+        "tests/unit/test_shares_with_history.py; recordings: quiet pairs of Train-Ticket, with history",
+    ),
+    Rule(
+        CHANGE_NOISE,
+        "noise",
+        "Without a history: pieces of the reference make what is assumed of a change no surer.",
+        "tests/unit/test_measures.py: a call of every twelfth page; systems, alone",
+    ),
+    Rule(
+        BETTER_LAST,
+        "order",
+        "What got better needs no mending: it comes last, unless the mean fell.",
+        "tests/unit/test_order_of_findings.py",
+    ),
+)
+
+
 def rules() -> list[Rule]:
     """List every rule of the engine."""
     found = [Rule(row.name, "measure", row.doc, row.case) for row in MEASURES]
@@ -74,10 +101,7 @@ def rules() -> list[Rule]:
         for row in RELATIONS
     ]
     found.append(Rule(PATTERN_DISPERSION.name, "noise", PATTERN_DISPERSION.doc, PATTERN_DISPERSION.case))
-    doc = "With a history: a share is as rare as its windows make it."
-    case = "tests/unit/test_shares_with_history.py; recordings: quiet pairs of Train-Ticket, with history"
-    found.append(Rule(WINDOW_SHARES, "noise", doc, case))
-    return found
+    return [*found, *OTHERS]
 
 
 Effect = Literal["lost", "gained", "other"]
@@ -141,7 +165,8 @@ def without_each(
     A measure, and the request mix, may have one by the correction of many tests alone: so what was observed
     is judged again, and they had a part if other changes are significant. A confounder had one if it adjusted
     the profile, or if changes are explained by it (of the load also those that findings took); a relation, if
-    a symptom follows by it: then causes are resolved again, and nothing before.
+    a symptom follows by it: then causes are resolved again, and nothing before. What is assumed of noise is
+    in estimates: they are observed again.
     """
     had = _what_counts(whole.tested)
     explained = {name for name, one in whole.confounded.explained.items() if one.changes}
@@ -149,7 +174,8 @@ def without_each(
         explained.add("load")
     related = {edge.relation for cause in whole.causes for edge in cause.edges}
     for name in names:
-        left = _without(observing, name)
+        assumed = name == CHANGE_NOISE and observing.seen.noise_assumed
+        left = anew(observing, name) if assumed else _without(observing, name)
         if name in JUDGED:
             again = judged_sites(left.seen)
             if _what_counts(again) != had:
@@ -160,6 +186,15 @@ def without_each(
             yield name, left.run(whole.tested)
         elif name in related:
             yield name, replace(whole, causes=causes_of(whole.context, whole.tested.sites, (name,)))
+        elif name == BETTER_LAST and (causes := by_size(whole.causes)) != whole.causes:
+            yield name, replace(whole, causes=causes)
+
+
+def as_shown(run: RobustRun) -> RobustRun:
+    """Rank causes as a report does, which asks the whole period whether the mean changed."""
+    if by_size(run.causes) == run.causes:
+        return run
+    return filled.ranked(run, exact_breakdown(run, "mean"), mean_changed=judge(run).interval("mean")[2])
 
 
 def _without(observing: Observing, name: str) -> Observing:
@@ -248,7 +283,11 @@ def recorded_runs(folder: Path, pairs: int) -> Iterator[Observed]:
             ]
             for fault, one in asked:
                 quiet = fault is None or fault.visible == "invisible"
-                about = "quiet" if fault is None else fault.id.partition("/")[2]
+                about = (
+                    f"quiet since {str(one.reference)[11:19]},"
+                    if fault is None
+                    else fault.id.partition("/")[2]
+                )
                 name = f"{recording.name.partition('-20')[0]} {mode} {about} {one.problem[11:19]}"
                 found = loaded(one)
                 observing = Observing.of(found.population, found.history, SETTINGS)
@@ -286,11 +325,11 @@ def main() -> None:
     n = 0
     for about, quiet, fault, observing in _all(chosen):
         n += 1
-        run = observing.run()
+        run = as_shown(observing.run())
         whole = read(run, fault)
         for name, left in without_each(observing, run, names):
             acted[name] += 1
-            if found := read(left, fault).against(whole, quiet=quiet):
+            if found := read(as_shown(left), fault).against(whole, quiet=quiet):
                 changed[name][about] = found
                 print(f"{name}: {about}: {found.effect}: {found.what}", flush=True)
     print(f"{n} comparisons; no rent here: {', '.join(m for m in names if not changed[m]) or 'none'}")

@@ -22,6 +22,7 @@ from oracles.quiet_import import Quiet
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
+from analyze.watch.decide import CHANGED, Comparer, Range
 from analyze.watch.lane import incidents_of, last_commit
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watching import LakeWatch, accepted
@@ -128,6 +129,19 @@ def test_its_tables_say_the_same(whole: tuple[Path, list[IncidentEvent]]) -> Non
     query = ("-c", "SELECT incident, state FROM incidents")
     rows = command("sql", "--lake", str(lake), "--format", "json", *query)
     assert json.loads(rows.out) == [{"incident": told[0].incident_id, "state": "resolved"}]
+
+
+def test_a_history_that_is_gone_from_the_lake_is_none(begun: Path) -> None:
+    """Retention takes windows of which the watch still knows that they were ordinary."""
+
+    def minutes(first: int, past: int) -> list[Range]:
+        return [(START_NS + first * NS_PER_MINUTE, START_NS + past * NS_PER_MINUTE)]
+
+    decide = Comparer.of(str(begun), RefineSettings())
+    asked = minutes(30, 38), minutes(FAULT.start, FAULT.stop)
+    found = decide(*asked, minutes(-600, -570))
+    assert (found.code, found.outcome) == (CHANGED, "changed")
+    assert [finding.title for finding in found.findings] == [f.title for f in decide(*asked, ()).findings]
 
 
 def assert_same(one: str | Path, other: str | Path) -> None:

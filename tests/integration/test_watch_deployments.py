@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from oracles.quiet_import import Quiet
+from oracles.robust_report import slow_recommendations
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
-from analyze.scope import Lakes
-from analyze.watch.deployments import Versions, noticed
+from analyze.scope import LakePeriod, Lakes
+from analyze.watch import deployments
+from analyze.watch.decide import UNSURE, Decision, Range
+from analyze.watch.deployments import Rollout, Versions, looked_at, noticed
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watching import LakeWatch, marked
 from schemas.incidents import Incident, IncidentEvent
@@ -70,6 +74,31 @@ def rollouts_of(lake: Path) -> list[tuple[int, str, str]]:
             if (one.component, one.version, one.start_ns) not in before
         ]
     return found
+
+
+def test_what_runs_at_night_is_deployed_by_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows in which nobody calls a component say nothing of its version."""
+    shop, job, later = ("shop", "v1"), ("job", "v1"), ("job", "v2")
+    state = Versions()
+    for minute, seen in enumerate([{shop, job}, *[{shop}] * 5, {shop, later}]):
+        monkeypatch.setattr(deployments, "versions_in", lambda _here, _key, seen=seen: frozenset(seen))
+        here = SimpleNamespace(windows=[SimpleNamespace(start_ns=minute * NS_PER_MINUTE)])
+        state = noticed(state, cast(LakePeriod, here), KEY, gone_windows=3)
+    assert [(one.component, one.version) for one in state.rollouts] == [later]
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_what_came_before_is_asked_only_where_the_same_windows_say_nothing(found: bool) -> None:
+    asked: list[Sequence[Range]] = []
+
+    def decide(reference: Sequence[Range], *_: object, **__: object) -> Decision:
+        asked.append(reference)
+        return Decision(UNSURE, "cannot-tell", (slow_recommendations(),) if found else ())
+
+    rollout = Rollout(component="cart", version="v2", start_ns=5, windows=1)
+    decision = looked_at(rollout, KEY, [(5, 6)], [(0, 5)], decide)
+    assert asked == ([[(5, 6)]] if found else [[(5, 6)], [(0, 5)]])
+    assert bool(decision.findings) is found
 
 
 def test_a_version_is_new_where_its_component_did_not_have_it(tmp_path: Path) -> None:

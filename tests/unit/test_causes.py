@@ -131,6 +131,14 @@ def test_a_relation_joins_what_it_is_for_and_nothing_else_does(name: str) -> Non
     assert why(*symptoms, hosts=hosts, without=(name,)) != found
 
 
+def test_callers_that_wait_for_one_component_are_one_finding_that_counts_them() -> None:
+    """Without the rule one of them leads, and a reader does not learn of the others."""
+    alike = FIRST["same-callee"]
+    ((cause,), (alone,)) = causes(*alike), causes(*alike, without=("same-callee",))
+    assert [cause.lead, *cause.elsewhere] == [caller.lead for caller in alike]
+    assert alone.elsewhere == (), "the rule pays its rent"
+
+
 def test_every_row_has_a_case() -> None:
     assert [row.name for row in RELATIONS] == list(FIRST)
     assert all(row.case for row in RELATIONS)
@@ -364,6 +372,14 @@ def test_a_circle_is_cut_at_its_weakest_edge() -> None:
 
 def ranked(*symptoms: Symptom) -> list[int]:
     return [cause.operation for cause in causes(*symptoms)]
+
+
+def test_a_cause_ranks_by_the_largest_of_what_follows_from_it() -> None:
+    """A few failing reads that nine tenths of the pages wait for stand before more failing payments."""
+    reads, pages = symptom(ERRORS, STORE), symptom(PATH, SHOP, score=0.9)
+    payments = symptom(ERRORS, BANK, range(60, 80), score=0.3)
+    assert ranked(reads, payments) == [BANK, STORE]
+    assert ranked(reads, payments, pages) == [STORE, BANK]
 
 
 def test_what_got_better_comes_after_all_that_did_not() -> None:

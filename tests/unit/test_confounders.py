@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from oracles.populations import chain
+from oracles.populations import population as graphs
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
@@ -21,6 +23,7 @@ from analyze.profile.build import Profiled
 from analyze.profile.names import OperationName
 from analyze.profile.profile import Profile
 from analyze.refine.clocks import bounds_of, fit_clock
+from schemas.arrays import F8
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
@@ -216,6 +219,30 @@ def test_a_full_place_waits_by_load() -> None:
     full = replace(found.profile, slots=slots)
     assert load_changes(changes, LoadMet(100.0, 200.0), compared(found, full)) == changes
     assert load_changes(changes, LoadMet(100.0, 105.0), compared(found, full)) == []
+
+
+def queued(rng: np.random.Generator, rate: float) -> tuple[F8, F8]:
+    """Requests that wait for one server, 0.6 s each: (when they come, how long it takes)."""
+    came, free, left = np.cumsum(rng.exponential(1 / rate, 600)), 0.0, []
+    for at, served in zip(came.tolist(), rng.exponential(0.6, 600).tolist(), strict=True):
+        free = max(at, free) + served
+        left.append(free)
+    return came, np.array(left) - came
+
+
+def test_a_full_place_waits_when_more_requests_come() -> None:
+    """Six tenths busy, and two fifths more requests: they take 2.5 times as long."""
+    rng = np.random.default_rng(0)
+    (came, took), (later, longer) = queued(rng, 1.0), queued(rng, 1.4)
+    middle = came[-1] + 1
+    ns = (np.array([middle, middle + later[-1] + 1]) * SECOND_NS).astype(int).tolist()
+    samples = (Sample("reference", "", 0, ns[0]), Sample("problem", "", ns[0], ns[1]))
+    rows = [(one * SECOND_NS).astype(int).reshape(-1, 1).tolist() for one in (took, longer)]
+    starts = (np.concatenate([came, middle + later]) * SECOND_NS).astype(np.int64)
+    made = graphs(replace(chain(["shop/get", "store/read"], *rows), start_ns=starts), samples=samples)
+    assert robust_run(made, None, SETTINGS).causes == ()
+    without = SETTINGS.model_copy(update={"without": ("load",)})
+    assert robust_run(made, None, without).causes, "the rule pays its rent"
 
 
 def test_a_request_meets_the_others_and_not_itself() -> None:

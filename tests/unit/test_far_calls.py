@@ -39,7 +39,9 @@ def drawn(rng: np.random.Generator) -> SiteCalls:
     ordinary = bin_of(np.exp(rng.normal(10, 0.5, n0))).tolist()
     calls = bin_of(np.exp(np.append(rng.normal(10, 0.5, n1), rng.normal(14.5, 1.0, far)))).tolist()
     slots = rng.integers(1, BLOCKS + 1, len(calls)).tolist()
-    return SiteCalls(ordinary, list(zip(slots, calls, strict=True)), float(np.exp(rng.normal(10.5, 0.5))))
+    # Of a response that takes a thousand times as long a hundredth is more than any ordinary call.
+    response_ns = float(np.exp(rng.normal(10.5, 0.5)) * rng.choice([1, 1_000], p=[0.8, 0.2]))
+    return SiteCalls(ordinary, list(zip(slots, calls, strict=True)), response_ns)
 
 
 @pytest.mark.parametrize("seed", range(40))

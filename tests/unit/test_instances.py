@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.measures.instances import _levels_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import title, where
-from analyze.population import Sample
+from analyze.population import Population, Sample
 
 HOUR_NS = 3_600 * 10**9
 PODS, N = 5, 400
@@ -128,3 +131,20 @@ def test_pods_that_only_the_problem_has_are_compared_with_each_other() -> None:
     assert said(run(before, renamed(requests(2, even)))) == []
     (text,) = said(run(before, renamed(requests(2, lambda pod: 10 if pod == 3 else 5))))
     assert text.endswith("(on 1 of 5 instances: new-pod-3)")
+
+
+def test_an_attribute_that_parts_instances_as_their_hosts_do_adds_no_tests() -> None:
+    """Every pod has an id of its own: the host's name says as much. Two versions are another cut."""
+    pods = cast(Population, SimpleNamespace(hosts=("pod-0", "pod-1", "pod-2")))
+    said = {
+        (0, "service.instance.id"): {0: "a", 1: "b", 2: "c"},
+        (0, "service.version"): {0: "v1", 1: "v1", 2: "v2"},
+        (0, "zone"): {0: "east", 1: "east", 2: "west"},
+        (0, "cluster"): {0: "x", 1: "x", 2: "x"},
+    }
+    found = [(level.attribute, level.value) for level in _levels_of([0, 1, 2], 0, pods, said)]
+    assert found == [
+        *(("host", pod) for pod in pods.hosts),
+        ("service.version", "v1"),
+        ("service.version", "v2"),
+    ]

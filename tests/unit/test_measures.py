@@ -20,15 +20,16 @@ N = 300
 PAGE_US = 20_000
 
 
-def pages(seed: int, read_us: float, far: int = 0) -> list[Call]:
-    """Pages of 20 ms that read for so long; so many reads, evenly spread, take a second more."""
+def pages(seed: int, read_us: float, far: int = 0, every: int = 1) -> list[Call]:
+    """Pages of 20 ms; one of so many reads for so long. So many reads, evenly spread, take a second more."""
     rng = np.random.default_rng(seed)
     late = set(np.linspace(5, N - 5, far).astype(int).tolist())
     found = []
     for at in range(N):
         own = read_us * rng.lognormal(0, 0.2) + (1_000_000 if at in late else 0)
         rest = PAGE_US * rng.lognormal(0, 0.2)
-        found.append(call("web/get", 0, rest + own, call("db/read", 100, 100 + own)))
+        reads = [call("db/read", 100, 100 + own)] if at % every == 0 else []
+        found.append(call("web/get", 0, rest + own, *reads))
     return found
 
 
@@ -47,8 +48,13 @@ def said(before: list[Call], after: list[Call], *without: str) -> list[str]:
     [
         ("far-slower-calls", pages(1, 1_000), pages(2, 1_000, far=4)),
         ("own-time", pages(1, 100), pages(2, 200)),
+        ("change-noise", pages(1, 20_000, every=12), pages(2, 40_000, every=12)),
     ],
-    ids=["one read in 75 takes a thousand times as long", "half a percent of the page, twice as long"],
+    ids=[
+        "one read in 75 takes a thousand times as long",
+        "half a percent of the page, twice as long",
+        "a call of every twelfth page, twice as long: no piece of the reference has enough of them",
+    ],
 )
 def test_a_change_that_one_measure_alone_sees(rule: str, before: list[Call], after: list[Call]) -> None:
     (text,) = said(before, after)

@@ -10,6 +10,7 @@ from oracles.populations import chain, population
 
 from analyze.compare import compare
 from analyze.methods.port import Chosen
+from analyze.methods.robust.causes.resolve import BETTER_LAST
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
@@ -20,7 +21,7 @@ MS = 1_000_000
 N = 200
 
 
-def findings(before_ms: tuple[int, ...], after_ms: tuple[int, ...]) -> list[tuple[str, bool]]:
+def findings(before_ms: tuple[int, ...], after_ms: tuple[int, ...], *without: str) -> list[tuple[str, bool]]:
     """Compare requests whose steps take about so long: (title, whether for the better) of each finding."""
     rng = np.random.default_rng(1)
     rows = [
@@ -32,7 +33,7 @@ def findings(before_ms: tuple[int, ...], after_ms: tuple[int, ...]) -> list[tupl
     made = population(replace(chain(list(LABELS), *rows), start_ns=starts), samples=samples)
     (section,) = [
         one
-        for one in compare(made, [Chosen(METHOD, RobustSettings())]).report.sections
+        for one in compare(made, [Chosen(METHOD, RobustSettings(without=without))]).report.sections
         if isinstance(one, FindingsSection)
     ]
     assert section.better_total == sum(finding.is_better for finding in section.findings) == 1
@@ -50,3 +51,9 @@ def test_what_the_mean_fell_by_leads_and_what_got_better_comes_last_where_it_ros
     assert [better for _, better in found] == sorted(
         (better for _, better in found), reverse=first == "search/find"
     )
+
+
+def test_by_size_alone_a_reader_would_see_first_what_needs_no_mending() -> None:
+    steps = (2, 400, 2), (250, 10, 250)
+    assert [better for _, better in findings(*steps)] == [False, False, True]
+    assert findings(*steps, BETTER_LAST)[0][1], "the rule pays its rent"

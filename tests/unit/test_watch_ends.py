@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 from oracles.robust_report import slow_recommendations
 from oracles.watched_series import MONDAY, WINDOW_NS, levels, windows
 
 from analyze.watch.decide import CHANGED, Decision, Range
+from analyze.watch.incidents import Book
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import Decided, State, Watcher
-from schemas.incidents import IncidentEvent
+from schemas.incidents import IncidentEvent, LaneName
+from schemas.windows import NS_PER_DAY
 
 SETTINGS = WatchSettings(slot_ns=0, baseline_ns=576 * WINDOW_NS, season_days=14)
 LEARNED, BEGIN, END = 600, 620, 640
@@ -116,3 +119,19 @@ def test_what_a_person_accepted_is_in_the_state_that_is_committed() -> None:
     assert watcher.accept(tracked.incident.id, BEGIN + 6) is not None
     watcher.collect(Decided.nothing())
     assert {name for name, _ in watcher.state.anew} == set(tracked.series)
+
+
+@pytest.mark.parametrize(
+    ("lane", "days", "opened"), [("fast", 6, 0), ("fast", 7, 1), ("daily", 27, 0), ("daily", 28, 1)]
+)
+def test_what_was_accepted_is_no_news_while_what_a_lane_compares_with_is_older(
+    lane: LaneName, days: int, opened: int
+) -> None:
+    """The fast lane knows seven days, the daily comparison four weeks."""
+    book = Book("x", NS_PER_DAY, WatchSettings(), [])
+    found = Decision(CHANGED, "changed", (slow_recommendations(),))
+    first = book.take(found, 10, 10, [])
+    assert first is not None
+    assert book.end(first.id, 10, "accepted") is not None
+    again = book.take(found, 11 + days, 11 + days, [], lane=lane)
+    assert (again is not None) is bool(opened)

@@ -11,7 +11,7 @@ from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
 from analyze.methods.robust.causes.contributions import contributions
 from analyze.methods.robust.causes.resolve import by_size, has_effect
-from analyze.methods.robust.robust_run import robust_run
+from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.sections.breakdown import (
     BREAKDOWN,
     account_of,
@@ -29,6 +29,7 @@ from analyze.methods.robust.titles import headline_of
 from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings
+from analyze.profile.breakdown import ExactAccount
 from analyze.profile.samples import ComparedSamples
 from analyze.report.gate import FINDING_KINDS, ChangedMeasure, weigh
 from analyze.report.limits import ReportLimits
@@ -49,8 +50,7 @@ def analyse(
     exact = exact_breakdown(run, "mean")
     judged = judge(run)
     mean = low, high, changed = judged.interval("mean")
-    if changed and exact.after < exact.before:
-        run = replace(run, causes=by_size(run.causes))
+    run = ranked(run, exact, mean_changed=changed)
     parts = contributions(run.causes, run.context, exact.parts, exact.mix, run.tested.seen.call_ratio)
     accounted = accounted_rows(exact, parts)
     failed = exact_breakdown(run, "errors")
@@ -107,6 +107,11 @@ def analyse(
             silent=bool(judged.basis.silent),
         ),
     )
+
+
+def ranked(run: RobustRun, mean: ExactAccount, *, mean_changed: bool) -> RobustRun:
+    """Rank what got better as all else where it is what changed the mean."""
+    return replace(run, causes=by_size(run.causes)) if mean_changed and mean.after < mean.before else run
 
 
 METHOD: Final = Method(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from analyze.stats.proportions import surprise
 from analyze.stats.rank import in_requests
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
+
+CHANGE_NOISE: Final = "change-noise"
+"""The rule that the noise that is assumed is that of a change (`level_change`), to leave it out by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,7 @@ class View:
             blocks,
             blocks_n,
             least_tau=least_tau,
-            of_change=roles.noise_assumed,
+            of_change=self._of_change,
             told=told,
         )
         if medians is Histograms.log_medians:
@@ -268,6 +272,10 @@ class View:
         settings = self.settings
         return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
+    @property
+    def _of_change(self) -> bool:
+        return self.roles.noise_assumed and CHANGE_NOISE not in self.settings.without
+
     def _by_size(self, rows: Histograms, found: Estimate, tau: float) -> Estimate:
         """Let few requests speak by the size of a change: ranks of four against four say 3 % at best."""
         settings, least = self.settings, np.minimum(found.n0, found.n1)
@@ -279,8 +287,8 @@ class View:
             return found
         # Of few a mean of logarithms is surer than a median.
         means, n = rows.where(few[rows.place]).trimmed_log_means(self.n_sites, 2, 0.0)
-        none, assumed = LogMedians(n[:, :0], n[:, :0]), self.roles.noise_assumed
-        by_size = level_change(means, n, found.p, none, n[:, :0], least_tau=tau, of_change=assumed)
+        none, of_change = LogMedians(n[:, :0], n[:, :0]), self._of_change
+        by_size = level_change(means, n, found.p, none, n[:, :0], least_tau=tau, of_change=of_change)
         return replace(found, p=np.where(few, np.minimum(found.p, 2 * by_size.p_with_noise), found.p))
 
     @cached_property

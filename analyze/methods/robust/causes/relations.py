@@ -247,7 +247,9 @@ RELATIONS: tuple[Relation, ...] = (
     ),
     Relation("same-failing-callee", Link.ELSEWHERE, same_failing_callee, "shop 14:47, 15:04"),
     Relation("alike-at-component", Link.ELSEWHERE, alike_at_component, "F8"),
-    Relation("same-callee", Link.ELSEWHERE, same_callee, "shop 12:35: callers alike"),
+    Relation(
+        "same-callee", Link.ELSEWHERE, same_callee, "tests/unit/test_causes.py: callers that wait; shop 12:35"
+    ),
     Relation("same-component", Link.PART, same_component, "shop 12:01, 12:18"),
     Relation("times-and-paths", Link.PART, times_and_paths, "shop 16:31; Train-Ticket 15:42"),
     Relation("other-hosts", Link.ELSEWHERE, other_hosts, "8.6, F5, F13"),

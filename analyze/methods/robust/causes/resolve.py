@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import calls_added
@@ -17,10 +18,13 @@ from analyze.methods.robust.changes import Change
 from analyze.profile.names import Names
 from schemas.report.findings import PATH_KINDS, ChangeKind
 
+BETTER_LAST: Final = "better-last"
+"""The rule that what got better ranks behind all that did not, to leave it out by."""
+
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
-    """Find the causes, the most important first. tested: sites that some test reached; without: relations
-    that are left out, by name."""
+    """Find the causes, the most important first. tested: sites that some test reached; without: relations,
+    and BETTER_LAST, that are left out, by name."""
     chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
     for u, (v, _) in chosen.items():
@@ -35,7 +39,8 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
         # Causes claim their parts of the change in this order: here only the leading site's paths are known.
         own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
         part_ns = sum(change.contribution_ns for change in own)
-        return is_better(cause, part_ns, context.names), -cause.score, cause.operation
+        last = BETTER_LAST not in without and is_better(cause, part_ns, context.names)
+        return last, -cause.score, cause.operation
 
     return tuple(sorted(causes, key=order))
 

@@ -51,7 +51,7 @@ class LostRecords(Confounder):
 
     name = "lost-records"
     doc = "Events that never arrived look like calls that are not made."
-    case = "N5 of 10,000 requests"
+    case = "tests/integration/test_simulated_negatives.py: records that are lost"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain changes that such a loss makes, in size and in kind."""
