@@ -68,7 +68,7 @@ class ChangePoint(Config):
     threshold: float
     """log of the e-value from which a candidate is looked at"""
     outcome: str
-    """of the comparison: unchanged, changed, cannot-tell, better, …; or transient"""
+    """of the comparison: unchanged, changed, not-sure-yet, cannot-tell, better, …; or transient"""
     headline: str = ""
     """the comparison's first finding for the worse; empty: none"""
     places: tuple[str, ...] = ()

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from scipy.special import ndtr
-
 from analyze.calibrate import calibration_sentence
 from analyze.compare import compare
 from analyze.methods.port import Chosen
@@ -25,6 +23,8 @@ from schemas.report.findings import Finding, FindingsSection
 Range = tuple[int, int]
 """Half open, ns since the epoch."""
 UNCHANGED, CHANGED, UNSURE = 0, 1, 3
+NOT_SURE = "not-sure-yet"
+"""A comparison says changed, and not at the level of what was chosen because it is odd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,18 @@ def decision_of(outcome: Outcome) -> Decision:
 
 def chance_of(finding: Finding) -> float:
     """Give the probability with which chance, or what the system does by itself, shows the surest of what a
-    finding stands on: the larger of its q, and of what a normal law says of z."""
-    return min(max(one.q, 2 * float(ndtr(-abs(one.z)))) for one in finding.evidence)
+    finding stands on: the larger of q and of p with the noise of ordinary times in it."""
+    return min(max(one.q, one.noise_p or 0.0) for one in finding.evidence)
+
+
+def sure_enough(decision: Decision, level: float) -> Decision:
+    """Give a decision with the findings of this level only; not sure where none of them is for the worse."""
+    if decision.code != CHANGED or all(finding.is_better for finding in decision.findings):
+        return decision
+    kept = tuple(finding for finding in decision.findings if chance_of(finding) <= level)
+    if any(not finding.is_better for finding in kept):
+        return replace(decision, findings=kept)
+    return replace(decision, code=UNSURE, outcome=NOT_SURE)
 
 
 def _periods(ranges: Iterable[Range], where: str | None) -> list[Period]:

@@ -248,9 +248,11 @@ class Kept(Config):
     """Comparisons that could not tell."""
     again: int = 0
     """Tick of the next one."""
+    held: tuple[float, float] = (0.0, 0.0)
+    """Below which the sums do not fall."""
 
 
-_REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again")
+_REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again", "held")
 """What `Kept` has of a series."""
 
 
@@ -269,6 +271,9 @@ class RunningEvidence:
     """[series] comparisons that could not tell;"""
     again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """[series] tick of the next one."""
+    held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
+    """Below which the sums do not fall: what a comparison confirmed, if not surely enough, lasts though the
+    filter has learned the new level."""
     z: F8 = field(default_factory=lambda: np.zeros(0))
     """[series] the last value in units of what is usual; NaN where the tick had none."""
 
@@ -322,12 +327,19 @@ class RunningEvidence:
         """Go on under another threshold, where a large step is so many times smaller: what a tick may bring
         at most is a part of a threshold, so a sum is as near to the new one as it was to the old one."""
         self.sums *= ratio
+        self.held *= ratio
         self.sizes *= nearer
 
     def reset(self, at: int, which: I8 | slice = slice(None)) -> None:
         """Begin anew behind a tick."""
-        self.sums[:, which] = 0
+        self.sums[:, which] = self.held[:, which] = 0
         self.starts[:, which] = at + 1
+
+    def hold(self, rows: I8, confirmed: bool) -> None:
+        """Keep the larger sum of each row from falling until another comparison; or let it."""
+        self.held[:, rows] = (
+            np.where(self.sums[:, rows] >= self.most[rows], self.sums[:, rows], 0.0) * confirmed
+        )
 
     def drop(self, at: int, rows: I8) -> None:
         """Begin anew behind a tick as if they had never been compared."""
@@ -342,7 +354,7 @@ class RunningEvidence:
             for way in (UP, DOWN):
                 old = self.sums[way, one.rows]
                 self.starts[way, one.rows] = np.where(old <= 0, one.start, self.starts[way, one.rows])
-                self.sums[way, one.rows] = grown(old, one.gain[way])
+                self.sums[way, one.rows] = np.maximum(grown(old, one.gain[way]), self.held[way, one.rows])
                 known = np.where(old <= 0, 0.0, self.sizes[way, one.rows])
                 self.sizes[way, one.rows] = np.maximum(known, one.size[way])
                 grew = (old <= 0) | (one.size[way] > known)

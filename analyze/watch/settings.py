@@ -20,6 +20,10 @@ _NS: Final = {
 }
 
 
+_LONGEST: Final = 100 * _NS["year"]
+"""Time, at most, for which one false incident is budgeted."""
+
+
 class WatchSettings(Config):
     """How a lake is watched. Ticks are slots of windows, or windows."""
 
@@ -34,7 +38,7 @@ class WatchSettings(Config):
     together until they have as many."""
     candidates: float = Field(default=20.0, ge=1)
     """Candidates, each a comparison, that the fast lane may raise for one false incident of the budget."""
-    level_share: float = Field(default=0.1, gt=0, le=1)
+    level_share: float = Field(default=0.25, gt=0, le=1)
     """Part of the budget that stretches of one length may use up, were all of the budget's time compared in
     stretches as long: a candidate is the oddest of them."""
     baseline_ns: int = Field(default=7 * NS_PER_DAY, ge=60 * NS_PER_MINUTE)
@@ -152,6 +156,8 @@ class WatchSettings(Config):
 def rate_ns(text: str) -> float:
     """Nanoseconds for one of `2 a week`. Raises ValueError."""
     match = _RATE.match(text.strip())
-    if match is None or float(match[1]) == 0:
+    if match is not None and float(match[1]) * _LONGEST < _NS[match[2]]:
+        raise ValueError("write one in a hundred years at least")
+    if match is None:
         raise ValueError("write a number and a time: '1 a week', '2 a month'")
     return _NS[match[2]] / float(match[1])

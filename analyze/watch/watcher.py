@@ -16,7 +16,17 @@ import numpy as np
 from analyze.profile.history import LEAST_BLOCKS
 from analyze.report.gate import Outcome
 from analyze.watch.baseline import MOST_POOLED, RECENT, Baseline, Sample, count_slow, fit
-from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decide, Decision, Range, chance_of, joined
+from analyze.watch.decide import (
+    CHANGED,
+    NOT_SURE,
+    UNCHANGED,
+    UNSURE,
+    Decide,
+    Decision,
+    Range,
+    joined,
+    sure_enough,
+)
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
 from analyze.watch.incidents import Book, Tracked, parted, places_of, quiet_ticks, worse_of
 from analyze.watch.ordinary import Ordinary
@@ -371,6 +381,8 @@ class Watcher:
             outcome=found.outcome,
             comparisons=int(evidence.tried[hit[0]]),
         )
+        if worse := worse_of(found):
+            point = point.model_copy(update={"headline": worse[0].title, "places": places_of(worse[0])})
         points = [point]
         if found.code == CHANGED:
             report = "" if found.report is None else self._keep(found.report)
@@ -386,7 +398,11 @@ class Watcher:
         decided.change_points += points
         if found.code == UNSURE:
             wait = int(np.ceil((at + 1 - onset) * self.settings.again_share))
-            evidence.again[hit] = at + max(wait, 1)
+            with_it = evidence.rising(
+                onset - self.settings.guard_ticks, threshold * self.settings.rising_share
+            )
+            evidence.again[np.union1d(hit, with_it)] = at + max(wait, 1)
+            evidence.hold(hit, found.outcome == NOT_SURE)
         else:
             if found.code == UNCHANGED:
                 self._ordinary.add(onset, float(evidence.size[hit].max()))
@@ -458,17 +474,10 @@ class Watcher:
         if len(rest) >= settings.warm_ticks:
             history += self._windows_before(int(reference[0]), len(problem) * self.tick_ns)
         found = self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
-        return self._as_chosen(found, len(problem))
-
-    def _as_chosen(self, found: Decision, n_ticks: int) -> Decision:
-        """Give a decision for a stretch that was chosen because it is odd: as unlikely as one of so many
-        stretches as the budget's time holds must a finding be. What is not that sure cannot be told yet: the
-        level grows with the stretch, and what is there gets surer faster."""
-        level = self.settings.level_share * n_ticks * self.tick_ns / self.settings.ns_a_false_alarm
-        worse = worse_of(found)
-        if found.code != CHANGED or not worse or min(map(chance_of, worse)) <= level:
-            return found
-        return Decision(UNSURE, "cannot-tell", q=level)
+        # It was chosen because it is odd: so it must be as unlikely as one of so many stretches as the
+        # budget's time holds. The level grows with the stretch.
+        part = (at + 1 - onset) * self.tick_ns / settings.ns_a_false_alarm
+        return sure_enough(found, settings.level_share * part)
 
     def _windows_before(self, tick: int, long_ns: int) -> list[Range]:
         """Quiet windows of the time that the baseline spans before a tick, at even distances where there are

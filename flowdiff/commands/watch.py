@@ -84,6 +84,8 @@ def command(
     watched, told, serve = watch_of(flags, os.environ, config)
     if dry_run and not (once or replay):
         raise ConfigError("--dry-run goes with --once or --replay.")
+    if once and replay:
+        raise ConfigError("--once and --replay exclude each other.")
     owner, created_by = owner_name(), f"flowdiff {version()}"
     chosen, refine = chosen_settings(["robust"], settings or (), config)
     comparer = Comparer(lake, refine, chosen[0])

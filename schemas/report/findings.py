@@ -118,6 +118,8 @@ class Evidence(Frozen):
     q: Annotated[float, column("p", "p corrected for the number of tests", label="q")]
     z: Annotated[float, column("number", "effect over its standard error, noise included")]
     """Noise between blocks."""
+    noise_p: float | None = None
+    """p of no change beyond that noise (Student's law); None in reports that were made before it was kept."""
     contribution_us: Annotated[
         float,
         column(

@@ -466,6 +466,9 @@ def test_a_budget_is_said_in_words(text: str, days: float) -> None:
 def test_a_budget_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="1 a week"):
         WatchSettings(false_alarms="seldom")
+    for text in ("0 a week", "0.009 a year"):
+        with pytest.raises(ValueError, match="hundred years"):
+            WatchSettings(false_alarms=text)
 
 
 def test_nothing_alarms_more_often_than_the_budget_says_and_without_whitening_it_does() -> None:

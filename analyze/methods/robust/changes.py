@@ -48,6 +48,8 @@ class Change:
     p: float
     z: float
     """Effect over its standard error, noise included; positive: more, longer, more often."""
+    noise_p: float
+    """Two-sided, of no change beyond what ordinary times do by themselves."""
     unit: Unit
     before: float
     after: float

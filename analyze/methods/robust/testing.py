@@ -212,6 +212,7 @@ def _change(row: _Row, at: int) -> Change:
         site=int(seen.site[at]),
         p=float(e.p[at]),
         z=float(e.z[at]),
+        noise_p=float(e.p[at] if measure.by_p_alone else e.p_with_noise[at]),
         unit=measure.unit,
         before=before,
         after=after,

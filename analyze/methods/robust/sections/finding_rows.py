@@ -100,6 +100,7 @@ def evidence_of(
         p=change.p,
         q=change.q,
         z=float(np.clip(change.z, -1e6, 1e6)),
+        noise_p=change.noise_p,
         contribution_us=change.contribution_ns / 1e3,
         relation=relation,
         consequence_of=consequence_of,
