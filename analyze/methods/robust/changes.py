@@ -48,8 +48,6 @@ class Change:
     p: float
     z: float
     """Effect over its standard error, noise included; positive: more, longer, more often."""
-    noise_p: float
-    """Two-sided, of no change beyond what ordinary times do by themselves."""
     unit: Unit
     before: float
     after: float
@@ -69,6 +67,8 @@ class Change:
     threshold_us: float = 0.0
     """Tail: calls that take this or longer are very slow."""
     q: float = 1.0
+    noise_p: float = 1.0
+    """Two-sided, of no change beyond what ordinary times do by themselves."""
     there_before: bool = False
     """It differs from the history, and not from the reference alone."""
     instance: Instance | None = None

@@ -5,7 +5,7 @@
 -- series        VARCHAR    the series that rose most
 -- log_evidence  DOUBLE     log of its e-value
 -- threshold     DOUBLE     log of the e-value from which a candidate is looked at
--- outcome       VARCHAR    of the comparison: unchanged, changed, cannot-tell, better, …; or transient
+-- outcome       VARCHAR    of the comparison: unchanged, changed, not-sure-yet, cannot-tell, better, …; or transient
 -- headline      VARCHAR    the comparison's first finding for the worse; empty: none
 -- places        VARCHAR[]  components that this finding names
 -- incident      VARCHAR    id of the incident that it opened or joined; empty: none
