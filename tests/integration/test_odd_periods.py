@@ -104,7 +104,7 @@ def compared(folder: Path, write: Requests, requests: int) -> tuple[int, str, di
         (renamed_and_slow, 1, "1. cart/items: its own time is"),
         (replaced, 1, "1. gate/GET / calls svc/stub instead of svc/op8 in 100 % of its requests"),
         (disjoint, 3, "! The workload differs: 100 % of the requests are of other root types"),
-        (failing, 3, "! Most requests fail in both periods (100 % and 100 %)"),
+        (failing, 3, "! 100 % and 100 % of the requests fail in both periods"),
         (timeless, 3, "! No request of the reference or of the problem took any time"),
         (outlived, 3, "No significant change was found: mean response time"),
         (single, 3, "1 problem request was reached by no test: too few of its kind."),
