@@ -17,8 +17,13 @@ from schemas.errors import ConfigError
 
 def rule_names() -> list[str]:
     """List the names of all rules, sorted."""
-    rows = (*MEASURES, *CONFOUNDERS, *RELATIONS, PATTERN_DISPERSION)
-    return sorted({*(row.name for row in rows), WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST})
+    others = {PATTERN_DISPERSION.name, WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST}
+    rows = (
+        {row.name for row in MEASURES},
+        {row.name for row in CONFOUNDERS},
+        {row.name for row in RELATIONS},
+    )
+    return sorted(others.union(*rows))
 
 
 def refuse_unknown(names: Collection[str]) -> None:
