@@ -14,6 +14,7 @@ from schemas.windows import NS_PER_SECOND
 
 _FINE_NS: Final = NS_PER_SECOND
 """An instant that is known better than this is written with milliseconds."""
+_MILLISECOND_NS: Final = NS_PER_SECOND // 1000
 
 
 def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
@@ -57,7 +58,8 @@ def _instant(of: Instant, said: str = "") -> tuple[str, str]:
     fine = of.high_ns - of.low_ns < _FINE_NS
     day, at = _clock(of.at_ns, fine=fine)
     # The interval is rounded outwards.
-    bounds = [_clock(ns, fine=fine) for ns in (of.low_ns, of.high_ns + (0 if fine else NS_PER_SECOND - 1))]
+    unit = _MILLISECOND_NS if fine else NS_PER_SECOND
+    bounds = [_clock(ns, fine=fine) for ns in (of.low_ns, of.high_ns + unit - 1)]
     low, high = (clock if on == day else f"{on} {clock}" for on, clock in bounds)
     return day, f"{'' if day == said else f'{day} '}{at}Z ({low} to {high})"
 
@@ -65,6 +67,6 @@ def _instant(of: Instant, said: str = "") -> tuple[str, str]:
 def _clock(ns: int, *, fine: bool) -> tuple[str, str]:
     """(date, time of that day)"""
     seconds, rest = divmod(ns, NS_PER_SECOND)
-    milliseconds = f".{rest // 10**6:03}" if fine else ""
+    milliseconds = f".{rest // _MILLISECOND_NS:03}" if fine else ""
     at = datetime.fromtimestamp(seconds, UTC)
     return f"{at:%Y-%m-%d}", f"{at:%H:%M:%S}{milliseconds}"

@@ -132,9 +132,10 @@ def c2(value: float | None) -> str:
 
 def rough(value: float, digits: int = 3) -> str:
     """`value` with `digits` significant digits: `15,000`; from 100,000 on its order: `3e7`."""
-    if abs(value) < 1e3:
+    rounded = float(f"{value:.{digits}g}")
+    if abs(rounded) < 1e3:
         return significant(value, digits)
-    value = float(f"{value:.{digits}g}")
+    value = rounded
     if abs(value) < 1e5:
         return f"{value:,.0f}"
     return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")

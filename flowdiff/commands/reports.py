@@ -41,7 +41,7 @@ def command(
         Heading("periods", Kind.WORDS),
         Heading("verdict"),
         Heading("mean"),
-        Heading("first finding", Kind.WORDS),
+        Heading("first finding, or what was measured", Kind.WORDS),
         Heading("page", Kind.EXACT),
     ]
     listed = [

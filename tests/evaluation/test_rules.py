@@ -6,6 +6,8 @@ import pytest
 from evaluation.rules import anew, observed_by, read, rules, without_each
 from golden.comparisons import CASES, Case
 
+from analyze.methods.robust.rule_names import rule_names
+
 pytestmark = pytest.mark.evaluation
 
 CHOSEN = (
@@ -31,6 +33,7 @@ def test_a_rule_without_a_part_changes_nothing(case: Case) -> None:
     assert observing is not None
     whole = observing.run()
     names = [rule.name for rule in rules()]
+    assert sorted(names) == rule_names()
     left = dict(without_each(observing, whole, names))
     others = [name for name in names if name not in left]
     assert left

@@ -66,6 +66,12 @@ def timeless(made: MadeSystem, _: int, at: int, trace: str) -> None:
     made.span(trace, root, ("db", "read"), SERVER, (at, at))
 
 
+def timeless_before(made: MadeSystem, problem: int, at: int, trace: str) -> None:
+    took = problem * 2 * MS
+    root = made.span(trace, "", ("web", "GET /"), SERVER, (at, at + 2 * took))
+    made.span(trace, root, ("db", "read"), SERVER, (at, at + took))
+
+
 def outlived(made: MadeSystem, problem: int, at: int, trace: str) -> None:
     root = made.span(trace, "", ("web", "GET /"), SERVER, (at, at + made.ms(20)))
     job = made.span(trace, root, ("job", "run"), SERVER, (at + MS, at + (2 + 3 * problem) * HOUR_NS))
@@ -104,8 +110,9 @@ def compared(folder: Path, write: Requests, requests: int) -> tuple[int, str, di
         (renamed_and_slow, 1, "1. cart/items: its own time is"),
         (replaced, 1, "1. gate/GET / calls svc/stub instead of svc/op8 in 100 % of its requests"),
         (disjoint, 3, "! The workload differs: 100 % of the requests are of other root types"),
-        (failing, 3, "! Most requests fail in both periods (100 % and 100 %)"),
+        (failing, 3, "! 100 % and 100 % of the requests fail in both periods"),
         (timeless, 3, "! No request of the reference or of the problem took any time"),
+        (timeless_before, 3, "! No request of the reference took any time"),
         (outlived, 3, "No significant change was found: mean response time"),
         (single, 3, "1 problem request was reached by no test: too few of its kind."),
     ],
@@ -115,3 +122,12 @@ def test_what_is_said_is_true_and_agrees(tmp_path: Path, write: Requests, code: 
     assert said in text
     assert ended == code
     assert contradictions(report, ended) == []
+
+
+@pytest.mark.parametrize("write", [timeless, timeless_before])
+def test_nothing_is_said_of_times_where_no_request_took_any(tmp_path: Path, write: Requests) -> None:
+    _, text, report = compared(tmp_path, write, 80)
+    assert "how times changed cannot be told" in text
+    for said in ("Slow requests over", "Periods as short", "What helps", "did not change", "time at a call"):
+        assert said not in text
+    assert not [f for part in report["sections"] for f in part.get("findings", ()) if "time" in f["title"]]

@@ -78,7 +78,7 @@ def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:
     assert found.profile.names.operation(found.causes[0].lead.site).point == "read"
 
 
-@pytest.mark.parametrize(("scale", "renamed"), [(0.7, True), (0.2, False), (0.01, False)])
+@pytest.mark.parametrize(("scale", "renamed"), [(0.55, True), (0.45, False), (0.01, False)])
 def test_what_takes_far_less_under_another_name_is_called_instead(scale: float, renamed: bool) -> None:
     found = run(requests(200, 1), requests(200, 2, name="db/stub", scale=scale))
     assert bool(found.confounded.text("renamed-operations")) is renamed
@@ -86,6 +86,22 @@ def test_what_takes_far_less_under_another_name_is_called_instead(scale: float, 
         (cause.lead.kind, found.profile.names.operation(cause.lead.site).text) for cause in found.causes
     ]
     assert places == ([] if renamed else [(ChangeKind.NEW_PATH, "web/get")])
+
+
+def test_a_component_of_another_name_may_have_got_faster() -> None:
+    assert run(requests(200, 1), requests(200, 2, name="db2/read", scale=0.2)).confounded.text(
+        "renamed-operations"
+    )
+
+
+def test_what_fails_fast_under_another_name_is_found_to_fail() -> None:
+    took = [(30, "error") if at % 10 < 7 else (400 + at, "ok") for at in range(200)]
+    after = [
+        call("web/get", 0, 400 + us, call("db/fetch", 100, 100 + us, status=status)) for us, status in took
+    ]
+    found = run(requests(200, 1), after)
+    assert "db/read is fetch" in found.confounded.text("renamed-operations")
+    assert ChangeKind.ERRORS in [cause.lead.kind for cause in found.causes]
 
 
 def test_a_name_whose_time_nobody_felt_is_the_same() -> None:

@@ -103,7 +103,7 @@ def test_an_instant_is_as_fine_as_it_is_known() -> None:
     """Within a second by milliseconds, else seconds, its interval rounded outwards; a date is said once."""
     at = 1_763_596_800 * SECOND_NS + 511_000_000
     began = Instant(at_ns=at, low_ns=at - 700_000_000, high_ns=at + 700_000_000)
-    ended = Instant(at_ns=at + SECOND_NS, low_ns=at + SECOND_NS, high_ns=at + SECOND_NS + 9_000_000)
+    ended = Instant(at_ns=at + SECOND_NS, low_ns=at + SECOND_NS, high_ns=at + SECOND_NS + 8_000_001)
     assert when_words(When(began=began, ended=ended)) == (
         "from 2025-11-20 00:00:00Z (2025-11-19 23:59:59 to 00:00:02), "
         "until 00:00:01.511Z (00:00:01.511 to 00:00:01.520)"

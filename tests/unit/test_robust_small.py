@@ -13,6 +13,7 @@ from oracles.span_events import T0
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
+from analyze.methods.robust.sections import breakdown
 from analyze.methods.robust.sections.verdict import largest_rest, likely_place
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
@@ -254,3 +255,12 @@ def test_where_findings_leave_a_part_its_largest_places_are_named() -> None:
     )
     assert not [*largest_rest(replace(found, found_us=0.95 * change), whole, 0.1)]
     assert not [*largest_rest(replace(found, significant=False), whole, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("points", "words"), [(0.2, "Failing more often +20"), (-0.2, "Failing less often −20")]
+)
+def test_failures_that_became_fewer_are_called_so(points: float, words: str) -> None:
+    (errors,) = (one for one in account_section().accounts if one.measure == "errors")
+    moved = errors.model_copy(update={"slower": points, "calls": 0.0, "structure": 0.0, "mix": 0.0})
+    assert breakdown.parts(moved).startswith(words)

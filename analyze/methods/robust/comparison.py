@@ -48,6 +48,14 @@ class Comparison:
         return self.profiled.profile
 
     @cached_property
+    def timeless(self) -> bool:
+        """Tell whether no request of a period took any time, so that nothing can be said of times."""
+        return any(
+            self.profile.responded("w", slots) > 0 and not self.profile.responded("ns", slots)
+            for slots in (self.roles.reference, self.roles.problem)
+        )
+
+    @cached_property
     def view(self) -> View:
         """The profile's call sites, before and after."""
         profile, groups = self.profiled

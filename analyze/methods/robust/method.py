@@ -12,6 +12,7 @@ from analyze.methods.robust.affected_requests import cut_notes, requests_table
 from analyze.methods.robust.causes.contributions import contributions
 from analyze.methods.robust.causes.resolve import by_size, has_effect
 from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.rule_names import refuse_unknown
 from analyze.methods.robust.sections.breakdown import (
     BREAKDOWN,
     account_of,
@@ -46,6 +47,7 @@ def analyse(
     limits: ReportLimits,
 ) -> Result:
     """Compare the second sample with the first; the history shows what is usual."""
+    refuse_unknown(settings.without)
     run = robust_run(compared, history, settings)
     exact = exact_breakdown(run, "mean")
     judged = judge(run)

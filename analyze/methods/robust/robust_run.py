@@ -22,6 +22,7 @@ from analyze.profile.build import Profiled
 from analyze.profile.profile import joined
 from analyze.profile.samples import ComparedSamples, beside, samples_of
 from analyze.stats.histograms import bin_of, value_of
+from schemas.report.findings import TIME_KINDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +83,15 @@ class Observing:
     def of_comparison(plain: Comparison, threshold_ns: float) -> Observing:
         """Observe every measure once confounders have adjusted the profile."""
         comparison = adjusted(plain)
-        return Observing(plain, comparison, comparison.seen(), threshold_ns)
+        limit_ns = np.inf if comparison.timeless else threshold_ns
+        return Observing(plain, comparison, comparison.seen(), limit_ns)
 
     def run(self, tested: Tested | None = None) -> RobustRun:
         """Find the causes of what was observed, as judged here or given."""
         comparison = self.comparison
         tested = tested or judged_sites(self.seen)
+        if comparison.timeless:
+            tested = replace(tested, changes=tuple(c for c in tested.changes if c.kind not in TIME_KINDS))
         population, profile, settings = comparison.population, comparison.profile, comparison.settings
         roles, profiled = comparison.roles, comparison.profiled
         sift = confounded(tested.changes, comparison)

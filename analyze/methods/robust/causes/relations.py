@@ -104,14 +104,14 @@ def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate what other requests see to the change of paths above that brings, or no longer brings, them.
 
-    A time that fell follows from the path that calls another operation instead, however many go there: who
-    still comes was the faster part before, and no operation is left because it got faster.
+    A time that fell follows from the path that calls another operation instead, as far as that can be who
+    left: it falls no further than the calls. Who still comes was the faster part before.
     """
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
     if u.timed and not u.lead.ups and (moved := what_moved(v.lead, v.changes, context.names)):
         more, fewer = moved
-        if more and u.operation in fewer:
+        if more and u.operation in fewer and u.lead.after >= context.came(u.lead) * u.lead.before:
             return (v.score,)
     settings = context.settings
     factor = settings.flooded if u.is_new else settings.calls_moved

@@ -3,7 +3,8 @@
 A deploy that renames a label makes every path through it new. Names differ, places do not: the new name
 stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
 tested under the old names, so that whatever else changed there is still found. No name makes work shorter:
-what takes far less time under another one is another operation, and its calls go there instead.
+what takes far less time under another one of its component, and fails no more often, is another operation,
+and its calls go there instead.
 """
 
 from __future__ import annotations
@@ -195,9 +196,16 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
 def _shorter(
     profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) of which the new takes far less time by itself, by a part of the response that is
-    felt. A step of records is no time of the point that it leads to. O(votes at their sites)."""
-    mine = {at for _, *pair in options for at in pair}
+    """Find pairs (old, new) inside a component of which the new takes far less time by itself, by a part of
+    the response that is felt. A component that has another name may have got faster, too, and what fails more
+    may end early. A step of records is no time of the point that it leads to. O(votes at their sites)."""
+    names = profile.names.operations
+    inside_one = {
+        (old, new)
+        for _, old, new in options
+        if names[old]._replace(point="") == names[new]._replace(point="")
+    } - _failing_more(profile, roles, options, settings)
+    mine = {at for pair in inside_one for at in pair}
     of = np.array([s.operation if s.kind is SiteKind.CALL else -1 for s in profile.names.sites], np.int64)
     votes = values_of(votes_of(profile, np.isin(of, sorted(mine))), OWN_TIME) if mine else None
     if votes is None or not len(votes.bin):
@@ -211,10 +219,27 @@ def _shorter(
     before, after = np.exp(took.value).T
     return {
         (old, new)
-        for _, old, new in options
+        for old, new in inside_one
         if before[old] > settings.rename_times * after[new]
         and (before[old] - after[new]) * weight[old] > settings.rename_felt * answers[old]
     }
+
+
+def _failing_more(
+    profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
+) -> set[tuple[int, int]]:
+    """Find pairs (old, new) of which the new fails in more of the requests than chance explains. O(sites)."""
+    (failing0, n0), (failing1, n1) = (
+        [profile.at_operations("visits", column, slots) for column in ("failing_n", "n")]
+        for slots in (roles.ordinary, roles.problem)
+    )
+    found = set()
+    for _, old, new in options:
+        pooled = (failing0[old] + failing1[new]) / (n0[old] + n1[new])
+        chance = settings.rename_z * float(np.sqrt(pooled * (1 / n0[old] + 1 / n1[new])))
+        if failing1[new] / n1[new] - failing0[old] / n0[old] > chance:
+            found.add((old, new))
+    return found
 
 
 def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:

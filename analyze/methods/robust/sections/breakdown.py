@@ -376,7 +376,7 @@ def parts(account: Account) -> str:
         ("workload mix", account.mix),
     )
     if account.measure == "errors":
-        named = (("failing more often", account.slower), *named[1:])
+        named = ((f"failing {'more' if account.slower > 0 else 'less'} often", account.slower), *named[1:])
     named_parts = [
         f"{name} {part(account, amount)}"
         for name, amount in sorted(named, key=lambda pair: -abs(pair[1]))

@@ -256,7 +256,7 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
 
 
 def _matters(section: VerdictSection) -> bool:
-    """Tell whether what the baseline keeps from being found may be what is judged for."""
+    """Tell whether what the baseline keeps from being found may be what is looked for."""
     return section.held_back is not None and section.outcome not in ("unchanged", "changed")
 
 

@@ -79,7 +79,7 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
 def useless_rows(
     before: PeriodBlocks, after: PeriodBlocks, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Tell of periods that are bad to compare: most requests fail in both, or none took any time."""
+    """Tell of periods that are bad to compare: many requests fail in both, or none took any time."""
     sides = before.whole(), after.whole()
     weight = [float(side.weight.sum()) for side in sides]
     if not all(weight):
@@ -89,8 +89,8 @@ def useless_rows(
         yield QualityRow(
             kind="quality",
             severe=True,
-            text=f"Most requests fail in both periods ({percent(failed[0])} and {percent(failed[1])}): both "
-            "may be of one incident. Compare with a reference in which they do not.",
+            text=f"{percent(failed[0])} and {percent(failed[1])} of the requests fail in both "
+            "periods: both may be of one incident. Compare with a reference in which they do not.",
         )
     named = zip(("reference", "problem"), sides, strict=True)
     if timeless := [name for name, side in named if not side.time_us.sum()]:

@@ -115,6 +115,8 @@ def judge(run: RobustRun) -> Judgement:
         assumed=roles.noise_assumed,
     )
     whole = whole_change(before, after, blocks, noise, verdict)
+    if run.timeless:
+        whole = replace(whole, measures=tuple(m for m in whole.measures if m.name not in ("mean", "tail")))
     mix = mix_change(before, after, verdict)
     site_times = run.tested.seen.site_times
     hidden = max(run.confounded.hidden_paths, run.tested.open_path)
@@ -134,9 +136,10 @@ def judge(run: RobustRun) -> Judgement:
         findings=0,
         measures=whole.measures,
         mix_changed=mix.changed,
-        largest=sizes.largest,
+        largest=(lambda: replace(sizes.largest(), site=np.inf)) if run.timeless else sizes.largest,
         missing=None,
         has_noise=not roles.noise_assumed,
+        timeless=run.timeless,
         external=partial(_external, run, whole, timed, rates[0]),
         silent=silence_reason(
             silences[PROBLEM], run.population.samples[PROBLEM], run.traffic.seconds(PROBLEM) * NS_PER_SECOND

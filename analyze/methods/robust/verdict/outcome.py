@@ -30,6 +30,8 @@ NAMES: Final = {
 _OPEN: Final = ("unchanged", "cannot-tell")
 _UNKNOWN: Final = "nothing shows how far ordinary periods differ"
 
+_TIMELESS: Final = "how times changed cannot be told"
+
 INSIGNIFICANT: Final = "is not significant"
 MORE_REQUESTS: Final = "would tell"
 """Words by which `assertions` finds the sentence on it."""
@@ -106,6 +108,8 @@ class VerdictBasis:
     """Problem requests that lack where the outcome is "cannot tell"."""
     has_noise: bool = False
     """A history, or a long reference, says how far ordinary periods differ."""
+    timeless: bool = False
+    """In a period no request took any time: nothing can be said of times."""
     explained: ExplainedShare | None = None
     """What findings explain of the change of the mean; None where the mean is the same."""
     external: Callable[[], str] = str
@@ -127,7 +131,7 @@ def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     if found.outcome not in ("unchanged", "cannot-tell"):  # what began comes first
         first, last = last, first
     helps = ""
-    if found.outcome == "cannot-tell":
+    if found.outcome == "cannot-tell" and not basis.timeless:
         more = "" if basis.has_noise else ", and ordinary times as --history"
         helps = f"What helps: longer periods{more}."
     nothing = not basis.findings and not any(test.changed for test in basis.measures)
@@ -187,6 +191,8 @@ def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
 
 def _with_findings(basis: VerdictBasis, changed: Sequence[str], settings: RobustSettings) -> VerdictReached:
     said = counted(basis.findings, "finding")
+    if basis.timeless:
+        return VerdictReached("changed", (*changed, f"{said}; {_TIMELESS}."))
     explained = basis.explained
     if explained is None:
         return VerdictReached("changed", (*changed, f"{said}; the mean response time is the same."))
@@ -225,6 +231,8 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
 
 def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
     """Say what may have changed unseen, and how many requests would tell: one number."""
+    if basis.timeless:
+        return f"Nothing was found, and {_TIMELESS}."
     largest, missing = basis.largest(), basis.missing
     times, share = settings.matters_time, settings.matters_share
     open_ = [

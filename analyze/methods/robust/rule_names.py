@@ -1,0 +1,36 @@
+"""Know the names of the rules that can be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from analyze.methods.robust.causes.relations import RELATIONS
+from analyze.methods.robust.causes.resolve import BETTER_LAST
+from analyze.methods.robust.confounders.registry import CONFOUNDERS
+from analyze.methods.robust.measures.registry import MEASURES
+from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
+from analyze.methods.robust.testing import WINDOW_SHARES
+from analyze.methods.robust.view import CHANGE_NOISE
+from schemas.errors import ConfigError
+
+
+def rule_names() -> list[str]:
+    """List the names of all rules, sorted."""
+    others = {PATTERN_DISPERSION.name, WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST}
+    rows = (
+        {row.name for row in MEASURES},
+        {row.name for row in CONFOUNDERS},
+        {row.name for row in RELATIONS},
+    )
+    return sorted(others.union(*rows))
+
+
+def refuse_unknown(names: Collection[str]) -> None:
+    """Raise ConfigError for a name that no rule has, with those that are like it."""
+    known = rule_names()
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known)
+            hint = f"Did you mean {' or '.join(near)}?" if near else f"Rules are {', '.join(known)}."
+            raise ConfigError(f"robust.without: there is no rule '{name}'. {hint}")
