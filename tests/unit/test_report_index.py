@@ -171,20 +171,25 @@ def test_a_page_of_another_writer_at_the_same_time_is_mended(lake: Path) -> None
     assert "another" in (lake / INDEX_PAGE).read_text()
 
 
-def test_a_date_stays_on_its_line() -> None:
-    """A period breaks after the slash, where a browser broke it after `2026-11-`."""
-    row = KeptReport(
+def listed(periods: str, outcome: str, finding: str) -> KeptReport:
+    """Make a row of the list."""
+    return KeptReport(
         id="0" * 16,
         kept_ns=0,
-        periods="2026-11-18T09:00Z/2026-11-18T10:00Z",
+        periods=periods,
         method="robust",
-        outcome="not-explained",
+        outcome=outcome,
         verdict="",
         headline="",
         mean="",
-        finding="",
-        findings=0,
+        finding=finding,
+        findings=1,
     )
+
+
+def test_a_date_stays_on_its_line() -> None:
+    """A period breaks after the slash, where a browser broke it after `2026-11-`."""
+    row = listed("2026-11-18T09:00Z/2026-11-18T10:00Z", "not-explained", "")
     page = index_page([row], "lake")
     whole = '<span class="whole">2026-11-18T{}:00Z</span>'
     assert f"{whole.format('09')}/<wbr>{whole.format('10')}" in page
@@ -192,17 +197,6 @@ def test_a_date_stays_on_its_line() -> None:
 
 
 def test_a_title_from_outside_is_text() -> None:
-    hostile = KeptReport(
-        id="0" * 16,
-        kept_ns=0,
-        periods="<script>",
-        method="robust",
-        outcome="changed",
-        verdict="",
-        headline="",
-        mean="",
-        finding="</td><img src=x onerror=y>\x1b",
-        findings=1,
-    )
+    hostile = listed("<script>", "changed", "</td><img src=x onerror=y>\x1b")
     seen = Reader(index_page([hostile], "<b>"))
     assert not {"script", "img", "b"} & {tag for tag, _ in seen.tags}
