@@ -9,6 +9,7 @@ run against the problem is without drift.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +41,11 @@ def drift_us(compared: Population, without_fault: Population) -> Sequence[float]
     )
     ratio = run.tested.seen.call_ratio
     # Sites that the quiet run has alone are nobody's.
+    context = replace(run.context, names=profile.names)
     padded = np.concatenate([ratio, np.ones(len(profile.names.sites) - len(ratio))])
 
     def claims(before: B1) -> Sequence[float]:
         exact = exact_account(account_rows(profile, before, problem), root_requests(profile, before, problem))
-        found = contributions(
-            run.causes, exact.parts, exact.mix, profile.names, run.context.order, padded, run.context.settings
-        )
-        return found.of_causes
+        return contributions(run.causes, context, exact.parts, exact.mix, padded).of_causes
 
     return [(told - without) / 1e3 for told, without in zip(claims(reference), claims(is_quiet), strict=True)]
