@@ -27,7 +27,6 @@ from schemas.report.browse import (
     BrowseRangesSection,
     BrowseSchedulesSection,
     BrowseTimelineSection,
-    BrowseVarianceSection,
 )
 from schemas.report.report import from_json, to_json
 
@@ -36,7 +35,6 @@ SECTIONS = (
     BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowsePlacesSection,
-    BrowseVarianceSection,
 )
 TABLES = ("roots", "categories", "sites")
 ROWS = """[...document.querySelectorAll('{table} tbody tr')].map(
