@@ -179,8 +179,6 @@ class Mutation(ListedCategory):
         column("place", "from 1: the direction of the change first, then |contribution|", label="#"),
     ]
     """The direction in which the mean went."""
-    rank_in_direction: int
-    """From 1, by |contribution| among the mutations of the same direction (the papers' separate lists)."""
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
     ks: KsResult
@@ -189,8 +187,6 @@ class Mutation(ListedCategory):
     """By the ranking of the settings."""
     contribution_nsdi_us: Annotated[float, column("change", "by the NSDI'11 formula")]
     contribution_tr_us: Annotated[float, column("change", "by the technical report's formula")]
-    share_of_change: float | None
-    """contribution / total change of summed response time; does not add up to 1 over mutations."""
     share_of_listed: float
     """|contribution| / sum of |contribution| over all mutations."""
     virtual: Annotated[str, column("text", "why the category has several rows; empty otherwise")]

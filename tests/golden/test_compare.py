@@ -63,9 +63,7 @@ def mutation_summary(row: dict[str, Any]) -> dict[str, Any]:
         for e in row["edges"][:EDGES_SHOWN]
     ]
     precursors = [only(p, "category", "edits", "distance", "share") for p in row["precursors"]]
-    named = only(
-        row, "rank", "rank_in_direction", "kind", "direction", "category", "root", "n_nodes", "stored"
-    )
+    named = only(row, "rank", "kind", "direction", "category", "root", "n_nodes", "stored")
     numbers = only(
         *(row, "before", "after", "ks", "contribution_us", "contribution_nsdi_us", "contribution_tr_us"),
         *("share_of_listed", "edges_total", "edges_changed", "displaced_us", "recoverable_us"),

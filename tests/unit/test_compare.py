@@ -215,9 +215,6 @@ def test_the_direction_of_the_change_ranks_first_then_size():
     found = slower
     assert [m.rank for m in found.mutations] == [1, 2, 3]
     assert {m.direction for m in found.mutations} == set(Direction)
-    for way in Direction:
-        places = [m.rank_in_direction for m in found.mutations if m.direction is way]
-        assert places == list(range(1, len(places) + 1))
     assert sum(m.share_of_listed for m in found.mutations) == pytest.approx(1)
 
 
@@ -367,7 +364,6 @@ def test_each_direction_has_its_share_of_a_short_report():
     found = run(population(*worse, *better, ballast), limits=limits)
     assert found.ranked.mutations_total == 9
     assert [m.rank for m in found.mutations] == [1, 2, 3, 7, 8]
-    assert [m.rank_in_direction for m in found.mutations] == [1, 2, 3, 1, 2]
     assert [m.rank for m in found.mutations if m.histograms] == [1, 7]
 
 
@@ -378,7 +374,6 @@ def test_a_short_report_of_one_signed_list_keeps_both_ends():
     found = run(population(*roots, *gained), limits=ReportLimits(mutations=4, detailed=2), variant="released")
     assert [m.contribution_us for m in found.mutations] == [240_000, 180_000, -120_000, -180_000]
     assert [m.rank for m in found.mutations] == [1, 2, 5, 6]
-    assert [m.rank_in_direction for m in found.mutations] == [1, 2, 2, 1]
     assert [m.rank for m in found.mutations if m.histograms] == [1, 6]
     assert [(ranked.direction, ranked.ranks) for ranked in found.ranked.lists] == [(None, (1, 2, 5, 6))]
 

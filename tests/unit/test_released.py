@@ -10,12 +10,14 @@ from oracles.populations import category, chain, constant_chain, graph, populati
 
 from analyze.methods.paper.mutation_tables import painted_table
 from analyze.methods.paper.paper_run import PaperRun, Ranked, paper_run
+from analyze.methods.paper.rows import mutations_section
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.paper.structural import distances, edge_sequence
 from analyze.methods.paper.timing import KsTests, named_edge_tests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.paths.moves import as_texts
 from analyze.population import Category
+from analyze.report.limits import ReportLimits
 from schemas.report.columns import arrow_schema
 from schemas.report.mutations import PAINTED
 
@@ -323,9 +325,7 @@ def several() -> tuple[Category, ...]:
 
 def test_one_list_by_signed_cost():
     found = run(*several())
-    (only,) = found.lists
-    assert only.direction is None
-    assert only.mutations == found.mutations
+    assert found.signed
     assert [name_of(found, m, *several()) for m in found.mutations] == ["worse", "slower", "alone", "better"]
     assert [m.contribution_us for m in found.mutations] == pytest.approx([180_000, 120_000, 0, -240_000])
 
@@ -334,14 +334,16 @@ def test_the_papers_keep_two_lists():
     # `text`: `alone` is held against its root's mean after, its own: 0, and goes with the mean, which rose:
     # before (160 + 400 + 60)/190 = 3.3 ms, after (340 + 630 + 160 + 180)/260 = 5.0 ms.
     found = paper_run(population(*several()), PaperSettings())
-    assert [ranked.direction for ranked in found.lists] == ["increase", "decrease"]
-    names = [[name_of(found, m, *several()) for m in ranked.mutations] for ranked in found.lists]
-    assert names == [["worse", "slower", "alone"], ["better"]]
-    assert found.mutations == found.lists[0].mutations + found.lists[1].mutations
+    assert not found.signed
+    named = [(name_of(found, m, *several()), m.direction) for m in found.mutations]
+    more = [(name, "increase") for name in ("worse", "slower", "alone")]
+    assert named == [*more, ("better", "decrease")]
 
 
 def test_nothing_found_has_no_list():
-    assert run(CALM).lists == ()
+    assert run(CALM).mutations == ()
+    section = mutations_section(run(CALM), population(CALM), ReportLimits())
+    assert (section.lists, section.mutations) == ((), ())
 
 
 def test_response_time_cost_is_signed_by_the_means():

@@ -36,7 +36,6 @@ def _mutations(result: PaperRun, population: Population) -> pa.Table:
         MUTATIONS,
         found,
         rank=range(1, len(found) + 1),
-        direction=[result.direction(m) for m in found],
         category=[category.graph.key for category in categories],
         stored=[sorted(category.stored) for category in categories],
         root=[category.graph.root for category in categories],

@@ -62,20 +62,13 @@ class Ranked:
     baseline_mean_us: float
     """What the mean after is compared with: the precursors', or the own before. Without a candidate the root
     type's (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
-    virtual: str
     candidates: MutationCandidates | None
     """Structural only; without candidates, `category` is empty."""
     edges: EdgeEvidence | None
     """Response time only."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Mutations that are read as one list, best first."""
-
-    direction: Direction | None
-    """Whose list it is; None: both ways in one list by signed contribution."""
-    mutations: tuple[Ranked, ...]
+    virtual: str = ""
+    direction: Direction = Direction.INCREASE
+    """Whether it made requests take longer in sum; one that did neither goes with the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +81,15 @@ class PaperRun:
     times: KsTests
     """[categories] KS on response time."""
     sets: StructuralSets
-    lists: tuple[Ranking, ...]
-    """`text`: one a direction that has any; first the one in which the mean response time went, each by
-    |contribution|, largest first. `released`: one, by signed contribution, largest first. Ties by kind and
-    category key. None is empty."""
+    mutations: tuple[Ranked, ...]
+    """By rank. `text`: first those of the direction in which the mean response time went, then the others,
+    each by |contribution|, largest first. `released`: by signed contribution, largest first. Ties by kind
+    and category key."""
+    signed: bool
+    """Whether they are one list, both ways; else one a direction."""
     painted: tuple[KsTests, ...]
     """`released`: [categories] tests of every edge of every category, mutated or not ([edges], by name).
     Empty in `text`, where only response-time mutations have edges tested (`Ranked.edges`)."""
-    change_sign: float
-    """Sign of the change of the weighted mean over all requests; 0 where it is equal or a period is empty."""
-
-    @property
-    def mutations(self) -> tuple[Ranked, ...]:
-        """All lists, one after the other: the place in it is the rank."""
-        return tuple(mutation for ranked in self.lists for mutation in ranked.mutations)
-
-    def direction(self, mutation: Ranked) -> Direction:
-        """Whether a mutation made requests take longer in sum; one that did neither goes with the mean."""
-        return _direction(mutation.contribution_us, self.change_sign)
 
 
 def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
@@ -128,25 +112,19 @@ def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
     for index in np.flatnonzero(times.changed).tolist():
         by_name = painted[index] if painted else None
         found.append(_response_time(index, categories[index], moments, by_name, settings))
-    named = _name_virtual(found, sets, settings)
-    named.sort(key=lambda m: (m.kind, categories[m.category].graph.key))
-    change_sign = _change_sign(moments)
-    lists = _lists(named, change_sign, signed=settings.variant == "released")
-    return PaperRun(moments, root, times, sets, lists, painted, change_sign)
+    found.sort(key=lambda m: (m.kind, categories[m.category].graph.key))
+    signed = settings.variant == "released"
+    ranked = _ranked(_name_virtual(found, sets, settings), _change_sign(moments), signed=signed)
+    return PaperRun(moments, root, times, sets, tuple(ranked), signed, painted)
 
 
-def _lists(found: list[Ranked], change_sign: float, *, signed: bool) -> tuple[Ranking, ...]:
-    """The papers' separate lists, first that of the direction of the change; signed: one list, the most
-    added time first, the most saved time last."""
+def _ranked(found: list[Ranked], change_sign: float, *, signed: bool) -> list[Ranked]:
+    """Order mutations as `PaperRun.mutations` has them; change_sign: of the mean over all requests."""
+    placed = [replace(m, direction=_direction(m.contribution_us, change_sign)) for m in found]
     if signed:
-        ranked = sorted(found, key=lambda m: -m.contribution_us)
-        return (Ranking(None, tuple(ranked)),) if ranked else ()
-    members: dict[Direction, list[Ranked]] = {way: [] for way in Direction}
-    for mutation in sorted(found, key=lambda m: -abs(m.contribution_us)):
-        members[_direction(mutation.contribution_us, change_sign)].append(mutation)
+        return sorted(placed, key=lambda m: -m.contribution_us)
     first = Direction.INCREASE if change_sign >= 0 else Direction.DECREASE
-    ways = sorted(Direction, key=lambda way: way is not first)
-    return tuple(Ranking(way, tuple(members[way])) for way in ways if members[way])
+    return sorted(placed, key=lambda m: (m.direction is not first, -abs(m.contribution_us)))
 
 
 def _direction(contribution_us: float, change_sign: float) -> Direction:
@@ -156,6 +134,7 @@ def _direction(contribution_us: float, change_sign: float) -> Direction:
 
 
 def _change_sign(moments: SampleMoments) -> float:
+    """Give the sign of the change of the mean; 0 where it is equal or a period is empty."""
     before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
     return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
 
@@ -237,7 +216,6 @@ def _rank_candidates(
         contribution_nsdi_us=structural_contribution(gained, mean1, nsdi),
         contribution_tr_us=structural_contribution(gained, mean1, tr),
         baseline_mean_us=baseline,
-        virtual="",
         candidates=MutationCandidates(chosen[order], edits[order], distance[order], weight[order], relaxed),
         edges=None,
     )
@@ -262,7 +240,6 @@ def _response_time(
         contribution_nsdi_us=value,
         contribution_tr_us=value,
         baseline_mean_us=mean0,
-        virtual="",
         candidates=None,
         edges=EdgeEvidence(tests, attribute(category, latency_ns=latency, on_path=critical)),
     )

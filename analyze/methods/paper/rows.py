@@ -58,16 +58,13 @@ def mutations_section(result: PaperRun, population: Population, limits: ReportLi
 
 
 def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
-    """The lists of the result, as far as the report has their mutations."""
-    lists = []
-    first = 1
-    for found in result.lists:
-        past = first + len(found.mutations)
-        ranks = tuple(m.rank for m in listed if first <= m.rank < past)
-        if ranks:
-            lists.append(RankedList(direction=found.direction, ranks=ranks, total=past - first))
-        first = past
-    return tuple(lists)
+    """The lists of the result, as far as the report has their mutations: one of all, or one a direction."""
+    way_of = [None if result.signed else m.direction for m in result.mutations]
+    return tuple(
+        RankedList(direction=way, ranks=ranks, total=way_of.count(way))
+        for way in dict.fromkeys(way_of)
+        if (ranks := tuple(m.rank for m in listed if way in (None, m.direction)))
+    )
 
 
 def _mutation_rows(
@@ -75,47 +72,26 @@ def _mutation_rows(
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
     """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
-    total_change = float(result.moments.total_us[1].sum() - result.moments.total_us[0].sum())
-    ways = [result.direction(found) for found in result.mutations]
-    places = _places_in_direction(result.mutations, ways)
-    listed_of, detailed_of = fair_shares(ways, limits.mutations), fair_shares(ways, limits.detailed)
+    shown, detailed = (_kept(result.mutations, most) for most in (limits.mutations, limits.detailed))
     graphs: dict[str, GraphView] = {}
     rows = []
-    for place, (found, way) in enumerate(zip(result.mutations, ways, strict=True)):
-        in_direction = places[place]
-        if in_direction > listed_of[way]:
+    for place, found in enumerate(result.mutations):
+        if place not in shown:
             continue
-        detailed = in_direction <= detailed_of[way]
-        if detailed:
+        if place in detailed:
             _add_graphs(found, population, graphs, limits)
-        rows.append(
-            _mutation(
-                found,
-                result,
-                population,
-                limits,
-                rank=place + 1,
-                direction=way,
-                rank_in_direction=in_direction,
-                share_of_change=found.contribution_us / total_change if total_change else None,
-                share_of_listed=abs(found.contribution_us) / listed if listed else 0.0,
-                graphs=graphs if detailed else {},
-            )
-        )
+        share = abs(found.contribution_us) / listed if listed else 0.0
+        drawn = graphs if place in detailed else {}
+        rows.append(_mutation(found, result, population, limits, place + 1, share, drawn))
     return tuple(rows), {key: graphs[key] for key in sorted(graphs)}
 
 
-def _places_in_direction(mutations: Sequence[Ranked], ways: Sequence[Direction]) -> list[int]:
-    """From 1, largest |contribution| first among those of the same direction; ties by rank.
-
-    That is the order of the papers' separate lists; in a signed list the largest decreases come last.
-    """
-    places = [0] * len(ways)
-    seen = dict.fromkeys(Direction, 0)
-    for place in sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us)):
-        seen[ways[place]] += 1
-        places[place] = seen[ways[place]]
-    return places
+def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
+    """Places of the largest |contribution| of either direction; ties by rank."""
+    ways = [m.direction for m in mutations]
+    by_size = sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us))
+    shares = fair_shares(ways, limit).items()
+    return {place for way, most in shares for place in [p for p in by_size if ways[p] is way][:most]}
 
 
 def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
@@ -147,11 +123,7 @@ def _mutation(
     result: PaperRun,
     population: Population,
     limits: ReportLimits,
-    *,
     rank: int,
-    direction: Direction,
-    rank_in_direction: int,
-    share_of_change: float | None,
     share_of_listed: float,
     graphs: dict[str, GraphView],
 ) -> Mutation:
@@ -168,15 +140,13 @@ def _mutation(
     )
     return Mutation(
         rank=rank,
-        rank_in_direction=rank_in_direction,
         kind=found.kind,
-        direction=direction,
+        direction=found.direction,
         **_listed(population, result.moments, found.category, limits),
         ks=_ks_row(result.times, found.category),
         contribution_us=found.contribution_us,
         contribution_nsdi_us=found.contribution_nsdi_us,
         contribution_tr_us=found.contribution_tr_us,
-        share_of_change=share_of_change,
         share_of_listed=share_of_listed,
         virtual=found.virtual,
         no_precursor=candidates is not None and len(candidates.category) == 0,
