@@ -14,14 +14,9 @@ from functools import lru_cache
 
 from ingest.codecs.otlp.encode_otlp import threshold
 from ingest.simulate.points import Point, Span
-from ingest.simulate.recording import Recording, decoded, recorded_point
+from ingest.simulate.recording import ID, ID_BEGIN, Filled, Recording, recorded_point, request_lines
 from ingest.simulate.trace import Structure, Trace
 from ingest.simulate.workloads import BLOCK_BYTES
-
-CHUNK_LINES = 2_000
-"""Requests gathered before a chunk is handed over."""
-_TRACE, _SPAN = "\x01", "\x02"
-"""Stand for the trace id and for the first 12 digits of its span ids in a template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +36,20 @@ class _SpanShape:
 
 def otlp_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
     """Chunks of JSON lines, requests in order of their start."""
-    for trace in traces:
-        yield from _shard(recording, trace)
+    return request_lines(recording, traces, _template, lambda recorded: recorded.trace_id)
 
 
-def _shard(recording: Recording, trace: Trace) -> Iterator[bytes]:
-    structures = decoded(trace)
-    times = recording.recorded_times(trace, structures)
-    lost = recording.lost(trace)
-    recorded = recording.recorded(trace)
-    shapes: dict[tuple[int, bool, float], list[_SpanShape]] = {}
-    whole: dict[tuple[int, bool, float], tuple[str, list[int]]] = {}
-    pending: list[str] = []
-    for i, row in enumerate(recorded.rows.tolist()):
-        structure = int(trace.structure[row])
-        key = (structure, bool(recorded.renamed[i]), float(recorded.sample_rate[i]))
-        if key not in shapes:
-            shapes[key] = _spans(structures[structure], key[1], key[2])
-            whole[key] = _line(shapes[key])
-        low, high = int(trace.first_step[row]), int(trace.first_step[row + 1])
-        at = times[low:high].tolist()
-        text, order = whole[key]
-        if lost is not None:
-            gone = lost[low:high]
-            text, order = _line([s for s in shapes[key] if not gone[s.own]])
+def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
+    """Make one format string of all spans; what has lost some gets one of its own."""
+    spans = _spans(structure, renamed, rate)
+    whole = _line(spans)
+
+    def filled(trace: Trace, row: int, at: list[int], gone: list[bool] | None) -> str:
+        text, order = whole if gone is None else _line([s for s in spans if not gone[s.own]])
         attributes = call_attributes(trace, row)
-        values = tuple(at[p] if p >= 0 else attributes for p in order)
-        trace_id = recorded.trace_id[i]
-        pending.append((text % values).replace(_TRACE, trace_id).replace(_SPAN, trace_id[:12]))
-        if len(pending) == CHUNK_LINES:
-            yield "".join(pending).encode()
-            pending = []
-    if pending:
-        yield "".join(pending).encode()
+        return text % tuple(at[p] if p >= 0 else attributes for p in order)
+
+    return filled
 
 
 _ROOT_ATTRIBUTES = -1
@@ -160,9 +136,9 @@ def _shape(
     span_id: int, parent: int | None, point: Point, start: int, end: int, status: str, state: str
 ) -> _SpanShape:
     root = parent is None
-    above = "" if root else f',"parentSpanId":"{_SPAN}{parent:04x}"'
+    above = "" if root else f',"parentSpanId":"{ID_BEGIN}{parent:04x}"'
     words = _words(point, status, state, root)
-    text = f'{{"traceId":"{_TRACE}","spanId":"{_SPAN}{span_id:04x}"{above}{words}'
+    text = f'{{"traceId":"{ID}","spanId":"{ID_BEGIN}{span_id:04x}"{above}{words}'
     return _SpanShape(text, point.component, point.host, start, end, span_id, root)
 
 

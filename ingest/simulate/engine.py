@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Generator
 from heapq import heappop, heappush
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -197,24 +196,18 @@ class Gather:
 
 def newest_first(keys: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
     """The last keys, each once, in the order of their last places, the last one first: at most so many."""
-    found: dict[int, None] = {}
-    for end in range(len(keys), 0, -most):
-        found |= dict.fromkeys(keys[max(0, end - most) : end][::-1].tolist())
-        if len(found) >= most:
-            break
-    return np.fromiter(islice(found, most), dtype=np.int64)
+    _, places = np.unique(keys[::-1], return_index=True)
+    return keys[::-1][np.sort(places)[:most]]
 
 
 class Lru:
-    """Least-recently-used set of integers. What it was filled with is older than what was touched."""
+    """Least-recently-used set of integers."""
 
-    __slots__ = ("_entries", "_filled", "_oldest_last", "capacity")
+    __slots__ = ("_entries", "capacity")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._entries: OrderedDict[int, None] = OrderedDict()
-        self._filled: set[int] = set()
-        self._oldest_last: list[int] = []
 
     def touch(self, key: int) -> bool:
         """True if the key was present; either way it is present and newest afterwards."""
@@ -223,30 +216,17 @@ class Lru:
             entries.move_to_end(key)
             return True
         entries[key] = None
-        if key in self._filled:
-            self._filled.remove(key)
-            return True
-        if len(self) > self.capacity:
-            self._drop_oldest()
+        if len(entries) > self.capacity:
+            entries.popitem(last=False)
         return False
-
-    def _drop_oldest(self) -> None:
-        while self._oldest_last:
-            key = self._oldest_last.pop()
-            if key in self._filled:
-                self._filled.remove(key)
-                return
-        self._entries.popitem(last=False)
 
     def fill(self, newest: npt.NDArray[np.int64]) -> None:
         """Put distinct keys in, the newest of them first (the cache must be empty): as many as it takes."""
-        self._oldest_last = newest[: self.capacity].tolist()
-        self._filled = set(self._oldest_last)
+        self._entries = OrderedDict.fromkeys(newest[: self.capacity][::-1].tolist())
 
     def drop(self, key: int) -> None:
         """Forget the key, if present."""
         self._entries.pop(key, None)
-        self._filled.discard(key)
 
     def __len__(self) -> int:
-        return len(self._entries) + len(self._filled)
+        return len(self._entries)

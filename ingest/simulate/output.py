@@ -12,58 +12,15 @@ from functools import lru_cache
 from typing import BinaryIO, cast
 
 from ingest.simulate.emit_otlp import otlp_lines
-from ingest.simulate.recording import Recording, decoded, recorded_point
+from ingest.simulate.recording import ID, Filled, Recording, recorded_point, request_lines
 from ingest.simulate.run import Progress, RunPlan, simulate
 from ingest.simulate.trace import Structure, Trace
 from ingest.simulate.workloads import BLOCK_BYTES
 
-CHUNK_LINES = 20_000
-"""Lines gathered before a chunk is handed over: about 4 MB."""
-_ID = "\x01"
-"""Stands for the request id in a template."""
-
 
 def native_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
     """Chunks of NDJSON: requests in order of their start, records in order of their strands."""
-    for trace in traces:
-        yield from _shard(recording, trace)
-
-
-def _shard(recording: Recording, trace: Trace) -> Iterator[bytes]:
-    structures = decoded(trace)
-    times = recording.recorded_times(trace, structures)
-    lost = recording.lost(trace)
-    recorded = recording.recorded(trace)
-    templates: dict[tuple[int, bool, float], list[str]] = {}
-    pending: list[str] = []
-    n_lines = 0
-    for i, row in enumerate(recorded.rows.tolist()):
-        structure = int(trace.structure[row])
-        key = (structure, bool(recorded.renamed[i]), float(recorded.sample_rate[i]))
-        lines = templates.get(key)
-        if lines is None:
-            lines = templates[key] = _template(structures[structure], key[1], key[2])
-        low, high = int(trace.first_step[row]), int(trace.first_step[row + 1])
-        values: list[object] = list(times[low:high].tolist())
-        values.insert(1, call_params(trace, row))
-        if lost is None:
-            text = "".join(lines) % tuple(values)
-        else:
-            gone = lost[low:high].tolist()
-            # The call's line takes two values, its time and its parameters; every other line takes one.
-            arguments = [tuple(values[:2]), *((v,) for v in values[2:])]
-            text = "".join(
-                line % argument
-                for line, argument, miss in zip(lines, arguments, gone, strict=True)
-                if not miss
-            )
-        pending.append(text.replace(_ID, recorded.request_id[i]))
-        n_lines += high - low
-        if n_lines >= CHUNK_LINES:
-            yield "".join(pending).encode()
-            pending, n_lines = [], 0
-    if pending:
-        yield "".join(pending).encode()
+    return request_lines(recording, traces, _template, lambda recorded: recorded.request_id)
 
 
 def call_params(trace: Trace, row: int) -> str:
@@ -76,27 +33,36 @@ def call_params(trace: Trace, row: int) -> str:
     )
 
 
-def _template(structure: Structure, renamed: bool, rate: float) -> list[str]:
+def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
     """Make one format string a record; it takes the record's time (and the call's parameters)."""
     lines = []
     for number, strand in enumerate(structure.strands):
-        begin = f'{{"breadcrumb":"{_ID}.{number}"'
+        begin = f'{{"breadcrumb":"{ID}.{number}"'
         for seq, step in enumerate(strand):
             named, placed, last = _words(step.code, renamed, rate)
             links = ""
             if step.strands:
-                children = ",".join([f'"{_ID}.{child}"' for child in step.strands])
+                children = ",".join([f'"{ID}.{child}"' for child in step.strands])
                 links = f',"links":[{children}]'
             params = ',"params":%s' if number == 0 and seq == 0 else ""
             lines.append(f'{begin}{named}{seq}{placed}{links}{last},"ts":%d{params}}}\n')
-    return lines
+    whole = "".join(lines)
+
+    def filled(trace: Trace, row: int, at: list[int], gone: list[bool] | None) -> str:
+        params = call_params(trace, row)
+        if gone is None:
+            return whole % (at[0], params, *at[1:])
+        kept = zip(lines, [(at[0], params), *((time,) for time in at[1:])], gone, strict=True)
+        return "".join(line % value for line, value, lost in kept if not lost)
+
+    return filled
 
 
 @lru_cache(maxsize=4096)
 def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
     """What all records of a point say: before their number in the strand, before their links, behind them."""
     point = recorded_point(code, renamed)
-    named = {"request_id": _ID, "component": point.component, "point": point.name, "host": point.host}
+    named = {"request_id": ID, "component": point.component, "point": point.name, "host": point.host}
     placed = {"label": point.label, "kind": "" if point.kind == "event" else point.kind}
     last = {
         "status": "" if point.status == "ok" else point.status,
@@ -110,7 +76,7 @@ def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
 def _members(fields: Mapping[str, object]) -> str:
     """Those that have a value as JSON, each behind a comma, in a format string."""
     given = {name: value for name, value in fields.items() if value}
-    text = json.dumps(given, separators=(",", ":")).replace("\\u0001", _ID).replace("%", "%%")
+    text = json.dumps(given, separators=(",", ":")).replace("\\u0001", ID).replace("%", "%%")
     return f",{text[1:-1]}" if given else ""
 
 
