@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from analyze.explain.chosen_requests import Selection
-from analyze.methods.variance.covariance import GroupParts
+from analyze.methods.variance.covariance import GroupParts, Looked
 from analyze.population import Population
 from schemas.arrays import B1, F8
 from schemas.report.explanations import Explanation
@@ -141,35 +141,22 @@ def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
     return Mixture(count / count.sum(), mean, variance)
 
 
-class Merging(NamedTuple):
-    """A group whose parts are looked at, and what each is worth."""
-
-    group: int
-    category: str | None
-    """The group's key."""
-    parts: GroupParts
-    share: F8
-    """[parts] of the group's variance."""
-    impact: float
-    """The group's part of the variance of all."""
-
-
 def edge_advice(
-    population: Population, groups: Sequence[Merging], *, least_share: float, most: int
+    population: Population, looked: Sequence[Looked], *, least_share: float, most: int
 ) -> list[EdgeAdvice]:
     """Advise on parts that have a share of their group's variance, no marker, and merge two behaviours.
 
     One piece of advice an edge label, by worth, as it is in the group to which it adds most; of the first
     `most` the parameters are compared with the two behaviours.
     """
-    by_label: dict[str, list[tuple[float, Merging, int, TwoBehaviours]]] = {}
-    for of in groups:
-        for part in np.flatnonzero((of.share >= least_share) & ~of.parts.marked).tolist():
+    by_label: dict[str, list[tuple[float, Looked, int, TwoBehaviours]]] = {}
+    for of in looked:
+        for part in np.flatnonzero((of.shares.share >= least_share) & ~of.parts.marked).tolist():
             if (two := two_behaviours(of.parts.us[part])) is not None:
-                worth = of.impact * float(of.share[part])
+                worth = of.impact * float(of.shares.share[part])
                 by_label.setdefault(of.parts.names[part].text, []).append((worth, of, part, two))
 
-    def order(alike: Sequence[tuple[float, Merging, int, TwoBehaviours]]) -> tuple[float, int, int]:
+    def order(alike: Sequence[tuple[float, Looked, int, TwoBehaviours]]) -> tuple[float, int, int]:
         _, of, part, _ = alike[0]
         return -sum(worth for worth, *_ in alike), of.group, part
 

@@ -114,7 +114,7 @@ def _sites(
             us[-1, first:past] = part.us[~known].sum(axis=0)
         first = past
     names = [site_name(site, times.names) for site in kept.tolist()]
-    marked = [rules.marks_site(name) for name in names] + [False] * others
+    marked = [rules.accepts(name) for name in names] + [False] * others
     if others:
         names.append(PartName(f"{len(codes) - len(kept)} other sites", "", NOWHERE, NOWHERE, NOWHERE))
     return tuple(names), us, np.array(marked, dtype=np.bool_)
@@ -231,6 +231,20 @@ def squares_over_orders(cut: F8) -> F8:
     squares = ((off @ off.T) ** 2).reshape(parts, blocks, parts, blocks).sum(axis=(1, 3))
     found: F8 = (whole @ whole.T / blocks) ** 2 + squares / (blocks - 1)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One group, looked into."""
+
+    group: int
+    category: str | None
+    """Its key; None of rare paths."""
+    impact: float
+    """Its part of the variance of all."""
+    parts: GroupParts
+    shares: CovarianceShares
+    pairs: tuple[CorrelatedPair, ...]
 
 
 def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -106,11 +106,18 @@ def day_of(end_ns: int) -> date:
 
 @dataclass(frozen=True)
 class LabelRules:
-    """The markers that hold on a day, against the names of a population."""
+    """The markers of a file, what they mean on a day, and the sites of a population that they are about."""
 
     markers: tuple[Marker, ...]
     day: date
     names: Names
+    sites: tuple[tuple[MarkerRow, frozenset[int]], ...] = ()
+    """In the order of the file."""
+
+    @property
+    def rows(self) -> tuple[MarkerRow, ...]:
+        """One a marker, with what became of it."""
+        return tuple(row for row, _ in self.sites)
 
     @cached_property
     def valid(self) -> tuple[Marker, ...]:
@@ -122,24 +129,19 @@ class LabelRules:
         """Those whose variance is not to be reduced."""
         return tuple(m for m in self.valid if m.kind is not MarkerKind.INADVERTENT)
 
-    @cached_property
-    def _sites(self) -> B1:
-        """[sites] accepted."""
-        texts = [site_name(site, self.names) for site in range(len(self.names.sites))]
-        return np.array([self.marks_site(name) for name in texts], dtype=np.bool_)
-
-    def marks_site(self, name: PartName) -> bool:
-        """Whether an accepted marker means a site."""
+    def accepts(self, name: PartName) -> bool:
+        """Whether an accepted marker means an edge or a site."""
         return any(marker.matches(name.text) for marker in self.accepted)
 
     def unmarked(self, graph: Graph, site: I8) -> B1:
         """[edges] whether no accepted marker means the edge, or its site."""
         if not self.accepted:
             return np.ones(len(site), dtype=np.bool_)
-        found: B1 = ~self._sites[site] if len(site) else np.ones(0, dtype=np.bool_)
-        for edge in np.flatnonzero(found).tolist():
-            found[edge] = not self.marks_site(edge_name(graph, edge, int(site[edge])))
-        return found
+        marked = [
+            self.accepts(edge_name(graph, edge, code)) or self.accepts(site_name(code, self.names))
+            for edge, code in enumerate(site.tolist())
+        ]
+        return ~np.array(marked, dtype=np.bool_)
 
     def marker_of(self, name: PartName) -> Marker | None:
         """The first valid marker that means a part, or the site of an edge."""
@@ -148,36 +150,22 @@ class LabelRules:
             texts.append(site_name(name.site, self.names).text)
         return next((m for m in self.valid if any(m.matches(text) for text in texts)), None)
 
-
-@dataclass(frozen=True, slots=True)
-class MarkedLabels:
-    """The markers of the file, what became of them, and the sites that they are about."""
-
-    rules: LabelRules
-    sites: tuple[tuple[MarkerRow, frozenset[int]], ...]
-    """In the order of the file."""
-
-    @property
-    def rows(self) -> tuple[MarkerRow, ...]:
-        """One a marker."""
-        return tuple(row for row, _ in self.sites)
-
     def of_site(self, site: int) -> MarkerKind | None:
         """Kind of the first marker that holds and is about a site, or an edge of it."""
         return next((row.kind for row, mine in self.sites if row.state == "holds" and site in mine), None)
 
 
-def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> MarkedLabels:
-    """Which markers hold, have expired, or mean nothing that is there. O(edges · markers)."""
+def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> LabelRules:
+    """Find which markers hold, have expired, or mean nothing that is there. O(edges · markers)."""
     if not rules.markers:
-        return MarkedLabels(rules, ())
+        return rules
     labels: dict[str, set[int]] = {}
     for category, mine in zip(population.categories, times.categories, strict=True):
         for edge, site in enumerate(mine.site.tolist()):
             labels.setdefault(edge_name(category.graph, edge, site).text, set()).add(site)
     for site in range(len(times.names.sites)):
         labels.setdefault(site_name(site, times.names).text, set()).add(site)
-    return MarkedLabels(rules, tuple(_judged(marker, rules, labels) for marker in rules.markers))
+    return replace(rules, sites=tuple(_judged(marker, rules, labels) for marker in rules.markers))
 
 
 def _judged(

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.bimodality import Merging, edge_advice
+from analyze.methods.variance.bimodality import edge_advice
 from analyze.methods.variance.covariance import (
-    CorrelatedPair,
-    CovarianceShares,
-    GroupParts,
+    Looked,
     correlated_pairs,
     covariance_shares,
     group_parts,
@@ -36,7 +33,7 @@ from analyze.methods.variance.variance_decomposition import (
 from analyze.methods.variance.variance_run import VarianceRun
 from analyze.population import Population
 from analyze.profile.names import caller_name, site_name
-from analyze.report.model_values import canonical
+from analyze.report.model_values import canonical, number
 from analyze.stats.histograms import log_histogram
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import HIGH, LARGE, c2_curve
@@ -111,7 +108,7 @@ def site_table(run: VarianceRun) -> pa.Table:
         rank=np.arange(1, len(listed) + 1),
         label=[site_name(site, names).text for site in listed],
         caller=[caller_name(site, names) for site in listed],
-        marker=[run.labels.of_site(site) for site in listed],
+        marker=[run.rules.of_site(site) for site in listed],
         **{name: values[order] for name, values in columns.items()},
     )
 
@@ -149,14 +146,11 @@ def variance_section(
         parts=_parts(shown),
         sites=tuple(rows_of(VariableSite, sites.slice(0, MOST_SITES))),
         sites_total=sites.num_rows,
-        categories=tuple(
-            row.model_copy(update={"canonical": canonical(row.canonical, run.limits)})
-            for row in categories[: run.limits.categories]
-        ),
+        categories=tuple(categories[: run.limits.categories]),
         categories_total=len(categories),
         curves=tuple(_curve(run.population, sample) for sample in run.samples),
         rare_requests=_over(sums[shown.groups.category == NOWHERE].sum(), sums.sum()),
-        markers=run.labels.rows,
+        markers=run.rules.rows,
         watched=_watched(run),
     )
 
@@ -172,12 +166,12 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
         VariancePart(kind="paths", root=None, share=_over(split.paths.sum(), split.total)),
         VariancePart(kind="within", root=None, share=_over(split.within.sum(), split.total)),
     ]
-    for number, root in enumerate(groups.roots):
-        mine = groups.root == number
+    for place, root in enumerate(groups.roots):
+        mine = groups.root == place
         if not mine.any():
             continue
         found += [
-            VariancePart(kind="roots", root=root, share=_over(split.roots[number], split.total)),
+            VariancePart(kind="roots", root=root, share=_over(split.roots[place], split.total)),
             VariancePart(kind="paths", root=root, share=_over(split.paths[mine].sum(), split.total)),
             VariancePart(kind="within", root=root, share=_over(split.within[mine].sum(), split.total)),
         ]
@@ -203,26 +197,29 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
     rows = []
     for group in range(groups.n_groups):
         n = int(whole.by_group.n[group])
-        known = n > LARGE and math.isfinite(c2[group])
+        known = known_c2(c2[group], n)
         graph = run.graph_of(group)
         rows.append(
             VariableCategory(
                 category=None if graph is None else graph.key,
                 members=len(groups.members(group)),
                 root=run.root_of(group),
-                canonical="" if graph is None else graph.text.canonical,
+                canonical="" if graph is None else canonical(graph.text.canonical, run.limits),
                 requests=n,
                 mean_us=_over(sums[group, 1], sums[group, 0]),
                 sd_us=float(sd[group]),
-                c2=float(c2[group]) if known else None,
-                c2_interval=c2_interval(spread, group) if known else None,
-                c2_residual=None
-                if left is None or not known or not math.isfinite(left[group])
-                else float(left[group]),
+                c2=known,
+                c2_interval=None if known is None else c2_interval(spread, group),
+                c2_residual=None if left is None or known is None else number(left[group]),
                 impact=_over(whole.split.within[group], whole.split.total),
             )
         )
     return sorted(rows, key=lambda row: _rank(row, run.settings))
+
+
+def known_c2(c2: float, requests: int) -> float | None:
+    """A C² for the report: None of few requests, and where the mean is 0."""
+    return number(c2) if requests > LARGE else None
 
 
 def _rank(row: VariableCategory, settings: VarianceSettings) -> tuple[float, float, float, str, str]:
@@ -245,13 +242,13 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
     sums = shown.whole.sites.touched.sum(axis=1)
     c2 = coefficient(sums)
     found = []
-    for row, sites in run.labels.sites:
+    for row, sites in run.rules.sites:
         if row.kind is not MarkerKind.INADVERTENT or row.state != "holds":
             continue
         for site in sites:
             if not shown.whole.sites.n[site]:
                 continue
-            value = float(c2[site]) if math.isfinite(c2[site]) else None
+            value = number(c2[site])
             found.append(
                 WatchedSource(
                     marker=row,
@@ -262,16 +259,6 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.resolved, -one.within, one.site)))
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """One group, looked into."""
-
-    group: int
-    parts: GroupParts
-    shares: CovarianceShares
-    pairs: tuple[CorrelatedPair, ...]
 
 
 def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
@@ -298,14 +285,9 @@ def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsS
     by_impact = np.argsort(-split.within, kind="stable").tolist()
     order = [group for group in by_impact if split.within[group] > 0]
     looked = [_look(run, group) for group in _chosen_groups(run, order)]
-    impact = split.within / split.total if split.total > 0 else split.within
-    merging = [
-        Merging(look.group, run.key_of(look.group), look.parts, look.shares.share, float(impact[look.group]))
-        for look in looked
-    ]
-    advice = edge_advice(run.population, merging, least_share=settings.advice_share, most=settings.explained)
+    advice = edge_advice(run.population, looked, least_share=settings.advice_share, most=settings.explained)
     section = VarianceDetailsSection(
-        details=tuple(_detail(run, look, float(impact[look.group])) for look in looked),
+        details=tuple(_detail(run, look) for look in looked),
         advice=tuple(advice),
         suggestions=tuple(_suggestions(run, sites)),
     )
@@ -314,11 +296,13 @@ def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsS
 
 def _look(run: VarianceRun, group: int) -> Looked:
     by_sites = run.settings.by == "sites"
-    groups, rules = run.shown.groups, run.labels.rules
+    groups, rules = run.shown.groups, run.rules
     parts = group_parts(run.population, run.times, groups, group, rules, by_sites=by_sites)
     shares = covariance_shares(parts.us, parts.weight)
     pairs = correlated_pairs(parts.us, parts.weight, shares.share)
-    return Looked(group, parts, shares, pairs)
+    split = run.shown.whole.split
+    impact = _over(split.within[group], split.total)
+    return Looked(group, run.key_of(group), impact, parts, shares, pairs)
 
 
 def _part_order(look: Looked) -> list[int]:
@@ -327,31 +311,30 @@ def _part_order(look: Looked) -> list[int]:
     return found
 
 
-def _detail(run: VarianceRun, look: Looked, impact: float) -> VarianceDetail:
+def _detail(run: VarianceRun, look: Looked) -> VarianceDetail:
     edges = edge_rows(run, look)
     listed = edges[: run.limits.brief_edges]
-    number = {part: place + 1 for place, part in enumerate(_part_order(look))}
+    place = {part: i + 1 for i, part in enumerate(_part_order(look))}
     pairs = [
         EdgePair(
-            one=min(number[p.one], number[p.other]),
-            other=max(number[p.one], number[p.other]),
+            one=min(place[p.one], place[p.other]),
+            other=max(place[p.one], place[p.other]),
             rho=p.rho,
             q=p.q,
             covariance_us2=p.covariance,
         )
         for p in look.pairs
-        if max(number[p.one], number[p.other]) <= len(listed)
+        if max(place[p.one], place[p.other]) <= len(listed)
     ]
-    c2 = float(run.shown.whole.by_group.c2[look.group])
-    key = run.key_of(look.group)
+    requests, c2 = len(look.parts.row), run.shown.whole.by_group.c2[look.group]
     first = _part_order(look)[:1]
     return VarianceDetail(
-        category=key,
+        category=look.category,
         root=run.root_of(look.group),
-        requests=len(look.parts.row),
-        impact=impact,
-        c2=c2 if math.isfinite(c2) and len(look.parts.row) > 10 else None,
-        by="edges" if key is not None and run.settings.by == "edges" else "sites",
+        requests=requests,
+        impact=look.impact,
+        c2=known_c2(c2, requests),
+        by="edges" if look.category is not None and run.settings.by == "edges" else "sites",
         sd_us=math.sqrt(look.shares.variance),
         kept=look.shares.kept,
         edges=tuple(listed),
@@ -373,7 +356,7 @@ def _detail(run: VarianceRun, look: Looked, impact: float) -> VarianceDetail:
 def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
     """All parts of a group, by share."""
     parts, shares, order = look.parts, look.shares, _part_order(look)
-    number = {part: place + 1 for place, part in enumerate(order)}
+    place = {part: i + 1 for i, part in enumerate(order)}
     graph = run.graph_of(look.group)
     are_edges = graph is not None and bool(parts.names) and parts.names[0].src >= 0
     hints = queue_hints(graph, parts.names, look.pairs) if graph is not None and are_edges else {}
@@ -383,10 +366,10 @@ def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
     rows = []
     for part in order:
         name = parts.names[part]
-        marker = run.labels.rules.marker_of(name)
+        marker = run.rules.marker_of(name)
         rows.append(
             VariableEdge(
-                number=number[part],
+                number=place[part],
                 label=name.text,
                 site=name.text if name.site < 0 else site_name(name.site, run.times.names).text,
                 mean_us=float(shares.mean[part]),
@@ -395,7 +378,7 @@ def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
                 share=float(shares.share[part]),
                 share_winsorised=float(shares.share_winsorised[part]),
                 highest=bool(part in loudest and shares.part_variance[part] > 0),
-                inherits=number[hints[part]] if part in hints else None,
+                inherits=place[hints[part]] if part in hints else None,
                 marker=None if marker is None else marker.kind,
             )
         )
@@ -429,14 +412,14 @@ def variance_tables(
     run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory], looked: Sequence[Looked]
 ) -> Mapping[str, pa.Table]:
     """Make the complete tables, by name."""
-    parts = [(look.group, row) for look in looked for row in edge_rows(run, look)]
+    parts = [(look, row) for look in looked for row in edge_rows(run, look)]
     return {
         "variance_sites": sites,
         "variance_categories": arrow_table(_CATEGORIES, categories, rank=range(1, len(categories) + 1)),
         "variance_parts": arrow_table(
             _PARTS,
             [row for _, row in parts],
-            category=[run.key_of(group) for group, _ in parts],
-            root=[run.root_of(group) for group, _ in parts],
+            category=[look.category for look, _ in parts],
+            root=[run.root_of(look.group) for look, _ in parts],
         ),
     }

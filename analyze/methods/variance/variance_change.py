@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.rows import MOST_SITES, c2_interval
+from analyze.methods.variance.rows import MOST_SITES, c2_interval, known_c2
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
     VarianceSplit,
@@ -119,18 +119,14 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
                 ratio=math.exp(float(log_ratio.value[site])),
                 interval=interval,
                 q=float(q[site]),
-                c20=_known(c2[0][site], one.n[site]),
-                c21=_known(c2[1][site], other.n[site]),
+                c20=known_c2(c2[0][site], one.n[site]),
+                c21=known_c2(c2[1][site], other.n[site]),
                 sd0_us=float(sd[0][site]),
                 sd1_us=float(sd[1][site]),
             )
         )
     rows.sort(key=lambda row: (row.ratio < 1, -row.change if row.ratio > 1 else row.change, row.label))
     return rows, int(np.isfinite(q).sum())
-
-
-def _known(c2: float, n: int) -> float | None:
-    return float(c2) if n > LARGE and math.isfinite(c2) else None
 
 
 def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyze.methods.variance.markers import LabelRules, MarkedLabels, Marker, day_of, marked_labels
+from analyze.methods.variance.markers import LabelRules, Marker, day_of, marked_labels
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
     NOWHERE,
@@ -25,7 +25,7 @@ class VarianceRun:
 
     population: Population
     times: AllPathTimes
-    labels: MarkedLabels
+    rules: LabelRules
     samples: tuple[SampleVariance, ...]
     settings: VarianceSettings
     limits: ReportLimits
@@ -69,9 +69,9 @@ def variance_run(
             )
     times = path_times(population)
     day = day_of(max(sample.end_ns for sample in population.samples))
-    labels = marked_labels(population, times, LabelRules(tuple(markers), day, times.names))
-    unmarked = unmarked_edges(population, times, labels.rules)
+    rules = marked_labels(population, times, LabelRules(tuple(markers), day, times.names))
+    unmarked = unmarked_edges(population, times, rules)
     samples = tuple(
         sample_variance(population, times, number, unmarked) for number in range(len(population.samples))
     )
-    return VarianceRun(population, times, labels, samples, settings, limits)
+    return VarianceRun(population, times, rules, samples, settings, limits)
