@@ -34,7 +34,7 @@ from analyze.methods.browse.response_bins import (
 )
 from analyze.methods.browse.schedules import mean_times, medoid, train_schedule
 from analyze.methods.browse.settings import BrowseSettings
-from analyze.methods.browse.timeline import EntryFlow, most_in_flight, pack_lanes, time_within
+from analyze.methods.browse.timeline import Entry, most_in_flight, pack_lanes, time_within
 from analyze.population import Population
 from analyze.profile.times import path_times
 from analyze.stats.density import PROMINENCE, Density, Mode, log_density, modes
@@ -111,7 +111,9 @@ def test_the_sweep_counts_every_instant(made: list[tuple[int, int]], cuts: list[
     start, response = [s for s, _ in made], [r for _, r in made]
     edges = sorted(cuts)
     plain = plain_flow(start, response, edges)
-    flow = EntryFlow.of(np.array(start, dtype=np.int64), np.array(response, dtype=np.int64))
+    n = len(made)
+    times = (np.array(column, dtype=np.int64) for column in (start, response))
+    flow = Entry.of("a", *times, np.zeros(n, np.bool_), np.ones(n))
     at = np.array(edges, dtype=np.int64)
     assert flow.gaps.tolist() == plain.gaps
     assert time_within(flow.start, flow.end, at).tolist() == plain.at_work

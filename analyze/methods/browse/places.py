@@ -17,6 +17,7 @@ from analyze.population import Category, Population
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.times import AllPathTimes
 from analyze.stats.sums import totals
+from analyze.stats.time_blocks import block_of
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import BrowsePlacesSection, ErrorRow, HostRow, SiteRow
 from schemas.report.columns import arrow_table
@@ -223,8 +224,6 @@ def _row(
     _, first = np.unique(request, return_index=True)  # once a request
     names, counts = np.unique(host[host >= 0], return_counts=True)
     leading = names[np.lexsort((names, -counts))][:_MOST_ERROR_HOSTS].tolist()
-    count = len(edges_ns) - 1
-    place = np.clip(np.searchsorted(edges_ns, start[first], side="right") - 1, 0, count - 1)
     return ErrorRow(
         error=population.errors[error],
         site=site_words(times, site)[0],
@@ -234,5 +233,5 @@ def _row(
         hosts=tuple(population.hosts[code] for code in leading),
         first_ns=int(start.min()),
         last_ns=int(start.max()),
-        by_time=tuple(np.bincount(place, minlength=count).tolist()),
+        by_time=tuple(np.bincount(block_of(start[first], edges_ns), minlength=len(edges_ns) - 1).tolist()),
     )

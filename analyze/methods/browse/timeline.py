@@ -16,6 +16,7 @@ from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
 from analyze.stats.ks import block_ks
 from analyze.stats.sums import totals
+from analyze.stats.time_blocks import block_of, equal_time_bounds
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import (
     BrowseTimelineSection,
@@ -35,21 +36,25 @@ _NS_PER_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class EntryFlow:
-    """Requests by start; arrays are [requests], ns."""
+class Entry:
+    """All requests that came in at a component, by start; arrays are [requests], ns."""
 
+    component: str
     start: I8
     end: I8
     reached: I8
     """Latest end of the requests up to and with this one."""
+    failed: B1
+    weight: F8
 
     @classmethod
-    def of(cls, start: I8, response: I8) -> EntryFlow:
-        """From starts and response times in any order. O(n log n)."""
+    def of(cls, component: str, start: I8, response: I8, failed: B1, weight: F8) -> Entry:
+        """From requests in any order. O(n log n)."""
         order = np.argsort(start, kind="stable")
         first = start[order]
         end = first + response[order]
-        return cls(first, end, np.maximum.accumulate(end) if len(end) else end)
+        reached = np.maximum.accumulate(end) if len(end) else end
+        return cls(component, first, end, reached, failed[order], weight[order])
 
     @property
     def response(self) -> I8:
@@ -73,35 +78,20 @@ class EntryFlow:
         return self.start[first], self.reached[np.append(first[1:] - 1, len(self.start) - 1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(EntryFlow):
-    """All requests that came in at a component."""
-
-    component: str
-    failed: B1
-    weight: F8
-
-
 def entries_of(population: Population, sample: int) -> list[Entry]:
     """Entry components, those of most requests first. O(requests log requests)."""
-    parts: dict[str, list[int]] = {}
-    for number, category in enumerate(population.categories):
+    parts: dict[str, list[tuple[I8, I8, B1, F8]]] = {}
+    for category in population.categories:
         rows = category.rows(sample)
         if rows.start < rows.stop:
-            parts.setdefault(category.graph.nodes[0].component, []).append(number)
-    found = [_entry(population, sample, component, numbers) for component, numbers in parts.items()]
+            failed = population.failed(category, rows)
+            columns = category.start_ns[rows], category.response_ns[rows], failed, category.weight[rows]
+            parts.setdefault(category.graph.nodes[0].component, []).append(columns)
+    found = [
+        Entry.of(component, *(np.concatenate(column) for column in zip(*part, strict=True)))
+        for component, part in parts.items()
+    ]
     return sorted(found, key=lambda entry: (-len(entry.failed), entry.component))
-
-
-def _entry(population: Population, sample: int, component: str, numbers: Sequence[int]) -> Entry:
-    chosen = [(c, c.rows(sample)) for c in (population.categories[number] for number in numbers)]
-    start = np.concatenate([c.start_ns[rows] for c, rows in chosen])
-    response = np.concatenate([c.response_ns[rows] for c, rows in chosen])
-    failed = np.concatenate([population.failed(c, rows) for c, rows in chosen])
-    weight = np.concatenate([c.weight[rows] for c, rows in chosen])
-    order = np.argsort(start, kind="stable")
-    flow = EntryFlow.of(start[order], response[order])
-    return Entry(flow.start, flow.end, flow.reached, component, failed[order], weight[order])
 
 
 def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
@@ -109,11 +99,14 @@ def timeline_section(population: Population, sample: int, settings: BrowseSettin
     entries = entries_of(population, sample)
     named = population.samples[sample]
     edges = time_edges(entries, named, settings.times)
+    before = {one.component: one for one in entries_of(population, 0)} if sample else {}
     return BrowseTimelineSection(
         sample=named.name,
         sampled=any(bool((entry.weight != 1.0).any()) for entry in entries),
         entries=tuple(
-            _timeline(entry, edges, named, _before(population, entry, sample, settings.seed))
+            _timeline(
+                entry, edges, named, _before(population, before.get(entry.component), entry, settings.seed)
+            )
             for entry in entries[: settings.entries]
         ),
         entries_total=len(entries),
@@ -129,8 +122,7 @@ def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
         return np.array([sample.start_ns, max(sample.end_ns, sample.start_ns + 1)], dtype=np.int64)
     first = min(int(entry.start[0]) for entry in entries)
     last = max(int(entry.start[-1]) for entry in entries) + 1
-    count = max(min(times, last - first), 1)
-    return np.array([first + (last - first) * i // count for i in range(count + 1)], dtype=np.int64)
+    return equal_time_bounds(first, last, max(min(times, last - first), 1))
 
 
 def _watched_within(sample: Sample, edges: I8) -> F8:
@@ -143,24 +135,23 @@ def _watched_within(sample: Sample, edges: I8) -> F8:
     return found
 
 
-def _idle_gaps(flow: EntryFlow, sample: Sample) -> tuple[I8, I8]:
+def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
     """(gaps > 0, the request that ends each): time in which none was at work, ns.
 
     Time between two ranges of the sample, which nobody watched, is no gap.
     """
-    gaps = flow.gaps
+    gaps = entry.gaps
     ends = np.flatnonzero(gaps > 0) + 1
     if sample.ranges:
         begins = np.array([start for start, _ in sample.ranges], dtype=np.int64)
-        of = np.searchsorted(begins, flow.start, side="right")
+        of = np.searchsorted(begins, entry.start, side="right")
         ends = ends[of[ends] == of[ends - 1]]
     return gaps[ends - 1], ends
 
 
-def _before(population: Population, entry: Entry, sample: int, seed: int) -> EntryBefore | None:
-    """The entry in the first sample; None where that is this one, or has no such entry."""
-    earlier = next((one for one in entries_of(population, 0) if one.component == entry.component), None)
-    if sample == 0 or earlier is None:
+def _before(population: Population, earlier: Entry | None, entry: Entry, seed: int) -> EntryBefore | None:
+    """Compare an entry with what it was in the first sample; None where that has none."""
+    if earlier is None:
         return None
     named = population.samples[0]
     edges = time_edges([earlier], named, 1)
@@ -175,16 +166,16 @@ def _before(population: Population, entry: Entry, sample: int, seed: int) -> Ent
     )
 
 
-def _apart(flow: EntryFlow) -> F8:
+def _apart(entry: Entry) -> F8:
     """From the end of everything before to each start; 0 where requests overlap."""
-    return np.maximum(flow.gaps, 0).astype(np.float64)
+    return np.maximum(entry.gaps, 0).astype(np.float64)
 
 
 def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | None) -> EntryTimeline:
     count = len(edges) - 1
     watched = _watched_within(sample, edges)
     seen = np.maximum(watched, 1.0)
-    place = np.clip(np.searchsorted(edges, entry.start, side="right") - 1, 0, count - 1)
+    place = block_of(entry.start, edges)
     at_work, busy = _at_work(entry, edges)
     most = most_in_flight(entry, edges)
     gaps, ends = _idle_gaps(entry, sample)
@@ -212,17 +203,17 @@ def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | Non
     )
 
 
-def _at_work(flow: EntryFlow, edges: I8) -> tuple[F8, F8]:
+def _at_work(entry: Entry, edges: I8) -> tuple[F8, F8]:
     """[bins] (time of all requests added up, time in which any was at work), ns."""
-    return time_within(flow.start, flow.end, edges), time_within(*flow.runs, edges)
+    return time_within(entry.start, entry.end, edges), time_within(*entry.runs, edges)
 
 
-def _traffic(flow: EntryFlow, at_work: F8, busy: F8, watched: F8, gaps: I8) -> dict[str, Any]:
+def _traffic(entry: Entry, at_work: F8, busy: F8, watched: F8, gaps: I8) -> dict[str, Any]:
     """Give the fields of EntryTraffic; at_work, busy, watched: [bins] ns."""
     seconds = max(float(watched.sum()), 1.0)
     return {
-        "requests": len(flow.start),
-        "rate_per_s": len(flow.start) / seconds * _NS_PER_S,
+        "requests": len(entry.start),
+        "rate_per_s": len(entry.start) / seconds * _NS_PER_S,
         "in_flight": float(at_work.sum()) / seconds,
         "busy": min(float(busy.sum()) / seconds, 1.0),
         "gap_us": tuple(np.quantile(gaps / NS_PER_US, [0.5, 0.99, 1.0]).tolist()) if len(gaps) else None,
@@ -277,10 +268,10 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     return found
 
 
-def _usual(flow: EntryFlow, length: int) -> int:
+def _usual(entry: Entry, length: int) -> int:
     """The middle of a stretch with as many arrivals as most stretches of that length have."""
-    first = int(flow.start[0])
-    stretch = (flow.start - first) // length
+    first = int(entry.start[0])
+    stretch = (entry.start - first) // length
     _, counts = np.unique(stretch, return_counts=True)
     numbers = np.unique(stretch)
     typical = int(np.argmin(np.abs(counts - np.median(counts))))
@@ -325,8 +316,7 @@ def time_within(begin: I8, end: I8, edges: I8) -> F8:
     """
     count = len(edges) - 1
     first, last = np.clip(begin, edges[0], edges[-1]), np.clip(end, edges[0], edges[-1])
-    at = np.clip(np.searchsorted(edges, first, side="right") - 1, 0, count - 1)
-    to = np.clip(np.searchsorted(edges, last, side="right") - 1, 0, count - 1)
+    at, to = block_of(first, edges), block_of(last, edges)
     # From the begin to the end of its bin, from the begin of its last bin to the end, and whole bins between.
     whole = np.cumsum(np.bincount(at, minlength=count + 1) - np.bincount(to, minlength=count + 1))[:-1]
     parts = totals(to, last - edges[to], count) - totals(at, first - edges[at], count)
@@ -334,10 +324,10 @@ def time_within(begin: I8, end: I8, edges: I8) -> F8:
     return found
 
 
-def most_in_flight(flow: EntryFlow, edges: I8) -> I8:
+def most_in_flight(entry: Entry, edges: I8) -> I8:
     """[bins] the largest number at work at any instant of each bin [edges[i], edges[i + 1]). O(n log n)."""
-    n, m = len(flow.start), len(edges)
-    when = np.concatenate([flow.end, edges, flow.start])
+    n, m = len(entry.start), len(edges)
+    when = np.concatenate([entry.end, edges, entry.start])
     step = np.repeat(np.array([-1, 0, 1], dtype=np.int64), [n, m, n])
     # At one instant: who ends leaves, then the edge counts, then who starts comes.
     order = np.lexsort((np.repeat([0, 1, 2], [n, m, n]), when))

@@ -82,14 +82,7 @@ def _blocks(s: ClustersSection) -> Iterator[b.Block]:
     marked = [f"{row.number}: {marks(row)}" for row in s.clusters[:LISTED] if marks(row)]
     yield b.Only("terminal", (b.Items(marked),))
     yield b.Part("Their call trees, laid on each other", tuple(_overlays(s)), anchor="overlays")
-    trust = f"By {FEATURES[s.features]} ({s.style}): {wording.counted(s.requests, 'request')}, "
-    trust += f"{wording.count(s.rows)} distinct, {s.dimensions} dimensions."
-    again = (
-        f"Done again, adjusted Rand: other centres {mean_rand(s.reseeded)}, halves {mean_rand(s.halved)}. "
-    )
-    against = wording.counted(s.categories, "category", "categories")
-    again += f"Against {against}: {s.rand_categories:.2f}."
-    yield b.Only("terminal", (b.Text(f"\n{trust}", "dim"), b.Text(again, "dim")))
+    yield b.Only("terminal", (b.Part("How far to trust them", (_trust_facts(s),)),))
     yield b.Details("How many clusters, how far apart, how far to trust them", tuple(_trust(s)))
 
 
@@ -304,6 +297,16 @@ def _trust(s: ClustersSection) -> Iterator[b.Block]:
     names = [str(s.clusters[i].number) for i in order]
     between = [[s.apart[i][j] for j in order] for i in order]
     yield b.Beside((*score_curve(s.curve, s.clusters_total, score), *distances(names, between, apart)))
+    yield _trust_facts(s)
+    yield b.Text(
+        "Clusters merge rare categories to look at them together; they replace none. A mutation and the path "
+        "it came from may lie in one cluster.",
+        "dim",
+    )
+
+
+def _trust_facts(s: ClustersSection) -> b.Facts:
+    """What the clustering was made from, and what came back when it was done again."""
     named = {
         "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
         "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "
@@ -314,12 +317,7 @@ def _trust(s: ClustersSection) -> Iterator[b.Block]:
         f"With {wording.count(s.categories)} categories, adjusted Rand": f"{s.rand_categories:.2f}",
         "Homogeneity, completeness": f"{s.homogeneity:.2f}, {s.completeness:.2f}",
     }
-    yield b.Facts([b.Fact(name, value) for name, value in named.items()], "lines")
-    yield b.Text(
-        "Clusters merge rare categories to look at them together; they replace none. A mutation and the path "
-        "it came from may lie in one cluster.",
-        "dim",
-    )
+    return b.Facts([b.Fact(name, value) for name, value in named.items()], "lines")
 
 
 def mean_rand(values: tuple[float, ...]) -> str:
