@@ -24,6 +24,14 @@ BACKOFF_NS = 1e9
 """F10: the back-off, one second."""
 
 Operation = Callable[[Strand, int], Process]
+BlockCall = Callable[[Strand, int, p.CallerPoints], Process]
+
+
+def _branch(child: Strand, work: Process, gather: Gather) -> Process:
+    """Do one of several things that are awaited together."""
+    yield from work
+    yield child.t
+    gather.done(child.t)
 
 
 class NfsServer:
@@ -175,50 +183,33 @@ class NfsServer:
         s.work(streams["block_hit"], p.BLOCK_FILL)
 
     def _fetch(self, s: Strand, blocks: list[int]) -> Process:
-        """Read blocks from the data node: one on this strand, or several at once on their own."""
-        serial = self._one_by_one.acts(s.t)
-        if len(blocks) == 1 or serial:
-            for block in blocks:
-                if serial and len(blocks) > 1:
-                    s.touch(self._one_by_one.cause, 0.0)
-                yield from self._data_node.read(s, block, p.NFS_CALLER)
+        """Read blocks from the data node, one after another where that is the fault (F14)."""
+        node = self._data_node
+        if len(blocks) == 1 or not self._one_by_one.acts(s.t):
+            yield from self._together(s, blocks, node.read, p.READ_FORK, p.READ_JOIN)
             return
-        for at in range(0, len(blocks), PARALLEL):
-            batch = blocks[at : at + PARALLEL]
-            if len(batch) == 1:
-                yield from self._data_node.read(s, batch[0], p.NFS_CALLER)
-                continue
-            yield from self._parallel(
-                s, batch, p.READ_FORK, p.READ_JOIN, lambda c, b: self._data_node.read(c, b, p.NFS_CALLER)
-            )
+        for block in blocks:
+            s.touch(self._one_by_one.cause, 0.0)
+            yield from node.read(s, block, p.NFS_CALLER)
 
     def _store(self, s: Strand, blocks: list[int]) -> Process:
-        """Write blocks to the data node, at once if several."""
+        """Write blocks to the data node."""
+        yield from self._together(s, blocks, self._data_node.write, p.WRITE_FORK, p.WRITE_JOIN)
+
+    def _together(self, s: Strand, blocks: list[int], call: BlockCall, fork: int, join: int) -> Process:
+        """Call a storage node for each block: for one on this strand, for several at once on their own."""
         for at in range(0, len(blocks), PARALLEL):
             batch = blocks[at : at + PARALLEL]
             if len(batch) == 1:
-                yield from self._data_node.write(s, batch[0], p.NFS_CALLER)
+                yield from call(s, batch[0], p.NFS_CALLER)
                 continue
-            yield from self._parallel(
-                s, batch, p.WRITE_FORK, p.WRITE_JOIN, lambda c, b: self._data_node.write(c, b, p.NFS_CALLER)
-            )
-
-    def _parallel(
-        self, s: Strand, blocks: list[int], fork: int, join: int, call: Callable[[Strand, int], Process]
-    ) -> Process:
-        yield s.t
-        children = s.fork(fork, len(blocks))
-        gather = Gather(self._loop, len(children))
-
-        def branch(child: Strand, block: int) -> Process:
-            yield from call(child, block)
-            yield child.t
-            gather.done(child.t)
-
-        for child, block in zip(children, blocks, strict=True):
-            self._loop.start(child.t, branch(child, block))
-        yield from gather.wait()
-        s.join(join, children)
+            yield s.t
+            children = s.fork(fork, len(batch))
+            gather = Gather(self._loop, len(children))
+            for child, block in zip(children, batch, strict=True):
+                self._loop.start(child.t, _branch(child, call(child, block, p.NFS_CALLER), gather))
+            yield from gather.wait()
+            s.join(join, children)
 
     def _defer(self, s: Strand, work: Callable[[Strand], Process], begin: int, end: int) -> None:
         """Start work that the response does not wait for, on a strand of its own."""

@@ -68,7 +68,7 @@ def clustered_requests(population: Population, label: Sequence[I8], n_clusters: 
 
 
 def tested_shares(
-    population: Population, clustered: ClusteredRequests, settings: ClustersSettings
+    population: Population, clustered: ClusteredRequests, block_of: Sequence[I8], settings: ClustersSettings
 ) -> ClusterShareTests:
     """Tests of every cluster's share of its dominant root type, second sample against first."""
     dominant = clustered.dominant()
@@ -76,7 +76,7 @@ def tested_shares(
     worth = _worth(population, clustered)[dominant]
     held = by_root[dominant, np.arange(clustered.n_clusters)] * worth
     asked = by_root.sum(axis=1)[dominant] * worth
-    blocks, whole = _blocks(population, clustered, settings.blocks)
+    blocks, whole = _blocks(population, clustered, block_of, settings.blocks)
     return share_tests(
         held,
         asked,
@@ -103,12 +103,12 @@ def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool
     return first.length_ns < settings.blocks * second.length_ns
 
 
-def _blocks(population: Population, clustered: ClusteredRequests, n_blocks: int) -> tuple[F8, F8]:
+def _blocks(
+    population: Population, clustered: ClusteredRequests, block_of: Sequence[I8], n_blocks: int
+) -> tuple[F8, F8]:
     """([roots, clusters, blocks], [roots, blocks]) weights of the first sample by block of time."""
     found = np.zeros((len(clustered.roots), clustered.n_clusters, n_blocks))
-    for number, (category, block) in enumerate(
-        zip(population.categories, time_blocks(population, n_blocks), strict=True)
-    ):
+    for number, (category, block) in enumerate(zip(population.categories, block_of, strict=True)):
         rows = category.rows(0)
         cell = clustered.label[number][rows] * n_blocks + block[rows]
         found[clustered.root[number]] += np.bincount(

@@ -87,18 +87,18 @@ def clusters_run(population: Population, settings: ClustersSettings) -> Clusters
     label = [found.label[row] for row in rows.row_of]
     clustered = clustered_requests(population, label, found.n_clusters)
     two = len(population.samples) == 2
-    shares = tested_shares(population, clustered, settings) if two else None
+    blocks = settings.blocks
+    block_of = time_blocks(population, blocks)
+    shares = tested_shares(population, clustered, block_of, settings) if two else None
     apart, dominant = found.apart(), clustered.dominant()
     nearest = nearest_of_root(apart, dominant)
     origin = np.full(found.n_clusters, NONE) if shares is None else origins(apart, dominant, shares)
-    n_samples, blocks = len(population.samples), settings.blocks
+    n_samples = len(population.samples)
     tree = calling_tree(
         population,
         [
             (mine * n_samples + category.sample) * blocks + block
-            for mine, category, block in zip(
-                label, population.categories, time_blocks(population, blocks), strict=True
-            )
+            for mine, category, block in zip(label, population.categories, block_of, strict=True)
         ],
         found.n_clusters * n_samples * blocks,
     )

@@ -22,7 +22,8 @@ import numpy as np
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.numbering import Numbering
 from analyze.paths.critical_path import edge_latency_ns
-from analyze.population import Category, Graph, Population
+from analyze.population import Graph, Population
+from analyze.profile.sums import Grouped
 from schemas.arrays import F8, I8
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
@@ -69,26 +70,6 @@ class FeatureRows:
         return len(self.weight)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Ordered pairs of points of one graph; arrays are [pairs] unless stated."""
-
-    names: tuple[str, ...]
-    order: I8
-    """[edges] edges by pair."""
-    first: I8
-    """Place in `order` of the first edge of a pair."""
-    count: I8
-
-    def mean_us(self, category: Category) -> F8:
-        """[pairs, requests] mean latency of a pair."""
-        if not len(self.order):
-            return np.zeros((0, category.n_requests))
-        latency = edge_latency_ns(category).T
-        sums: I8 = np.add.reduceat(latency[self.order], self.first, axis=0)
-        return np.asarray(sums / (self.count[:, None] * NS_PER_US))
-
-
 def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureRows:
     """Distinct rows of all requests of all samples, and their weights. O(requests · edges).
 
@@ -97,13 +78,13 @@ def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureR
     columns = Numbering[tuple[FeatureSet, str]]()
     families: dict[tuple[Any, ...], list[tuple[int, F8]]] = {}
     for number, category in enumerate(population.categories):
-        pairs = _pairs(category.graph)
-        fixed = _fixed(category.graph, pairs, sets, columns)
+        names, edges = _pairs(category.graph)
+        fixed = _fixed(category.graph, names, edges, sets, columns)
         timed: tuple[int, ...] = ()
         block = np.zeros((0, category.n_requests))
         if FeatureSet.LATENCIES in sets:
-            timed = tuple(columns[FeatureSet.LATENCIES, name] for name in pairs.names)
-            block = pairs.mean_us(category)
+            timed = tuple(columns[FeatureSet.LATENCIES, name] for name in names)
+            block = edges.sums(edge_latency_ns(category).T) / (edges.sizes[:, None] * NS_PER_US)
         families.setdefault((fixed, timed), []).append((number, block))
     row_of: list[I8] = [np.zeros(0, np.int64)] * len(population.categories)
     parts: list[tuple[tuple[tuple[int, float], ...], tuple[int, ...], F8]] = []
@@ -128,19 +109,21 @@ def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureR
     )
 
 
-def _pairs(graph: Graph) -> _Pairs:
+def _pairs(graph: Graph) -> tuple[list[str], Grouped]:
+    """Give the ordered pairs of points of a graph, and its edges by pair."""
     node = graph.labels
     labels = [f"{node[src]} -> {node[dst]}" for src, dst in graph.edges.tolist()]
-    names = tuple(sorted(set(labels)))
+    names = sorted(set(labels))
     place = {name: i for i, name in enumerate(names)}
-    code = np.array([place[label] for label in labels], dtype=np.int64)
-    order = np.argsort(code, kind="stable")
-    count = np.bincount(code, minlength=len(names)).astype(np.int64)
-    return _Pairs(names, order, np.cumsum(count) - count, count)
+    return names, Grouped(np.array([place[label] for label in labels], dtype=np.int64))
 
 
 def _fixed(
-    graph: Graph, pairs: _Pairs, sets: Sequence[FeatureSet], columns: Numbering[tuple[FeatureSet, str]]
+    graph: Graph,
+    pairs: Sequence[str],
+    edges: Grouped,
+    sets: Sequence[FeatureSet],
+    columns: Numbering[tuple[FeatureSet, str]],
 ) -> tuple[tuple[int, float], ...]:
     """(column, value) of what all requests of a category have alike."""
     found: list[tuple[int, float]] = []
@@ -151,7 +134,7 @@ def _fixed(
     if FeatureSet.COUNTS in sets:
         found += [
             (columns[FeatureSet.COUNTS, name], float(count))
-            for name, count in zip(pairs.names, pairs.count.tolist(), strict=True)
+            for name, count in zip(pairs, edges.sizes.tolist(), strict=True)
         ]
     return tuple(sorted(found))
 

@@ -35,8 +35,7 @@ class TestedStudy:
     share: float
     """Part of the difference of all studies."""
     logs: tuple[LogEvidence, ...]
-    variables: tuple[int, ...]
-    """Of each log."""
+    """Of events, of states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +122,13 @@ def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings)
     tail = tail_of(study.all_us, study.all_weight)
     weighted = settings.tail_weights == "on" or (settings.tail_weights == "auto" and slow and tail.heavy)
     weight = instances.weight * (tail_weights(instances.performance_us, tail) if weighted else 1.0)
-    logs, sizes = [], []
+    logs = []
     for log_type in _LOG_TYPES:
         series = study.log(log_type)
         tests = divergence(series, instances, weight)
         kept = _most_diverging(tests, settings.network_variables)
         logs.append(LogEvidence(FeatureMaker.of(series.of_variables(kept), instances), kept, tests))
-        sizes.append(len(tests.names))
-    return TestedStudy(study, tail, weighted, weight, share, tuple(logs), tuple(sizes))
+    return TestedStudy(study, tail, weighted, weight, share, tuple(logs))
 
 
 def _most_diverging(tests: Divergence, most: int) -> I8:

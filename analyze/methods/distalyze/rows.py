@@ -123,6 +123,7 @@ def distalyze_section(run: DistalyzeRun, settings: DistalyzeSettings) -> Distaly
 def _study(one: TestedStudy) -> StudyRow:
     instances = one.study.instances
     before, after = instances.means_us
+    events, states = (len(log.tests.names) for log in one.logs)
     return StudyRow(
         root=one.study.root,
         instances0=int((~instances.problem).sum()),
@@ -130,8 +131,8 @@ def _study(one: TestedStudy) -> StudyRow:
         mean0_us=before,
         mean1_us=after,
         share=one.share,
-        events=one.variables[0],
-        states=one.variables[1],
+        events=events,
+        states=states,
         tail_share=one.tail.outside,
         heavy=one.tail.heavy,
         half_us=one.tail.half_us,
