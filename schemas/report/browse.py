@@ -26,8 +26,6 @@ class TypicalRequest(Frozen):
     share_of_time: float
     """Of the summed response time of the sample."""
     mean_us: float
-    distance: float
-    """Of the medoid: mean over edges of |ln of its latency over the median|."""
     medoid: TrainSchedule
     mean: TrainSchedule
 

@@ -6,7 +6,6 @@ What is counted, and which ranges are looked into, is in `response_bins`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -58,14 +57,15 @@ _CANONICAL: Final = 600
 def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
     """Fill the section."""
     bins, samples = run.bins, run.population.samples
-    bounds = [(one.first, one.past) for one in run.ranges]
+    inside = [_leading(bins, one.first, one.past) for one in run.ranges]
+    sizes = (
+        (bins.roots.n.sum(axis=1), _MOST_ROOTS),
+        (bins.categories.n.sum(axis=1), _MOST_CATEGORIES),
+        (bins.sites.us.sum(axis=1), _MOST_SITES),
+    )
     listed = [
-        _listed(size, most, [number for bound in bounds for number in leading(*bound)])
-        for size, most, leading in (
-            (bins.roots.n.sum(axis=1), _MOST_ROOTS, partial(leading_kinds, bins.roots)),
-            (bins.categories.n.sum(axis=1), _MOST_CATEGORIES, partial(leading_kinds, bins.categories)),
-            (bins.sites.us.sum(axis=1), _MOST_SITES, partial(leading_sites, bins)),
-        )
+        _listed(size, most, [number for found in inside for number in found[kind]])
+        for kind, (size, most) in enumerate(sizes)
     ]
     places = [{number: place for place, number in enumerate(part)} for part in listed]
     return BrowseRangesSection(
@@ -88,7 +88,9 @@ def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
         categories_total=int((bins.categories.n.sum(axis=1) > 0).sum()),
         sites=tuple(_site(run.times, bins, site) for site in listed[2]),
         sites_total=int((bins.sites.n > 0).sum()),
-        ranges=tuple(_range_row(bins, one, *places) for one in run.ranges),
+        ranges=tuple(
+            _range_row(bins, one, found, places) for one, found in zip(run.ranges, inside, strict=True)
+        ),
     )
 
 
@@ -173,23 +175,35 @@ def _site(times: AllPathTimes, bins: ResponseBins, site: int) -> BinnedSite:
     )
 
 
-def _in_range(found: KindsInRange | SitesInRange, number: int) -> dict[str, Any]:
-    """Give what is known of one, and its lift: how much more often it is in the range than out of it."""
-    one = {name: column[number].item() for name, column in found._asdict().items()}
-    return {**one, "lift": one["share_in"] / one["share_out"] if one["share_out"] > 0 else None}
+_Leading = dict[int, dict[str, Any]]
+"""Number -> fields of its row, in the order of the rows."""
+
+
+def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Leading, _Leading]:
+    """Find what leads in a range: root types, categories, call sites."""
+    roots, categories = (
+        _fields(kinds_in(kinds, first, past), leading_kinds(kinds, first, past))
+        for kinds in (bins.roots, bins.categories)
+    )
+    return roots, categories, _fields(sites_in(bins, first, past), leading_sites(bins, first, past))
+
+
+def _fields(found: KindsInRange | SitesInRange, numbers: Sequence[int]) -> _Leading:
+    """Give what is known of some, and their lift: how much more often each is in the range than out of it."""
+    rows = {}
+    for number in numbers:
+        one = {name: column[number].item() for name, column in found._asdict().items()}
+        rows[number] = {**one, "lift": one["share_in"] / one["share_out"] if one["share_out"] > 0 else None}
+    return rows
 
 
 def _range_row(
     bins: ResponseBins,
     chosen: BinRange,
-    roots: dict[int, int],
-    categories: dict[int, int],
-    sites: dict[int, int],
+    leading: tuple[_Leading, _Leading, _Leading],
+    places: Sequence[dict[int, int]],
 ) -> ResponseRange:
-    """A range with what lies in it.
-
-    roots, categories, sites: number -> index into the lists of the section.
-    """
+    """A range with what leads in it; places: of each kind number -> index into the section's list."""
     first, past = chosen.first, chosen.past
     (inside, outside), (us_in, us_out), (failed_in, failed_out) = (
         [float(part) for part in parted(values, first, past)]
@@ -212,9 +226,9 @@ def _range_row(
         mean_out_us=us_out / outside if outside > 0 else None,
         failed=failed_in / inside,
         failed_out=failed_out / outside if outside > 0 else None,
-        roots=tuple(_kind_rows(bins.roots, first, past, roots)),
-        categories=tuple(_kind_rows(bins.categories, first, past, categories)),
-        sites=tuple(_site_rows(bins, first, past, sites)),
+        roots=tuple(KindInRange(place=places[0][n], **row) for n, row in leading[0].items()),
+        categories=tuple(KindInRange(place=places[1][n], **row) for n, row in leading[1].items()),
+        sites=tuple(SiteInRange(place=places[2][n], **row) for n, row in leading[2].items()),
     )
 
 
@@ -234,18 +248,3 @@ def _duration(ns: int) -> str:
         if ns and ns % size == 0:
             return f"{ns // size}{unit}"
     return f"{ns}ns"
-
-
-def _kind_rows(kinds: KindBins, first: int, past: int, listed: dict[int, int]) -> list[KindInRange]:
-    found = kinds_in(kinds, first, past)
-    return [
-        KindInRange(place=listed[number], **_in_range(found, number))
-        for number in leading_kinds(kinds, first, past)
-    ]
-
-
-def _site_rows(bins: ResponseBins, first: int, past: int, listed: dict[int, int]) -> list[SiteInRange]:
-    found = sites_in(bins, first, past)
-    return [
-        SiteInRange(place=listed[site], **_in_range(found, site)) for site in leading_sites(bins, first, past)
-    ]

@@ -5,8 +5,6 @@ Typical is the medoid of a category that matters, beside it stands the mean of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from analyze.methods.browse.browse_run import BrowseRun
@@ -45,7 +43,7 @@ def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...
     population, names = run.population, run.times.names
     category, mine = population.categories[number], run.times.categories[number]
     rows = category.rows(run.sample)
-    found = medoid(category, rows)
+    row = medoid(category, rows)
     graph = category.graph
     weight = category.weight[rows]
     return TypicalRequest(
@@ -55,31 +53,20 @@ def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...
         leads=leads,
         share_of_time=share,
         mean_us=float(weight @ category.response_ns[rows] / weight.sum()) / 1e3,
-        distance=found.distance,
         medoid=train_schedule(
             graph,
             mine.graph,
             names,
-            category.node_ns[:, found.row].astype(np.float64),
-            request_id=category.request_id[found.row].as_py(),
-            hosts=hosts_of(population, category, found.row),
+            category.node_ns[:, row].astype(np.float64),
+            request_id=category.request_id[row].as_py(),
+            hosts=hosts_of(population, category, row),
         ),
         mean=train_schedule(graph, mine.graph, names, mean_times(category, rows)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Medoid:
-    """The request nearest to the medians of its category's edges."""
-
-    row: int
-    """Of the category."""
-    distance: float
-    """Mean over edges of |ln(1 + x/µs) - median|; 0 for a graph without edges."""
-
-
-def medoid(category: Category, rows: slice) -> Medoid:
-    """The request of some with the smallest Σ_e |ln(1 + x_e/µs) - median_e|; of equals the first.
+def medoid(category: Category, rows: slice) -> int:
+    """Find the request, of some rows, with the smallest Σ_e |ln(1 + x_e/µs) - median_e|; of equals the first.
 
     The logarithm is of one microsecond more: what takes next to nothing does not decide. Medians are weighted
     ones (the lower). Raises ValueError without a request. O(edges · requests log requests).
@@ -92,9 +79,7 @@ def medoid(category: Category, rows: slice) -> Medoid:
     for edge in range(latency.shape[1]):
         x = np.log1p(latency[:, edge] / NS_PER_US)
         far += np.abs(x - weighted_quantile(x, weight, 0.5))
-    row = int(np.argmin(far))
-    edges = latency.shape[1]
-    return Medoid(rows.start + row, float(far[row]) / edges if edges else 0.0)
+    return rows.start + int(np.argmin(far))
 
 
 def mean_times(category: Category, rows: slice) -> F8:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -97,18 +97,14 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
     # Of the time that requests wait for a site. Its sums are of one place; those of what a place adds to all
     # hold every long request, and tell little in small samples.
     log_ratio = jackknife(other.touched, _log_variance).minus(jackknife(one.touched, _log_variance))
-    q = q_values(np.where(np.minimum(one.n, other.n) > LARGE, log_ratio.p, np.nan))
+    p = np.where(np.minimum(one.n, other.n) > LARGE, log_ratio.p, np.nan)
+    changed, tested = _changed(log_ratio, p, run.settings.change_ratio)
     total = before.whole.split.total or 1.0
     adds = one.total, other.total
     sums = [part.touched.sum(axis=1) for part in (one, other)]
     c2, sd = [coefficient(part) for part in sums], [deviation(part) for part in sums]
     rows = []
-    counts = (q <= _LEVEL) & (np.abs(log_ratio.value) >= math.log(run.settings.change_ratio))
-    ends = log_ratio.interval()
-    for site in np.flatnonzero(counts).tolist():
-        interval = c2_interval(ends, site)
-        if interval is None:
-            continue
+    for site, found in changed:
         rows.append(
             SiteChange(
                 label=site_name(site, names).text,
@@ -116,17 +112,29 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
                 within0=float(one.within[site]) / total,
                 within1=float(other.within[site]) / total,
                 change=float(adds[1][site] - adds[0][site]) / total,
-                ratio=math.exp(float(log_ratio.value[site])),
-                interval=interval,
-                q=float(q[site]),
                 c20=known_c2(c2[0][site], one.n[site]),
                 c21=known_c2(c2[1][site], other.n[site]),
                 sd0_us=float(sd[0][site]),
                 sd1_us=float(sd[1][site]),
+                **found,
             )
         )
     rows.sort(key=lambda row: (row.ratio < 1, -row.change if row.ratio > 1 else row.change, row.label))
-    return rows, int(np.isfinite(q).sum())
+    return rows, tested
+
+
+def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int, dict[str, Any]]], int]:
+    """(place, fields of its row) of what changed by test and by a factor of `least`; how many were tested.
+
+    What has an interval that says nothing is left out.
+    """
+    q, ends = q_values(p), log_ratio.interval()
+    found = []
+    for place in np.flatnonzero((q <= _LEVEL) & (np.abs(log_ratio.value) >= math.log(least))).tolist():
+        if (interval := c2_interval(ends, place)) is not None:
+            ratio = math.exp(float(log_ratio.value[place]))
+            found.append((place, {"ratio": ratio, "interval": interval, "q": float(q[place])}))
+    return found, int(np.isfinite(q).sum())
 
 
 def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | None]:
@@ -138,16 +146,12 @@ def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | No
     group0, group1 = before.groups.group[common], after.groups.group[common]
     sums0, sums1 = before.whole.by_group.sums, after.whole.by_group.sums
     log_ratio = log_coefficient(sums1[group1]).minus(log_coefficient(sums0[group0]))
-    q = q_values(log_ratio.p)
+    changed, tested = _changed(log_ratio, log_ratio.p, 1.0)
     c2 = before.whole.by_group.c2, after.whole.by_group.c2
     rows = []
-    ends = log_ratio.interval()
-    for place in np.flatnonzero(np.isfinite(q) & (q <= _LEVEL)).tolist():
+    for place, found in changed:
         g0, g1 = int(group0[place]), int(group1[place])
         graph = run.population.categories[int(common[place])].graph
-        interval = c2_interval(ends, place)
-        if interval is None:
-            continue
         rows.append(
             CategoryChange(
                 category=graph.key,
@@ -156,9 +160,7 @@ def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | No
                 requests1=int(after.whole.by_group.n[g1]),
                 c20=float(c2[0][g0]),
                 c21=float(c2[1][g1]),
-                ratio=math.exp(float(log_ratio.value[place])),
-                interval=interval,
-                q=float(q[place]),
+                **found,
             )
         )
     rows.sort(
@@ -175,4 +177,4 @@ def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | No
         from scipy.stats import ks_2samp
 
         ks_p = float(ks_2samp(*spreads).pvalue)
-    return rows, int(np.isfinite(q).sum()), ks_p
+    return rows, tested, ks_p
