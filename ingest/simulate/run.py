@@ -164,10 +164,13 @@ class _Run:
                 gap /= 1.0 + more.severity
             t += gap
             yield t
-            self._loop.start(t, self._one(row, t))
+            self._loop.start(t, self._serve(self._open(row, t)))
 
-    def _one(self, row: int, t: float) -> Process:
-        s = self._open(row, t)
+    def _serve(self, s: Strand) -> Process:
+        """Ask, and wait for the answer."""
+        row = s.flow.row
+        if row >= len(self._load.requests):
+            self._note_extra(s, row)
         yield from self._nfs.serve(s, row)
         yield s.t
         self._nfs.close_strand(s.flow)
@@ -194,11 +197,7 @@ class _Run:
                 todo[-1:] = self._parts(row, small.severity)
             for each in todo:
                 s = self._open(each, t)
-                if each >= len(self._load.requests):
-                    self._note_extra(s, each)
-                yield from self._nfs.serve(s, each)
-                yield s.t
-                self._nfs.close_strand(s.flow)
+                yield from self._serve(s)
                 t = s.t
 
     def _note_extra(self, s: Strand, row: int) -> None:

@@ -33,14 +33,11 @@ def test_threshold_is_a_setting():
     assert (got.mutations.tolist(), got.precursors.tolist()) == ([0], [1])
 
 
-def test_candidates_share_the_root_and_lost_enough():
+def test_candidates_lost_enough():
     # The scheme of NSDI Figure 4 with own numbers: mutation 0 gained 300.
-    root = np.array([0, 0, 0, 0, 1, 2])  # READ x 4, LOOKUP, READDIR
-    count = np.array([[300, 550, 700, 1000, 1100, 900], [600, 400, 400, 100, 100, 100]])
-    precursors = np.array([1, 2, 3, 4, 5])
-    # 1 lost 150 < 300: out by 1:N. 2 lost exactly 300: in. 4 and 5 have another root.
-    assert candidates(0, precursors, count, root, one_to_n=True).tolist() == [2, 3]
-    assert candidates(0, precursors, count, root, one_to_n=False).tolist() == [1, 2, 3]
+    count = np.array([[300, 550, 700, 1000], [600, 400, 400, 100]])
+    # 1 lost 150 < 300: out by 1:N. 2 lost exactly 300: in.
+    assert candidates(0, np.array([1, 2, 3]), count).tolist() == [2, 3]
 
 
 def test_distance_is_levenshtein_over_tokens():

@@ -6,9 +6,8 @@ from oracles.populations import category, graph
 
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.paper.timing import (
-    critical_edge_tests,
+    released_tests,
     response_time_tests,
-    run_tests,
     text_tests,
 )
 from analyze.paths.critical_path import critical_path, edge_latency_ns
@@ -22,9 +21,9 @@ def _run(
 ):
     values = np.array([*reference, *problem], dtype=np.int64)[:, None]
     mine = np.repeat([False, True], [len(reference), len(problem)])
-    if critical is not None:
-        return text_tests(values, mine, critical, settings)
-    return run_tests(values, mine, settings)
+    if settings.variant == "released":
+        return released_tests(values, mine, settings)
+    return text_tests(values, mine, settings, critical)
 
 
 def _around(us: int, n: int) -> list[int]:
@@ -83,7 +82,7 @@ def test_critical_edges_of_a_category_are_tested_period_by_period():
     g = graph(("r", "a", "b", "end"), [(0, 1), (0, 2), (1, 3), (2, 3)])
     times = np.array([[0, 20, 10, 30]] * 12 + [[0, 20, 25, 30]] * 15 + [[0, 20, 10, 30]] * 5) * MS
     c = category(g, times, np.repeat([0, 1], [12, 20]))
-    got = critical_edge_tests(c, edge_latency_ns(c), critical_path(c), TEXT)
+    got = text_tests(edge_latency_ns(c), c.sample == 1, TEXT, critical_path(c))
     assert got.n0.tolist() == [12, 0, 12, 0]
     assert got.n1.tolist() == [5, 15, 5, 15]
 

@@ -79,7 +79,8 @@ def medoid(category: Category, rows: slice) -> int:
     for edge in range(latency.shape[1]):
         x = np.log1p(latency[:, edge] / NS_PER_US)
         far += np.abs(x - weighted_quantile(x, weight, 0.5))
-    return rows.start + int(np.argmin(far))
+    first: int = rows.start
+    return first + int(np.argmin(far))
 
 
 def mean_times(category: Category, rows: slice) -> F8:

@@ -24,10 +24,10 @@ from analyze.methods.paper.structural import (
 )
 from analyze.methods.paper.timing import (
     KsTests,
-    critical_edge_tests,
     named_edge_tests,
     response_time_contribution,
     response_time_tests,
+    text_tests,
 )
 from analyze.numbering import Numbering
 from analyze.paths.critical_path import Attribution, attribute, critical_path, edge_latency_ns
@@ -156,10 +156,10 @@ def _structural(
         apart = distances(texts, mutations, precursors)
         root_mean = float(pooled(moments, np.flatnonzero(root == code)).mean_us[1, 0])
         for row, m in enumerate(mutations):
-            chosen = candidates(int(m), precursors, moments.count, root, one_to_n=settings.one_to_n)
-            relaxed = settings.one_to_n and len(chosen) == 0 and not released
+            chosen = candidates(int(m), precursors, moments.count) if settings.one_to_n else precursors
+            relaxed = len(chosen) == 0 and not released
             if relaxed:
-                chosen = candidates(int(m), precursors, moments.count, root, one_to_n=False)
+                chosen = precursors
             column = np.searchsorted(precursors, chosen)
             found.append(
                 _rank_candidates(
@@ -232,7 +232,9 @@ def _response_time(
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
     latency, critical = edge_latency_ns(category), critical_path(category)
-    tests = by_name if by_name is not None else critical_edge_tests(category, latency, critical, settings)
+    tests = by_name
+    if tests is None:  # where they were critical (NSDI §5.1)
+        tests = text_tests(latency, category.sample == 1, settings, critical)
     return Ranked(
         category=index,
         kind=MutationKind.RESPONSE_TIME,

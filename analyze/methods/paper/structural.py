@@ -45,17 +45,10 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
     return StructuralSets(np.flatnonzero(gained >= least), np.flatnonzero(-gained >= least))
 
 
-def candidates(mutation: int, precursors: _INDEX, count: I8, root: I8, *, one_to_n: bool) -> _INDEX:
-    """Precursors that may have given requests to `mutation` (NSDI §5.3), ascending.
-
-    Same root type; and, with `one_to_n`, lost at least as many requests as the mutation gained. root:
-    [categories] code of the root type.
-    """
-    keep = root[precursors] == root[mutation]
-    if one_to_n:
-        lost = count[0, precursors] - count[1, precursors]
-        keep &= lost >= count[1, mutation] - count[0, mutation]
-    chosen: _INDEX = precursors[keep]
+def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
+    """Find precursors, of its root type, that lost what it gained, or more (NSDI §5.3: 1:N)."""
+    lost = count[0, precursors] - count[1, precursors]
+    chosen: _INDEX = precursors[lost >= count[1, mutation] - count[0, mutation]]
     return chosen
 
 

@@ -53,20 +53,13 @@ class KsTests:
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
     """KS of every category's response times, as the variant does it."""
+    tests = released_tests if settings.variant == "released" else text_tests
     return KsTests.joined(
-        run_tests(category.response_ns[:, None], category.sample == _PROBLEM, settings)
-        for category in categories
+        tests(category.response_ns[:, None], category.sample == _PROBLEM, settings) for category in categories
     )
 
 
-def run_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
-    """KS of each column of [rows, columns] times, as the variant does it. problem: [rows]."""
-    if settings.variant == "released":
-        return released_tests(values_ns, problem, settings)
-    return text_tests(values_ns, problem, None, settings)
-
-
-def text_tests(values_ns: I8, problem: B1, critical: B1 | None, settings: PaperSettings) -> KsTests:
+def text_tests(values_ns: I8, problem: B1, settings: PaperSettings, critical: B1 | None = None) -> KsTests:
     """KS of each column, on the values with `critical` set (None: all), as the papers say.
 
     Two-sided on ns, run where both periods have more than `min_requests` values.
@@ -114,14 +107,6 @@ def _untested(include: B1, problem: B1) -> KsTests:
 def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -> KsTests:
     p = np.where(run, p, np.nan)
     return KsTests(tested.n0, tested.n1, np.where(run, d, np.nan), p, run & (p < settings.alpha))
-
-
-def critical_edge_tests(category: Category, latency_ns: I8, critical: B1, settings: PaperSettings) -> KsTests:
-    """[edges] tests of each edge over the requests in which it was critical (NSDI §5.1).
-
-    `latency_ns`, `critical`: [requests, edges].
-    """
-    return text_tests(latency_ns, category.sample == _PROBLEM, critical, settings)
 
 
 def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
