@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from schemas.report.columns import column
 from schemas.report.parts import Frozen, Section, TrainSchedule
-from schemas.report.variance import C2_ABOUT
+from schemas.report.variance import C2_ABOUT, C2Curve
 
 
 class TypicalRequest(Frozen):
@@ -178,6 +178,28 @@ class BrowseRangesSection(Section):
     sites_total: int
     ranges: tuple[ResponseRange, ...]
     """Modes by place, then the slowest hundredth."""
+
+
+class RootVariance(Frozen):
+    """The large categories of a root type."""
+
+    root: str
+    requests: int
+    categories: int
+    below_one: float
+    """Share of them with C² below 1."""
+    largest: float
+
+
+class BrowseVarianceSection(Section):
+    """C² curves of large categories."""
+
+    section: Literal["browse-variance"] = "browse-variance"
+    curves: tuple[C2Curve, ...]
+    """One a sample."""
+    roots: tuple[RootVariance, ...]
+    """Of the last sample, most requests first."""
+    roots_total: int
 
 
 class TimelineRequest(Frozen):

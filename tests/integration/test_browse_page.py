@@ -27,6 +27,7 @@ from schemas.report.browse import (
     BrowseRangesSection,
     BrowseSchedulesSection,
     BrowseTimelineSection,
+    BrowseVarianceSection,
 )
 from schemas.report.report import from_json, to_json
 
@@ -35,6 +36,7 @@ SECTIONS = (
     BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowsePlacesSection,
+    BrowseVarianceSection,
 )
 TABLES = ("roots", "categories", "sites")
 ROWS = """[...document.querySelectorAll('{table} tbody tr')].map(

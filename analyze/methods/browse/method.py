@@ -7,9 +7,15 @@ from typing import Final
 from analyze.methods.browse.browse_run import browse_run
 from analyze.methods.browse.places import places_of
 from analyze.methods.browse.ranges import ranges_section
-from analyze.methods.browse.rows import browse_tables
+from analyze.methods.browse.rows import browse_tables, c2_section
 from analyze.methods.browse.schedules import schedules_section
-from analyze.methods.browse.sections import PLACES, RANGES, SCHEDULES, TIMELINE
+from analyze.methods.browse.sections import (
+    PLACES,
+    RANGES,
+    SCHEDULES,
+    TIMELINE,
+    VARIANCE_CURVES,
+)
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Method, Result, SampleCount
@@ -42,7 +48,13 @@ def analyse(
     return Result(
         settings=settings,
         verdict=_verdict(shown, places),
-        sections=(shown, schedules_section(run), timeline, places),
+        sections=(
+            shown,
+            schedules_section(run),
+            timeline,
+            places,
+            c2_section(run),
+        ),
         tables=tables | browse_tables(run, timeline),
     )
 
@@ -76,6 +88,6 @@ METHOD: Final = Method(
     settings=BrowseSettings,
     samples=SampleCount(1, 2),
     analyse=analyse,
-    sections=(RANGES, SCHEDULES, TIMELINE, PLACES),
+    sections=(RANGES, SCHEDULES, TIMELINE, PLACES, VARIANCE_CURVES),
 )
 """Found by the registry."""

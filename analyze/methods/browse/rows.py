@@ -1,4 +1,7 @@
-"""Put what browsing found into tables; sections have files of their own: `ranges`, `schedules`, …"""
+"""Put what browsing found into tables, and fill the section `browse-variance`.
+
+The other sections have files of their own: `ranges`, `schedules`, `timeline`, `places`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,46 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.browse.browse_run import BrowseRun
-from schemas.report.browse import BrowseTimelineSection, EntryTimeline
+from analyze.stats.moments import HIGH, LARGE, c2_curve
+from schemas.report.browse import (
+    BrowseTimelineSection,
+    BrowseVarianceSection,
+    EntryTimeline,
+    RootVariance,
+)
 from schemas.report.columns import arrow_columns, arrow_table, stored
+
+_MOST_ROOTS: Final = 40
+
+
+def c2_section(run: BrowseRun) -> BrowseVarianceSection:
+    """Fill the section."""
+    population, moments, c2 = run.population, run.moments, run.moments.c2
+    large = moments.count > LARGE
+    last = len(population.samples) - 1
+    roots: dict[str, list[int]] = {}
+    for number in np.flatnonzero(large[last] & np.isfinite(c2[last])).tolist():
+        roots.setdefault(population.categories[number].graph.root, []).append(number)
+    rows = [
+        RootVariance(
+            root=root,
+            requests=int(moments.count[last, numbers].sum()),
+            categories=len(numbers),
+            below_one=float((c2[last, numbers] < HIGH).mean()),
+            largest=float(c2[last, numbers].max()),
+        )
+        for root, numbers in roots.items()
+    ]
+    rows.sort(key=lambda row: (-row.requests, row.root))
+    return BrowseVarianceSection(
+        curves=tuple(
+            c2_curve(sample.name, c2[number][large[number]], moments.count[number][large[number]])
+            for number, sample in enumerate(population.samples)
+        ),
+        roots=tuple(rows[:_MOST_ROOTS]),
+        roots_total=len(rows),
+    )
+
 
 _CATEGORY_COLUMNS: Final = (
     stored("category", "key", "key after refinement"),

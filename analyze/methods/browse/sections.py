@@ -1,4 +1,4 @@
-"""Sections of a browsed period: response times and their ranges, typical requests, time, places."""
+"""Sections of a browsed period: response times and their ranges, typical requests, time, places, C²."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from analyze.report import blocks as b
-from analyze.report import wording
+from analyze.report import measures, wording
+from analyze.report.drawing.charts import c2_curves
 from analyze.report.drawing.train_schedule import schedule_blocks
 from analyze.report.drawing.wide_charts import (
     Series,
@@ -28,6 +29,7 @@ from schemas.report.browse import (
     BrowseRangesSection,
     BrowseSchedulesSection,
     BrowseTimelineSection,
+    BrowseVarianceSection,
     EntryTimeline,
     ErrorRow,
     HostRow,
@@ -360,6 +362,30 @@ def _spark(row: ErrorRow) -> b.Drawing:
     return b.Drawing(drawing.svg())
 
 
+_ROOT_VARIANCE: Final = (
+    b.Column("root", "Root type", "name"),
+    b.Column("requests", "requests", "count"),
+    b.Column("categories", "categories", "count"),
+    b.Column("below_one", "C² below 1", "share"),
+    b.Column("largest", "largest", "c2"),
+)
+
+
+def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
+    """C² curves."""
+    named = len(section.curves) > 1
+    described = [
+        b.Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
+        for curve in section.curves
+    ]
+    roots = b.Grid("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
+    more = (b.Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
+    drawn = c2_curves([curve.points for curve in section.curves])
+    other = b.Only("page", (b.Text(("What makes times vary: ", b.code("flowdiff variance"), "."), "dim"),))
+    blocks = (*described, *drawn, *(more if len(section.roots) > 1 else ()), other)
+    return (b.Part("How even the paths are", blocks, anchor="c2"),)
+
+
 def lift(value: float | None) -> str:
     """`×4.2`; `only here` where it is nowhere else."""
     return "only here" if value is None else wording.factor(value)
@@ -467,3 +493,4 @@ RANGES: Final = SectionView(BrowseRangesSection, ranges_blocks, style=_STYLE, sc
 SCHEDULES: Final = SectionView(BrowseSchedulesSection, schedules_blocks, style=_STYLE)
 TIMELINE: Final = SectionView(BrowseTimelineSection, timeline_blocks, style=_STYLE)
 PLACES: Final = SectionView(BrowsePlacesSection, places_blocks, style=_STYLE)
+VARIANCE_CURVES: Final = SectionView(BrowseVarianceSection, curves_blocks, style=_STYLE)
