@@ -186,7 +186,7 @@ class _OtherProcesses:
             dealt = tasks.pop(source).result()
             ledger.add_file(source, dealt.counts, dealt.letters())
             spill.adopt(dealt.events)
-            progress.decoded(source.size, dealt.counts.tally.n_events)
+            progress.decoded(source.size, dealt.counts.events)
 
     def begin(self, absurd_days: I8) -> None:
         """See Engine."""
