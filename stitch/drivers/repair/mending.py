@@ -186,13 +186,11 @@ def _mend(
     aged = _aged(late, unit[:n_late], bounds) & np.isin(of_late, _STUCK)
     new_conflicts = np.setdiff1d(after.conflicts, before.conflicts + n_late)
     rejects = []
-    for rows, reason, detail in (
-        (new_conflicts, Reason.CONFLICT, "another version of this id was kept"),
-        (after.timeless[after.timeless < n_late], Reason.BAD_TIME, "no event of the request has a time"),
+    for rows, reason in (
+        (new_conflicts, Reason.CONFLICT),
+        (after.timeless[after.timeless < n_late], Reason.BAD_TIME),
     ):
-        rows = rows[np.isin(verdict[unit[rows]], _SETTLED)]
-        if len(rows):
-            rejects += reject_rows(events, rows, reason, detail)
+        rejects += reject_rows(events, rows[np.isin(verdict[unit[rows]], _SETTLED)], reason)
     return Mended(
         lane=lane,
         late=late,
