@@ -90,15 +90,6 @@ EDGE_TYPE = pa.struct(
     ]
 )
 
-LOOP_TYPE = pa.struct(
-    [
-        _field("position", pa.int32(), "first folded position of the body"),
-        _field("length", pa.int32(), "number of folded positions in the body"),
-        _field("count", pa.int32(), "iterations (series) or identical branches (parallel), exact"),
-        _field("parallel", pa.bool_(), "identical parallel branches rather than repetition"),
-    ]
-)
-
 _CATEGORY_DOC = "level L0 key: 128-bit hash of the order-free labelled DAG, 32 hex digits"
 _EDGES_DOC = "edges sorted by (dst, src), transitively reduced"
 _RESPONSES_DOC = "positions at which the response may leave; the latest in time does"
@@ -177,19 +168,7 @@ READINGS_SCHEMA = pa.schema(
             "`^k` revisit of the k-th node, `( body )*n` loop, `x *n` identical branches, `~` deferred",
         ),
         _field("category_l1", pa.string(), "key with loop counts rounded up to powers of two"),
-        _field("canonical_l1", pa.string(), "canonical text at L1"),
         _field("category_l2", pa.string(), "key with loop counts dropped"),
-        _field("canonical_l2", pa.string(), "canonical text at L2"),
-        _field(
-            "fold_position",
-            pa.list_(pa.int32()),
-            "folded position at L1 of each node (rank in canonical_l1); nodes of later iterations share it",
-        ),
-        _field(
-            "loops",
-            pa.list_(LOOP_TYPE),
-            "loops folded at L1, an outer one before those inside it; an inner one once each time it runs",
-        ),
     ]
 )
 """What is said about structures: follows from their rows, stored nowhere."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -81,12 +82,8 @@ def stitch(
     n_events = batch.num_rows
     batch, rejects = _without_unidentified(batch)
     placed, order, flows, structures = _stitch(batch, None, config, lane, memo)
-    for rows, reason, detail in (
-        (placed.conflicts, Reason.CONFLICT, "another version of this id was kept"),
-        (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
-    ):
-        if len(rows):
-            rejects += reject_rows(batch, rows, reason, detail)
+    rejects += reject_rows(batch, placed.conflicts, Reason.CONFLICT)
+    rejects += reject_rows(batch, placed.timeless, Reason.BAD_TIME)
     used = np.zeros(batch.num_rows + 2, dtype=np.bool_)  # the last two places take the synthetic nodes
     used[placed.event] = True
     n_placed = int(used[: batch.num_rows].sum())
@@ -178,7 +175,7 @@ def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
     rows = np.flatnonzero(whole(anonymous).to_numpy(zero_copy_only=False))
     if not len(rows):
         return events, []
-    rejects = reject_rows(events, rows, Reason.BAD_ID, "a span needs a trace id and a span id")
+    rejects = reject_rows(events, rows, Reason.BAD_ID)
     return events.filter(pc.invert(anonymous)).combine_chunks(), rejects
 
 
@@ -207,11 +204,22 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
     )
 
 
-def reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str) -> list[Reject]:
-    """Dead letters of event rows; `raw` is the row as one line of JSON, and rejects are sorted by it.
+_DETAILS: Final = {
+    Reason.CONFLICT: "another version of this id was kept",
+    Reason.BAD_TIME: "no event of the request has a time",
+    Reason.BAD_ID: "a span needs a trace id and a span id",
+}
+"""Why the kernel refuses."""
 
-    So they do not depend on arrival order. Payload and item are 0: the kernel does not know the source.
+
+def reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str = "") -> list[Reject]:
+    """Dead letters of event rows, if not for a reason of the kernel's with the `detail` given.
+
+    `raw` is the row as one line of JSON, and rejects are sorted by it, so they do not depend on arrival
+    order. Payload and item are 0: the kernel does not know the source.
     """
+    if not len(rows):
+        return []
     taken = with_text_ids(events.take(pa.array(rows))).to_pylist()
     lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=False).encode() for row in taken)
-    return [Reject(reason, detail, line) for line in lines]
+    return [Reject(reason, detail or _DETAILS[reason], line) for line in lines]

@@ -22,8 +22,9 @@ from ingest.source import LogPart
 from schemas.commits import CommitBody, CommitRecord, Counters
 from schemas.errors import LakeError, lake_error
 from schemas.windows import NS_PER_MINUTE, Window
+from stitch.drivers.file_counts import refuse_without_events
 from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings, ImportSummary, Progress
-from stitch.drivers.inputs import Source, Sources, open_sources, refuse_without_events, sort_out
+from stitch.drivers.inputs import Source, Sources, open_sources, sort_out
 from stitch.drivers.refusals import refuse_all_retired
 from stitch.drivers.sharded.engines import (
     PROCESSES_FROM_BYTES,
@@ -181,7 +182,7 @@ def import_files(
         refuse_all_retired(counters, sources.fresh, manifest.retired_to_ns, info.window_length_ns)
         body = CommitBody(
             kind="import",
-            inputs=tuple(ledger.input_file(source) for source in sources.fresh),
+            inputs=ledger.input_files(),
             counters=counters,
             config=config,
         )
@@ -215,11 +216,11 @@ def _stitch(
 ) -> None:
     """Do everything up to the commit: files to events, events to windows on the stage.
 
-    Raises as `Tally.require_events`, LakeError and InputError.
+    Raises as `require_events`, LakeError and InputError.
     """
     progress.begin(sum(source.size for source in sources))
     engine.read(sources, spill, ledger, progress)
-    ledger.require_events(sources)
+    ledger.require_events()
     engine.begin(ledger.absurd_days())
     small = _SmallWindows(settings.memory_bytes // _HELD_SHARE)
     running: deque[tuple[int, Group, Callable[[], GroupOutcome]]] = deque()

@@ -1,34 +1,22 @@
-"""Open files and parts of topics, known by content, in an order that does not depend on their names.
-
-Beside them what was read of each, and the refusal of an import that brought nothing.
-"""
+"""Open files and parts of topics, known by content, in an order that does not depend on their names."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 from ingest.decoding import DecodedBatch, decode_polls
 from ingest.files import decode_file
-from ingest.formats import format_names
 from ingest.source import LogPart
 from schemas.commits import InputFile
-from schemas.errors import (
-    FlowdiffError,
-    InputError,
-    UnknownFormatError,
-    UnreachableInputError,
-    is_passing,
-)
-from schemas.rejects import Reason
+from schemas.errors import InputError, UnreachableInputError, is_passing
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
@@ -38,8 +26,6 @@ from stitch.scratch import Scratch
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
 """Of the lines of a chunk, about; batches of at least so many events are passed on."""
-_NAMED: Final = 5
-"""Files named in a message; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,96 +242,3 @@ def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
     except OSError as error:
         raise _unreadable(name, error) from error
     return Source(readable_name(name), path, sha256, status.st_size, status.st_mtime_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    reason: str
-    detail: str
-
-
-@dataclass(slots=True)
-class Tally:
-    """Events and first reject by file, and how they were asked for. `format` None: by content."""
-
-    format: str | None
-    columns: str
-    """`SpanColumns.told`."""
-    _events: Counter[str] = field(default_factory=Counter)
-    _refusals: dict[str, _Refusal] = field(default_factory=dict)
-
-    def add(self, source: Source, decoded: DecodedBatch) -> None:
-        """Book a batch of a file."""
-        self._events[source.sha256] += decoded.events.num_rows
-        if decoded.rejects.num_rows and source.sha256 not in self._refusals:
-            first = decoded.rejects.slice(0, 1).to_pylist()[0]
-            self._refusals[source.sha256] = _Refusal(first["reason"], first["detail"])
-
-    def join(self, other: Tally) -> None:
-        """Book what another one booked of other files."""
-        self._events.update(other._events)
-        self._refusals.update(other._refusals)
-
-    @property
-    def n_events(self) -> int:
-        """Events of all files."""
-        return self._events.total()
-
-    def input_file(self, source: Source, quarantined: int) -> InputFile:
-        """Return what the commit record says of a file, of which so many events were quarantined."""
-        return InputFile(
-            name=source.name,
-            sha256=source.sha256,
-            size=source.size,
-            format=self.format,
-            columns=self.columns,
-            events=self._events[source.sha256],
-            quarantined=quarantined,
-        )
-
-    def require_events(self, sources: Sequence[Source]) -> None:
-        """Refuse an import that read no event, unless its files are merely empty.
-
-        A wrong format or a wrong file is then reported at once, and leaves no trace in the lake. Raises
-        UnknownFormatError, InputError.
-        """
-        refused = [
-            (source, self._refusals[source.sha256])
-            for source in sources
-            if source.sha256 in self._refusals and self._refusals[source.sha256].reason != Reason.EMPTY
-        ]
-        if refused and not self.n_events:
-            raise self._nothing_read(refused)
-
-    def _nothing_read(self, refused: list[tuple[Source, _Refusal]]) -> FlowdiffError:
-        rest = f" and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
-        remedy = f"Name the format: --format {'|'.join(format_names())}."
-        if all(refusal.reason == Reason.UNKNOWN_FORMAT for _, refusal in refused):
-            names = ", ".join(f"'{source.name}'" for source, _ in refused[:_NAMED])
-            verb = "is" if len(refused) == 1 else "are"
-            return UnknownFormatError(
-                f"{names}{rest} {verb} in no format known by content.",
-                remedy=remedy,
-            )
-        reasons = "; ".join(
-            f"'{source.name}' ({refusal.reason}: {refusal.detail})" for source, refusal in refused[:_NAMED]
-        )
-        form = "" if self.format is None else f" as {self.format}"
-        return InputError(
-            f"No event could be read{form}; first reason of each file: {reasons}{rest}.",
-            remedy=f"Nothing was imported. {remedy}",
-        )
-
-
-def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
-    """Read up to the first event, as the import will, so that it knows formats alike: it will be read again.
-
-    Raises as `Tally.require_events`.
-    """
-    tally = Tally(settings.format, settings.columns.told)
-    for source in sources:
-        for decoded in source.decoded(settings, batch_events=1):
-            tally.add(source, decoded)
-            if tally.n_events:
-                return
-    tally.require_events(sources)

@@ -23,8 +23,8 @@ kept, in memory at most one file of them.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -55,56 +55,45 @@ ABSURD_DETAIL: Final = (
 
 
 class DaysSeen:
-    """Counts events by file and day. Memory: 584 years have 213,504 days."""
+    """Counts events of a file by day. Memory: 584 years have 213,504 days."""
 
     def __init__(self) -> None:
-        self._events: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._events: Counter[int] = Counter()
         """By the day they start; 0 for a day on which they only end."""
-        self._ends: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._ends: Counter[int] = Counter()
         """Of events that end on another day than they start on."""
 
-    def add(self, file: str, events: pa.Table) -> None:
-        """Count a batch of a file; events without a time count nowhere. O(events)."""
+    def add(self, events: pa.Table) -> None:
+        """Count a batch; events without a time count nowhere. O(events)."""
         start, end = (_days(events[name]) for name in ("ts_ns", "end_ns"))
         timed = events["ts_ns"].is_valid().to_numpy()
         elsewhere = events["end_ns"].is_valid().to_numpy() & (~timed | (end != start))
-        for found, days in ((self._events[file], start[timed]), (self._ends[file], end[elsewhere])):
+        for found, days in ((self._events, start[timed]), (self._ends, end[elsewhere])):
             found.update(dict(zip(*(part.tolist() for part in count_values(days)), strict=True)))
-        self._events[file].update(dict.fromkeys(self._ends[file], 0))
+        self._events.update(dict.fromkeys(self._ends, 0))
 
-    def join(self, other: DaysSeen) -> None:
-        """Count what another one counted of other files."""
-        self._events.update(other._events)
-        self._ends.update(other._ends)
+    def count(self, absurd_days: I8) -> int:
+        """Times of events on some days; a span that starts and ends on one of them counts once."""
+        return sum(self._events[day] + self._ends[day] for day in absurd_days.tolist())
 
-    def absurd(self) -> I8:
-        """Days whose events are quarantined, ascending; mostly none."""
-        far: set[int] = set()
-        fine: set[int] = set()
-        for events in self._events.values():
-            found = set(_absurd(events).tolist())
-            far |= found
-            fine |= events.keys() - found
-        return np.array(sorted(far - fine), dtype=np.int64)
-
-    def count(self, file: str, absurd_days: I8) -> int:
-        """Times of events of a file on some days; a span that starts and ends on one of them counts once."""
-        return sum(self._events[file][day] + self._ends[file][day] for day in absurd_days.tolist())
+    def judged(self) -> tuple[set[int], set[int]]:
+        """Return the days that are absurd in this file, and the others."""
+        days = np.array(sorted(self._events), dtype=np.int64)
+        if not len(days):
+            return set(), set()
+        events = np.array([self._events[day] for day in days.tolist()], dtype=np.int64)
+        island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_GAP_DAYS)))
+        size = np.bincount(island, events)
+        is_bulk = size >= BULK_SHARE * events.sum()
+        fine = is_bulk[island] | (2 * size[is_bulk].sum() <= events.sum())
+        return set(days[~fine].tolist()), set(days[fine].tolist())
 
 
-def _absurd(events_by_day: Counter[int]) -> I8:
-    """Days that are absurd in one file, ascending."""
-    days = np.array(sorted(events_by_day), dtype=np.int64)
-    if not len(days):
-        return days
-    events = np.array([events_by_day[day] for day in days.tolist()], dtype=np.int64)
-    island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_GAP_DAYS)))
-    size = np.bincount(island, events)
-    is_bulk = size >= BULK_SHARE * events.sum()
-    if 2 * size[is_bulk].sum() <= events.sum():
-        return days[:0]
-    absurd: I8 = days[~is_bulk[island]]
-    return absurd
+def absurd_days(files: Iterable[DaysSeen]) -> I8:
+    """Days whose events are quarantined, ascending; mostly none."""
+    judged = [each.judged() for each in files]
+    far = set[int]().union(*(absurd for absurd, _ in judged))
+    return np.array(sorted(far.difference(*(fine for _, fine in judged))), dtype=np.int64)
 
 
 def is_absurd(events: pa.Table, absurd_days: I8) -> B1:

@@ -14,8 +14,7 @@ Example, the sequence a b b b a b b b b:
    overlap. Left is a (b)*3 a (b)*4; the two loops have other counts, so other symbols: nothing else folds.
 2. L1 shows 3 as 4: both loops have one symbol, and period 2 finds a (b)*4 twice: ( a (b)*4 )*2.
 3. L2 shows every count as 2+: ( a (b)*2+ )*2+, also for any other number of b and of rounds.
-4. Folded positions at L1: a is 0 and b is 1, whatever round: 0 1 1 1 0 1 1 1 1. The loops stored are the
-   outer one, 2 times, and the inner one once for each time it runs: 3 times, then 4 times.
+4. Folded positions at L1: a is 0 and b is 1, whatever round: 0 1 1 1 0 1 1 1 1.
 
 Branches fold alike without an order: { b | b | b } is gathered to { b *3 }.
 """
@@ -115,19 +114,6 @@ def _equal_runs(symbols: Sequence[int], period: int) -> Iterator[tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class LoopRow:
-    """One folded loop, as `LOOP_TYPE` stores it."""
-
-    position: int
-    """First folded position of the body."""
-    length: int
-    """Folded positions in the body."""
-    count: int
-    """Iterations, exact."""
-    parallel: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Folded:
     """A structure folded at one level."""
 
@@ -138,20 +124,6 @@ class Folded:
     """Which reference names which join, where there are any."""
     made: list[StructurePiece] = field(repr=False)
     """Composite pieces, inner before outer."""
-
-    def positions(self, n_nodes: int) -> tuple[tuple[int, ...], tuple[LoopRow, ...]]:
-        """[nodes] folded position of each node, and the loops, an outer one before those inside it."""
-        fold = [0] * n_nodes
-        loops = []
-        for piece, base in walk(self.pieces):
-            if piece.kind == NODE:
-                fold[piece.start] = base
-            elif piece.kind == SPAN:
-                fold[piece.start] = base
-                fold[piece.end] = base + piece.size - 1
-            elif piece.kind in (LOOP, COPIES):
-                loops.append(LoopRow(base, piece.size, len(piece.branches), piece.kind == COPIES))
-        return tuple(fold), tuple(loops)
 
 
 def fold_levels(tree: SeriesParallel, words: list[Word]) -> tuple[Folded, Folded, Folded]:

@@ -14,7 +14,7 @@ Every item hangs on the open ends of what stands before it: a node has itself, a
 branches, a spawn those before it, a revisit none. Nodes are counted as printed, from 1; `op<>` counts as two,
 a loop's body once. A revisit inside a loop means the same iteration.
 
-Texts of levels L0 to L2 are made once a distinct structure, never once a flow; its key is made
+Texts are made once a distinct structure, never once a flow; its key is made
 where it is stored (`stitch.structures`).
 """
 
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from stitch.graph.folding import LoopRow, fold_levels
+from stitch.graph.folding import fold_levels
 from stitch.graph.pieces import (
     COPIES,
     LOOP,
@@ -49,7 +49,7 @@ _REVISIT_CHARS = 8
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
-def _write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
+def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
     """The text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
     words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
     n_chars = sum(map(len, words)) + len(words)
@@ -124,36 +124,26 @@ def split_words(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A graph as text and folded. Field names are columns of `STRUCTURES_SCHEMA`."""
+    """A graph as text, and its keys at L1 and L2."""
 
     canonical: str
     category_l1: str
     canonical_l1: str
     category_l2: str
-    canonical_l2: str
-    fold_position: tuple[int, ...]
-    """Folded position at L1 of each node: rank of its word in the L1 text."""
-    loops: tuple[LoopRow, ...]
-    """Loops folded at L1, an outer one before those inside it; an inner one once for each time it runs."""
 
 
 def read_graph(
     edges: Sequence[tuple[int, int]], mate: Sequence[int], deferred: Sequence[bool], words: list[Word]
 ) -> Reading:
-    """Texts and folding of a graph of `words` [nodes] in topological positions. Linear, 7 to 10 µs a node."""
+    """Texts and keys of a graph of `words` [nodes] in topological positions. Linear, 7 to 10 µs a node."""
     n_nodes = len(words)
     tree = decompose(n_nodes, edges, mate, deferred)
     l0, l1, l2 = fold_levels(tree, words)
-    canonical = _write_text(l0.pieces, 0, n_nodes)
-    canonical_l1 = canonical if l1.pieces is l0.pieces else _write_text(l1.pieces, 1, n_nodes)
-    canonical_l2 = canonical_l1 if l2.pieces is l1.pieces else _write_text(l2.pieces, 2, n_nodes)
-    fold_position, loops = l1.positions(n_nodes)
+    canonical = write_text(l0.pieces, 0, n_nodes)
+    canonical_l1 = canonical if l1.pieces is l0.pieces else write_text(l1.pieces, 1, n_nodes)
     return Reading(
         canonical=canonical,
         category_l1=l1.key,
         canonical_l1=canonical_l1,
         category_l2=l2.key,
-        canonical_l2=canonical_l2,
-        fold_position=fold_position,
-        loops=loops,
     )

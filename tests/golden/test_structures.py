@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from schemas.quality import Quality
 from schemas.report.report import REPORT_VERSION
 from schemas.stored_columns import FIELD_ID
 from stitch.kernel import Stitched, stitch
-from stitch.readings import readings_of
+from stitch.readings import reading_of, templates_of
 
 CASES = [
     ("xtrace", "xtrace/download.json.gz"),
@@ -58,17 +59,16 @@ def flags(mask: int) -> str:
 
 
 def structure_summary(row: dict[str, Any], requests: int) -> dict[str, Any]:
-    """Keys and texts to read, and a digest of the rest: canonical order, edges, loops, folding."""
-    texts = ("canonical", "canonical_l1", "canonical_l2")
+    """Keys and texts to read, and a digest of the rest: canonical order, edges, keys."""
+    texts = ("canonical", "canonical_l1")
     rest = {key: value for key, value in row.items() if key not in texts}
     return {
         **{key: row[key] for key in ("category", "category_l1", "category_l2", "root", "n_nodes")},
         "requests": requests,
         "edges": len(row["in_edges"]),
         "responses": len(row["responses"]),
-        "loops": len(row["loops"]),
         "canonical": shown(row["canonical"]),
-        **{key: digest(row[key]) for key in texts[1:]},
+        "canonical_l1": digest(row["canonical_l1"]),
         "row": digest(rest),
     }
 
@@ -84,9 +84,9 @@ def summary(result: Stitched) -> dict[str, Any]:
         "inner_status": dict(sorted(Counter(str(flow["inner_status"]) for flow in flows).items())),
         "params": [result.params.num_rows, digest(result.params.to_pylist())],
         "structures": [
-            structure_summary({**row, **reading}, requests[row["category"]])
-            for row, reading in zip(
-                result.structures.to_pylist(), readings_of(result.structures).to_pylist(), strict=True
+            structure_summary({**row, **asdict(reading_of(template))}, requests[row["category"]])
+            for row, template in zip(
+                result.structures.to_pylist(), templates_of(result.structures), strict=True
             )
         ],
         # Node times in canonical order, hosts, response times; request by request in the order of the lake.

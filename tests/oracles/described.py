@@ -8,15 +8,35 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from operator import ge
 
-from stitch.graph.folding import node_words
+from stitch.graph.folding import fold_levels, node_words
+from stitch.graph.pieces import COPIES, LOOP, NODE, SPAN, Pieces, walk
+from stitch.graph.series_parallel import decompose
 from stitch.graph.template import Template, name_bytes, structure_key
-from stitch.graph.text import Reading, read_graph, split_words
+from stitch.graph.text import Reading, read_graph, split_words, write_text
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedLoop:
+    """One loop folded at L1."""
+
+    position: int
+    """First folded position of the body."""
+    length: int
+    """Folded positions in the body."""
+    count: int
+    """Iterations, exact."""
+    parallel: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Structure(Reading):
-    """A template with its key and its reading."""
+    """A template with its key, its reading, and how it is folded."""
 
+    canonical_l2: str
+    fold_position: tuple[int, ...]
+    """Folded position at L1 of each node: rank of its word in the L1 text."""
+    loops: tuple[FoldedLoop, ...]
+    """An outer one before those inside it; an inner one once for each time it runs."""
     category: str
     """L0 key, 32 hex digits: equal iff the templates are equal."""
     template: Template
@@ -33,9 +53,34 @@ def describe(template: Template) -> Structure:
     Raises ValueError when the template has no node, or its positions are not a topological order from node 0.
     """
     check(template)
-    reading = read_graph(template.edges, template.mate, template.deferred, node_words(template))
+    n, words = template.n_nodes, node_words(template)
+    reading = read_graph(template.edges, template.mate, template.deferred, words)
     told = {field.name: getattr(reading, field.name) for field in fields(reading)}
-    return Structure(**told, category=template_key(template), template=template)
+    _, l1, l2 = fold_levels(decompose(n, template.edges, template.mate, template.deferred), words)
+    fold_position, loops = positions(l1.pieces, n)
+    return Structure(
+        **told,
+        canonical_l2=write_text(l2.pieces, 2, n),
+        fold_position=fold_position,
+        loops=loops,
+        category=template_key(template),
+        template=template,
+    )
+
+
+def positions(pieces: Pieces, n_nodes: int) -> tuple[tuple[int, ...], tuple[FoldedLoop, ...]]:
+    """[nodes] folded position of each node, and the loops."""
+    fold = [0] * n_nodes
+    loops = []
+    for piece, base in walk(pieces):
+        if piece.kind == NODE:
+            fold[piece.start] = base
+        elif piece.kind == SPAN:
+            fold[piece.start] = base
+            fold[piece.end] = base + piece.size - 1
+        elif piece.kind in (LOOP, COPIES):
+            loops.append(FoldedLoop(base, piece.size, len(piece.branches), piece.kind == COPIES))
+    return tuple(fold), tuple(loops)
 
 
 def check(template: Template) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
+from threading import Lock
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oracles.memory_disk import CrashError, MemoryDisk
@@ -36,18 +37,20 @@ def deaths(
     `told` is what `run` tells others, and is copied at each.
     """
     found: list[Death[MemoryDisk, Told]] = []
+    one_at_once = Lock()  # threads of what runs would change the disk while it is copied
 
     def dying(name: str) -> Callable[..., Any]:
         do = getattr(disk, name)
 
         def done(*given: Any) -> Any:
-            twin = disk.twin()
-            twin.crash_at = twin.steps + 1
-            with suppress(CrashError):
-                getattr(twin, name)(*given)
-            assert twin.dead, f"{name} {given} is no operation"
-            found.append(Death(twin, deepcopy(told)))
-            return do(*given)
+            with one_at_once:
+                twin = disk.twin()
+                twin.crash_at = twin.steps + 1
+                with suppress(CrashError):
+                    getattr(twin, name)(*given)
+                assert twin.dead, f"{name} {given} is no operation"
+                found.append(Death(twin, deepcopy(told)))
+                return do(*given)
 
         return done
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 from google.protobuf import json_format
@@ -13,11 +14,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from ingest.codecs.otlp.otlp_proto import add_request, parse_request
-from ingest.codecs.spans.span_rows import SpanRows
+from ingest.codecs.otlp.otlp_arrow import MAX_KIND, STATUS_ERROR
+from ingest.codecs.otlp.otlp_proto import parse_request, value_of
+from ingest.codecs.spans.span_batch import NO_TIME
+from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import events_of_spans
+from ingest.codecs.values.ids import hex_of_id
 from schemas.config import DecodeConfig
+from schemas.events import SPAN_KIND_BASE
 
+_hex_of_trace, _hex_of_span = partial(hex_of_id, widths=(8, 16)), partial(hex_of_id, widths=(8,))
 T0 = 1_700_000_000_000_000_000
 
 _words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -132,9 +138,49 @@ def _hex_ids(fields: dict[str, str]) -> None:
             fields[name] = base64.b64decode(fields[name]).hex()
 
 
+def _add_request(rows: SpanRows, payload: int, request: ExportTraceServiceRequest) -> None:
+    """Add every span of the message as a row."""
+    item = 0
+    for resource in request.resource_spans:
+        number = rows.add_resource(None, None, _plain_pairs(resource.resource.attributes))
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                _add_span(rows, payload, item, span, number)
+                item += 1
+
+
+def _add_span(rows: SpanRows, payload: int, item: int, span: Span, resource: int) -> None:
+    rows.add(
+        payload,
+        item,
+        (_hex_of_trace(span.trace_id), _hex_of_span(span.span_id), _hex_of_span(span.parent_span_id)),
+        span.name,
+        SPAN_KIND_BASE + (span.kind if 0 <= span.kind <= MAX_KIND else 0),
+        (_time(span.start_time_unix_nano), _time(span.end_time_unix_nano)),
+        resource,
+        _plain_pairs(span.attributes),
+        error=span.status.code == STATUS_ERROR,
+        trace_state=span.trace_state,
+        message=span.status.message,
+    )
+    for event in span.events:
+        rows.add_event(event.name, _time(event.time_unix_nano), _plain_pairs(event.attributes))
+    for link in span.links:
+        rows.add_link(_hex_of_trace(link.trace_id), _hex_of_span(link.span_id))
+
+
+def _time(value: int) -> int:
+    return ns(value) if value else NO_TIME
+
+
+def _plain_pairs(attributes: list[KeyValue]) -> Iterator[tuple[str, object]]:
+    for pair in attributes:
+        yield pair.key, value_of(pair.value)
+
+
 def read_slowly(messages: Sequence[bytes], config: DecodeConfig) -> pa.Table:
     """Events of messages by protobuf's own parser and a loop."""
     rows = SpanRows()
     for i, message in enumerate(messages):
-        add_request(rows, i, parse_request(message))
+        _add_request(rows, i, parse_request(message))
     return events_of_spans(rows.batch(), config).events

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.windows import NS_PER_DAY
 from stitch.columnar.runs import count_values
-from stitch.drivers.refusals import BULK_SHARE, MAX_GAP_DAYS, DaysSeen, is_absurd
+from stitch.drivers.refusals import BULK_SHARE, MAX_GAP_DAYS, DaysSeen, absurd_days, is_absurd
 
 
 def times(days: dict[int, int], ends: dict[int, int] | None = None) -> pa.Table:
@@ -24,8 +24,8 @@ def times(days: dict[int, int], ends: dict[int, int] | None = None) -> pa.Table:
 def absurd(*batches: dict[int, int]) -> list[int]:
     seen = DaysSeen()
     for batch in batches:
-        seen.add("a", times(batch))
-    return seen.absurd().tolist()
+        seen.add(times(batch))
+    return absurd_days([seen]).tolist()
 
 
 def test_a_clock_ten_years_ahead_and_one_that_starts_in_1970_are_absurd() -> None:
@@ -56,33 +56,29 @@ def test_the_share_of_an_island_that_belongs_to_the_bulk() -> None:
 
 
 def test_each_file_is_judged_by_itself() -> None:
-    seen = DaysSeen()
     january, march, wrong = 19_000, 19_060, 22_650
-    for file, days in {
-        "jan": {january: 100},
-        "mar": {march: 2_000, wrong: 3},
-        "apr": {wrong - 90: 1},
-    }.items():
-        seen.add(file, times(days))
-    found = seen.absurd()
+    files = []
+    for days in ({january: 100}, {march: 2_000, wrong: 3}, {wrong - 90: 1}, {wrong: 1}):
+        files.append(DaysSeen())
+        files[-1].add(times(days))
+    found = absurd_days(files[:3])
     assert found.tolist() == [wrong]
-    assert [seen.count(file, found) for file in ("jan", "mar", "apr")] == [0, 3, 0]
-    seen.add("wrong", times({wrong: 1}))
-    assert seen.absurd().tolist() == []
+    assert [file.count(found) for file in files[:3]] == [0, 3, 0]
+    assert absurd_days(files).tolist() == []
 
 
 def test_an_end_is_judged_like_a_start_and_makes_no_bulk() -> None:
     spans = times({0: 10}, {0: 5, 1: 3, 84_000: 2, -20_000: 1})
     seen = DaysSeen()
-    seen.add("a", spans)
-    found = seen.absurd()
+    seen.add(spans)
+    found = absurd_days([seen])
     assert found.tolist() == [-20_000, 84_000]
     assert is_absurd(spans, found).tolist() == [False] * 19 + [True] * 3
-    assert seen.count("a", found) == 3
+    assert seen.count(found) == 3
     assert absurd({}) == []
     most = DaysSeen()
-    most.add("a", times({0: 1}, {84_000: 99}))
-    assert most.absurd().tolist() == [84_000]
+    most.add(times({0: 1}, {84_000: 99}))
+    assert absurd_days([most]).tolist() == [84_000]
 
 
 def test_no_event_has_a_time() -> None:

@@ -12,7 +12,6 @@ import pytest
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events
 from stitch.drivers import spill as spill_module
 from stitch.drivers.partition import bucket_of, hash_texts, payload_bytes, share_of
-from stitch.drivers.prefetch import prefetch
 from stitch.drivers.spill import Buckets, EventSpill
 from stitch.records.components import assign_requests
 
@@ -165,28 +164,3 @@ def test_hashes_are_stable_and_spread() -> None:
 def test_payload_bytes_adds_up_over_any_cut() -> None:
     whole = concat_events(batches(50, 4))
     assert payload_bytes(whole) == sum(payload_bytes(whole.slice(i, 13)) for i in range(0, 200, 13))
-
-
-def test_prefetch_gives_all_in_order_and_raises_where_the_source_did() -> None:
-    def source():  # type: ignore[no-untyped-def]
-        yield from range(5)
-        raise ValueError("torn")
-
-    ahead = prefetch(source(), 2)
-    assert [next(ahead) for _ in range(5)] == [0, 1, 2, 3, 4]
-    with pytest.raises(ValueError, match="torn"):
-        next(ahead)
-
-
-def test_prefetch_stops_when_nobody_reads() -> None:
-    taken = []
-
-    def source():  # type: ignore[no-untyped-def]
-        for item in range(1000):
-            taken.append(item)
-            yield item
-
-    ahead = prefetch(source(), 2)
-    assert next(ahead) == 0
-    ahead.close()
-    assert len(taken) <= 5

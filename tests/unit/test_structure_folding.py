@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from oracles.described import Structure, describe
+from oracles.described import FoldedLoop, Structure, describe
 from oracles.structure_rows import structure_from_row, structures_table
 
 from schemas.lake import STRUCTURES_SCHEMA
-from stitch.graph.folding import LoopRow, Repeat, repeats
+from stitch.graph.folding import Repeat, repeats
 from stitch.graph.template import Template
 
 
@@ -57,9 +57,9 @@ def test_positions_of_iterations_are_shared_and_counts_stay_exact() -> None:
     structure = fold("abbbabbbbc")
     assert structure.fold_position == (0, 1, 1, 1, 0, 1, 1, 1, 1, 2)
     assert structure.loops == (
-        LoopRow(position=0, length=2, count=2, parallel=False),
-        LoopRow(position=1, length=1, count=3, parallel=False),
-        LoopRow(position=1, length=1, count=4, parallel=False),
+        FoldedLoop(position=0, length=2, count=2, parallel=False),
+        FoldedLoop(position=1, length=1, count=3, parallel=False),
+        FoldedLoop(position=1, length=1, count=4, parallel=False),
     )
 
 
@@ -67,7 +67,7 @@ def test_branches_of_one_form_share_positions() -> None:
     names = [("s", c, None) for c in "pabbq"]
     structure = describe(Template.of_graph(names, [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4)], [4]))
     assert structure.fold_position == (0, 1, 2, 2, 3)
-    assert structure.loops == (LoopRow(position=2, length=1, count=2, parallel=True),)
+    assert structure.loops == (FoldedLoop(position=2, length=1, count=2, parallel=True),)
 
 
 def test_levels_merge_what_differs_in_counts_only() -> None:

@@ -20,26 +20,11 @@ from ingest.codecs.values.params import params_column
 from schemas.arrays import B1
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, SMALLEST_RATE, EventKind
-from schemas.records import ActivityRecord, RecordKind
+from schemas.records import FIELDS, ActivityRecord, RecordKind
 from schemas.rejects import Reason
 
-DUCKDB_TYPES = {
-    "breadcrumb": "VARCHAR",
-    "request_id": "VARCHAR",
-    "ts": "BIGINT",
-    "component": "VARCHAR",
-    "point": "VARCHAR",
-    "host": "VARCHAR",
-    "label": "VARCHAR",
-    "kind": "VARCHAR",
-    "links": "JSON",
-    "seq": "VARCHAR",
-    "id": "VARCHAR",
-    "parents": "JSON",
-    "params": "JSON",
-    "status": "VARCHAR",
-    "sample_rate": "VARCHAR",
-}
+_TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
+DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
 """Optional fields are read as text: under their own type DuckDB would make a wrong one a null, silently."""
 
 _IDS = ("breadcrumb", "request_id", "id")

@@ -1,7 +1,6 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
-ptars turns all payloads into nested Arrow at once; those that it refuses go span by span through protobuf's
-own parser (upb): slow and obvious, so it is also the differential oracle of the fast path.
+ptars turns all payloads into nested Arrow at once; what it refuses is malformed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,14 +22,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ptars import HandlerPool
 
 from ingest.codecs.dead_letters import RejectLog
-from ingest.codecs.otlp.otlp_arrow import MAX_KIND, STATUS_ERROR, OtlpArrowReader
+from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
 from ingest.codecs.payloads import runs_of, sized
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import NO_TIME, SpanBatch, log_bad_spans
-from ingest.codecs.spans.span_rows import SpanRows, ns
+from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, events_of_spans
 from ingest.codecs.values.columns import owners, ragged
-from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.protobuf import (
     GROUP_BYTES,
     MAX_FIELDS,
@@ -42,7 +38,6 @@ from ingest.codecs.values.protobuf import (
     refuse_foreign,
 )
 from schemas.config import DecodeConfig
-from schemas.events import SPAN_KIND_BASE
 from schemas.rejects import Reason, Reject
 
 _DETAILS = {
@@ -54,7 +49,6 @@ _MAX_NESTED_BYTES = 2**16
 _ELEMENT_BYTES = 2
 """Tag and length."""
 _HANDLER = HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR)
-_trace, _span = partial(hex_of_id, widths=(8, 16)), partial(hex_of_id, widths=(8,))
 
 
 class OtlpProtoCodec:
@@ -113,19 +107,13 @@ class _Reader:
 
     def read_small(self, indexes: list[int]) -> None:
         """Payloads up to PART_BYTES that the fast path left: dense ones, and those ptars refuses."""
-        for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], PART_BYTES):
-            rows = SpanRows()
-            dense = [i for i in group if i not in self._refused]
-            pieces = list(batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, dense, PART_BYTES))
-            for part, batch in pieces:
-                self.take(_span_batch([(part, batch.column(0))]))
-            for index in sorted(set(group).difference(*(part for part, _ in pieces))):
-                try:
-                    add_request(rows, index, parse_request(self._payloads[index]))
-                except DecodeError:
-                    self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
-            if len(rows):
-                self.take(rows.batch())
+        left = set(indexes)
+        dense = [i for i in indexes if i not in self._refused]
+        for part, batch in batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, dense, PART_BYTES):
+            self.take(_span_batch([(part, batch.column(0))]))
+            left.difference_update(part)
+        for index in sorted(left):
+            self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
 
     def read_in_parts(self, index: int) -> None:
         """A payload of any size, a megabyte at a time; what is dense or refused of it in smaller parts.
@@ -161,13 +149,8 @@ class _Reader:
             return n_spans
         spans = _spans_of_part(part, PART_BYTES)
         if spans is None:
-            rows = SpanRows()
-            try:
-                add_request(rows, index, parse_request(part))
-            except DecodeError:
-                self._refuse(Reason.BAD_PROTOBUF, index, item, part)
-                return count_spans(part)
-            spans = rows.batch()
+            self._refuse(Reason.BAD_PROTOBUF, index, item, part)
+            return count_spans(part)
         self._take_part(index, item, part, spans)
         return len(spans)
 
@@ -260,46 +243,6 @@ def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             yield from scope.spans
-
-
-def add_request(rows: SpanRows, payload: int, request: ExportTraceServiceRequest) -> None:
-    """Add every span of the message as a row."""
-    item = 0
-    for resource in request.resource_spans:
-        number = rows.add_resource(None, None, _pairs(resource.resource.attributes))
-        for scope in resource.scope_spans:
-            for span in scope.spans:
-                _add_span(rows, payload, item, span, number)
-                item += 1
-
-
-def _add_span(rows: SpanRows, payload: int, item: int, span: Span, resource: int) -> None:
-    rows.add(
-        payload,
-        item,
-        (_trace(span.trace_id), _span(span.span_id), _span(span.parent_span_id)),
-        span.name,
-        SPAN_KIND_BASE + (span.kind if 0 <= span.kind <= MAX_KIND else 0),
-        (_time(span.start_time_unix_nano), _time(span.end_time_unix_nano)),
-        resource,
-        _pairs(span.attributes),
-        error=span.status.code == STATUS_ERROR,
-        trace_state=span.trace_state,
-        message=span.status.message,
-    )
-    for event in span.events:
-        rows.add_event(event.name, _time(event.time_unix_nano), _pairs(event.attributes))
-    for link in span.links:
-        rows.add_link(_trace(link.trace_id), _span(link.span_id))
-
-
-def _time(value: int) -> int:
-    return ns(value) if value else NO_TIME
-
-
-def _pairs(attributes: list[KeyValue]) -> Iterator[tuple[str, object]]:
-    for pair in attributes:
-        yield pair.key, value_of(pair.value)
 
 
 def value_of(value: AnyValue) -> object:

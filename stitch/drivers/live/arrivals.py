@@ -18,7 +18,6 @@ from stitch.drivers.live.keys import print_events, record_words, request_keys
 from stitch.kernel import reject_rows
 
 _DETAILS = {
-    Reason.BAD_ID: "a span needs a trace id and a span id",
     Reason.BAD_TIME: "a record needs a time",
     Reason.ABSURD_TIME: "far ahead of the clock: a wrong clock, or a wrong unit",
 }
@@ -147,10 +146,10 @@ class Arrivals:
             self.bytes += int(routed.late.nbytes)
         self.n_copies += routed.n_copies
         for reason, events in routed.refused:
-            self.refuse(events, reason, _DETAILS[reason])
+            self.refuse(events, reason, _DETAILS.get(reason, ""))
 
-    def refuse(self, events: pa.Table, reason: Reason, detail: str) -> None:
-        """Book dead letters; the first are kept while there is room."""
+    def refuse(self, events: pa.Table, reason: Reason, detail: str = "") -> None:
+        """Book dead letters, `detail` as of `reject_rows`; the first are kept while there is room."""
         self.refused[reason.value] += events.num_rows
         room = min(events.num_rows, self._max_letters - len(self.letters))
         if room > 0:

@@ -287,7 +287,7 @@ class LaneBuffer:
         self._memory.events.add(print_events(made.events, closed.key), ends)
         if len(made.timeless):
             refused = made.events.take(pa.array(made.timeless)).combine_chunks()
-            self._arrivals.refuse(refused, Reason.BAD_TIME, "no event of the request has a time")
+            self._arrivals.refuse(refused, Reason.BAD_TIME)
             self._settled.append(np.unique(closed.key[made.timeless]))
 
     # -- out ------------------------------------------------------------------------------------------------

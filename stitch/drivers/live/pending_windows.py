@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +27,6 @@ from stitch.flow_rows import lake_order, named_params
 from stitch.kernel import ClosedFlows, reject_rows
 from stitch.lake.encoding import VALUES_PER_GROUP
 from stitch.lake.windowing import WindowPart
-
-CONFLICT_DETAIL: Final = "another version of this id was kept"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +53,7 @@ class Piece:
     def rejects(self, most: int) -> list[Reject]:
         """Dead letters of the conflicts, so many at most."""
         rows = np.arange(min(most, self.conflicts.num_rows))
-        return reject_rows(self.conflicts, rows, Reason.CONFLICT, CONFLICT_DETAIL)
+        return reject_rows(self.conflicts, rows, Reason.CONFLICT)
 
 
 @dataclass(slots=True)

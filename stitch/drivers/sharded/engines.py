@@ -7,18 +7,16 @@ processes the same bytes: groups are cut by what the events are, and booked in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from ingest.decoding import DecodedBatch
 from schemas.arrays import I8
 from stitch.drivers.import_settings import DECODERS, ImportSettings, Progress
 from stitch.drivers.inputs import Source
-from stitch.drivers.prefetch import prefetch
 from stitch.drivers.sharded.exchange import BucketStage, Exchange, SharedFolder
 from stitch.drivers.sharded.ledger import Ledger
 from stitch.drivers.sharded.left_parts import WindowParts
@@ -37,8 +35,8 @@ from stitch.lake.place import is_bucket
 from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
-_DECODED_AHEAD: Final = 1
-"""Batches waiting between the decoders and the collector."""
+_DECODED_AHEAD: Final = DECODERS + 1
+"""Chunks that are decoded, or wait for it, while the events of another are dealt: no decoder waits then."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
 """Of input: a process takes 0.6 s to start, in which one decodes and stitches about so much."""
 TWO_FROM_BYTES: Final = 128 * 2**20
@@ -130,26 +128,14 @@ class _Threads:
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
         """See Engine. Threads decode while this one collects."""
-        alone = self.at_once == 1
-        decoded_batches = self._decoded(sources, 0 if alone else DECODERS)
-        with closing(decoded_batches if alone else prefetch(decoded_batches, _DECODED_AHEAD)) as batches:
-            for source, decoded in batches:
-                if decoded is None:
-                    progress.decoded(source.size, 0)
-                    continue
+        ahead = 0 if self.at_once == 1 else _DECODED_AHEAD
+        for source in sources:
+            for decoded in source.decoded(self._settings, self._pool, ahead):
                 ledger.add_batch(source, decoded)
                 if decoded.events.num_rows:
                     spill.add(decoded.events)
                 progress.decoded(0, decoded.events.num_rows)
-
-    def _decoded(
-        self, sources: Sequence[Source], ahead: int
-    ) -> Generator[tuple[Source, DecodedBatch | None]]:
-        """Yield what the codecs make of each file, then None: the file was read to its end."""
-        for source in sources:
-            for decoded in source.decoded(self._settings, self._pool, ahead):
-                yield source, decoded
-            yield source, None
+            progress.decoded(source.size, 0)
 
     def begin(self, absurd_days: I8) -> None:
         """See Engine."""
@@ -186,7 +172,7 @@ class _OtherProcesses:
             dealt = tasks.pop(source).result()
             ledger.add_file(source, dealt.counts, dealt.letters())
             spill.adopt(dealt.events)
-            progress.decoded(source.size, dealt.counts.tally.n_events)
+            progress.decoded(source.size, dealt.counts.events)
 
     def begin(self, absurd_days: I8) -> None:
         """See Engine."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -12,33 +11,12 @@ from ingest.decoding import DecodedBatch
 from schemas.arrays import I8
 from schemas.commits import Counters, InputFile
 from schemas.rejects import rejects_table
+from stitch.drivers.file_counts import FileCounts, require_events
 from stitch.drivers.import_settings import ImportSettings
-from stitch.drivers.inputs import Source, Tally
-from stitch.drivers.refusals import KERNEL_SOURCE, DaysSeen, DeadLetters
+from stitch.drivers.inputs import Source
+from stitch.drivers.refusals import KERNEL_SOURCE, DeadLetters, absurd_days
 from stitch.drivers.sharded.stitching import GroupOutcome, refuse_too_many_windows
 from stitch.lake.staging import Staging
-
-
-@dataclass(slots=True)
-class FileCounts:
-    """Counts of what was read of some files, beside their events and dead letters."""
-
-    tally: Tally
-    days: DaysSeen = field(default_factory=DaysSeen)
-    oddities: Counter[str] = field(default_factory=Counter)
-
-    def count(self, source: Source, decoded: DecodedBatch) -> None:
-        """Count a batch of a file."""
-        self.tally.add(source, decoded)
-        self.oddities.update(decoded.oddities)
-        if decoded.events.num_rows:
-            self.days.add(source.sha256, decoded.events)
-
-    def add(self, other: FileCounts) -> None:
-        """Count what was counted of other files."""
-        self.tally.join(other.tally)
-        self.days.join(other.days)
-        self.oddities.update(other.oddities)
 
 
 class Ledger:
@@ -50,21 +28,21 @@ class Ledger:
     def __init__(self, staging: Staging, settings: ImportSettings, window_length_ns: int) -> None:
         self._settings = settings
         self._window_length_ns = window_length_ns
-        self._files = FileCounts(Tally(settings.format, settings.columns.told))
+        self._files: defaultdict[Source, FileCounts] = defaultdict(FileCounts)
         self._letters = DeadLetters(staging, settings.max_dead_letters_per_file)
         self._totals: Counter[str] = Counter()
         self._starts_ns: set[int] = set()
 
     def add_batch(self, source: Source, decoded: DecodedBatch) -> None:
         """Book a batch of a file. Raises OSError."""
-        self._files.count(source, decoded)
+        self._files[source].add(decoded)
         self._letters.add(decoded.rejects, source.name, decoded.refused)
 
     def add_file(
         self, source: Source, counts: FileCounts, letters: Iterable[tuple[pa.Table, Counter[str]]]
     ) -> None:
         """Book a file that somebody else read: its counts, the rejects of its batches. Raises OSError."""
-        self._files.add(counts)
+        self._files[source] = counts
         for rejects, refused in letters:
             self._letters.add(rejects, source.name, refused)
 
@@ -75,29 +53,32 @@ class Ledger:
         self._totals.update(outcome.totals)
         self._letters.add(rejects_table(outcome.rejects, KERNEL_SOURCE, [0]), KERNEL_SOURCE, outcome.refused)
 
-    def require_events(self, sources: Sequence[Source]) -> None:
-        """See `Tally.require_events`."""
-        self._files.tally.require_events(sources)
+    def require_events(self) -> None:
+        """See `file_counts.require_events`."""
+        require_events(self._files, self._settings.format)
 
     def absurd_days(self) -> I8:
-        """Find the days whose events are quarantined, once all files are booked (`DaysSeen`)."""
-        days = self._files.days.absurd()
+        """Find the days whose events are quarantined, once all files are booked."""
+        days = absurd_days(counts.days for counts in self._files.values())
         return days[:0] if self._settings.any_time else days
 
     def close(self) -> Counters:
         """Write the dead letters that are left, and sum up. Raises OSError."""
         self._letters.flush()
+        oddities = sum((counts.oddities for counts in self._files.values()), Counter[str]())
         return Counters.model_validate(
             {
-                "events_read": self._files.tally.n_events,
+                "events_read": sum(counts.events for counts in self._files.values()),
                 **self._totals,
                 "rejects": dict(sorted(self._letters.counts.items())),
                 "rejects_not_kept": self._letters.not_kept,
-                "oddities": dict(sorted(self._files.oddities.items())),
+                "oddities": dict(sorted(oddities.items())),
             }
         )
 
-    def input_file(self, source: Source) -> InputFile:
-        """Return what the commit says of a file."""
-        quarantined = self._files.days.count(source.sha256, self.absurd_days())
-        return self._files.tally.input_file(source, quarantined)
+    def input_files(self) -> tuple[InputFile, ...]:
+        """Return what the commit says of each file."""
+        days = self.absurd_days()
+        return tuple(
+            counts.input_file(source, self._settings, days) for source, counts in self._files.items()
+        )

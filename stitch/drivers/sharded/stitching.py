@@ -81,7 +81,7 @@ class Stitcher:
     """Makes flows of groups of events. Threads may share it: nothing of it changes but what it remembers."""
 
     def __init__(self, manifest: Manifest, settings: ImportSettings, absurd_days: I8) -> None:
-        """`manifest`: the lake before the import. `absurd_days`: whose events are refused (`DaysSeen`)."""
+        """`manifest`: the lake before the import. `absurd_days`: whose events are refused."""
         self._manifest = manifest
         self._settings = settings
         self._absurd_days = absurd_days

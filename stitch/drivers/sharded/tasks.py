@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from schemas.commits import Publish
 from schemas.rejects import REJECT_SCHEMA
+from stitch.drivers.file_counts import FileCounts
 from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings
-from stitch.drivers.inputs import Source, Tally
+from stitch.drivers.inputs import Source
 from stitch.drivers.sharded.exchange import Exchange, HandedFile
-from stitch.drivers.sharded.ledger import FileCounts
 from stitch.drivers.sharded.left_parts import WindowParts, leave_parts
 from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, write_windows
 from stitch.drivers.spill import Dealt, EventSpill, Group, new_stream, read_stream
@@ -67,7 +67,7 @@ def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
     Raises InputError, OSError.
     """
     settings = job.settings
-    counts, refused = FileCounts(Tally(settings.format, settings.columns.told)), []
+    counts, refused = FileCounts(), []
     with job.exchange.folder() as folder:
         spill = EventSpill(folder, settings.payload_bytes // STITCHED_AT_ONCE)
         letters = folder / "letters.arrows"
@@ -76,7 +76,7 @@ def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
             ThreadPoolExecutor(decoders, thread_name_prefix="decode") as pool,
         ):
             for decoded in source.decoded(settings, pool, decoders):
-                counts.count(source, decoded)
+                counts.add(decoded)
                 if decoded.refused:
                     stream.write_batch(_one_batch(decoded.rejects))
                     refused.append(decoded.refused)
