@@ -13,7 +13,6 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.sections.finding_rows import site_of
 from analyze.methods.robust.titles import title
-from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
 from analyze.report import blocks as b
@@ -26,10 +25,10 @@ from schemas.report.findings import Finding
 
 
 def verdict_section(
-    run: RobustRun, judged: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
+    run: RobustRun, judged: Judgement, findings: Sequence[Finding], mean: Account
 ) -> VerdictSection:
     """Fill the section: the outcome and its reasons."""
-    mean, settings = accounts[0], judged.settings.verdict
+    settings = judged.settings.verdict
     explained = None
     if mean.after != mean.before:
         low, high = mean.low, mean.high
@@ -47,7 +46,7 @@ def verdict_section(
             filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
         ),
     )
-    section = VerdictSection(
+    return VerdictSection(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
@@ -64,7 +63,6 @@ def verdict_section(
         equivalent_share=judged.whole.equivalent_share,
         calibration="",
     )
-    return checked(section, accounts, findings)
 
 
 def likely_place(reached: VerdictReached, mean: Account, least: float) -> Iterator[str]:

@@ -32,10 +32,6 @@ _UNKNOWN: Final = "nothing shows how far ordinary periods differ"
 
 _TIMELESS: Final = "how times changed cannot be told"
 
-INSIGNIFICANT: Final = "is not significant"
-MORE_REQUESTS: Final = "would tell"
-"""Words by which `assertions` finds the sentence on it."""
-
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached:
@@ -225,7 +221,9 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
         elif test.p < test.alpha:
             why = _UNKNOWN if test.noise_assumed else "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
-        said.append((test.name, f"The change of the {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
+        said.append(
+            (test.name, f"The change of the {NAMES[test.name]} is not significant ({values}): {why}.")
+        )
     return _once(said)
 
 
@@ -246,7 +244,7 @@ def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
         )
         if size > most
     ]
-    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
+    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} would tell"
     if open_:
         first = f"{', '.join(open_[:-1])} or " if open_[1:] else ""
         may = f"{first}{open_[-1]} may have changed by as much as matters"
