@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from scipy.special import bdtr, chdtri
 
-from analyze.methods.robust.measures.registry import Measure, Observed
+from analyze.methods.robust.measures.observed import Observed
+from analyze.methods.robust.measures.registry import Measure
 from analyze.methods.robust.settings import RobustSettings
 from schemas.arrays import F8
 from schemas.report.findings import PATH_KINDS

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.methods.robust.measures.registry import MEASURES, Measure, Observed
+from analyze.methods.robust.measures.observed import Observed
+from analyze.methods.robust.measures.registry import MEASURES, Measure
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_times import SiteTimes, joined_site_times, site_times_of

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.methods.robust.changes import NO_PATTERN, Change
-from analyze.methods.robust.measures.registry import Measure, Observed
+from analyze.methods.robust.measures.observed import Observed
+from analyze.methods.robust.measures.registry import Measure
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen

@@ -54,6 +54,16 @@ class VisitSums:
     response_ns: F8
     failing: F8
 
+    @property
+    def calls_a_visit(self) -> F8:
+        """Calls a touching request."""
+        return self.calls / np.maximum(self.w, 1e-300)
+
+    @property
+    def mean_response_ns(self) -> F8:
+        """Mean response time of the requests that touch the site."""
+        return self.response_ns / np.maximum(self.w, 1e-300)
+
 
 class View:
     """What both periods and the blocks of ordinary times hold; arrays are [sites] but where they say."""
@@ -339,14 +349,10 @@ class View:
         return np.array([site.kind is kind for site in self.names.sites], dtype=np.bool_)
 
     @property
-    def calls_a_visit(self) -> F8:
-        """Calls a touching request, after."""
-        return self.after.calls / np.maximum(self.after.w, 1e-300)
-
-    @property
-    def mean_response_ns(self) -> F8:
-        """Mean response time of the requests after that touch the site."""
-        return self.after.response_ns / np.maximum(self.after.w, 1e-300)
+    def makes_several(self) -> B1:
+        """Tell at which sites some requests make several calls; passes of records count once a request."""
+        several = [side.calls > side.w * (1 + 1e-9) for side in (self.before, self.after)]
+        return np.asarray((several[0] | several[1]) & ~self.of_kind(SiteKind.POINT))
 
 
 def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
