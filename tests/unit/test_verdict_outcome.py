@@ -58,7 +58,7 @@ QUIET = (
 )
 SMALL = LargestChange(mean=0.3, site=0.4, slow=0.05, errors=0.01, path=0.05, usual=True)
 OUTSIDE = "Clients sent less."
-BASIS = VerdictBasis(findings=0, measures=QUIET, mix_changed=False, largest=lambda: SMALL, missing=None)
+BASIS = VerdictBasis(measures=QUIET, mix_changed=False, largest=lambda: SMALL, missing=lambda: None)
 
 
 def decide(settings: RobustSettings = SETTINGS, **fields: object) -> VerdictReached:
@@ -193,7 +193,7 @@ def test_findings_without_a_change_of_the_mean() -> None:
 
 def test_what_matters_may_be_possible() -> None:
     large = replace(SMALL, mean=1.3, path=0.2)
-    found = decide(largest=lambda: large, missing=1_200)
+    found = decide(largest=lambda: large, missing=lambda: 1_200)
     assert (found.outcome, found.missing_requests) == ("cannot-tell", 1_200)
     (why,) = (reason for reason in found.reasons if "may have changed by" in reason)
     assert "mean response time" in why
@@ -405,6 +405,6 @@ def test_slow_requests_that_changed_at_the_second_limit_only_changed() -> None:
     before, after = pair(300)
     there = replace(sizes(before, after).whole, measures=(MEAN, slow, very_slow))
     mix = mix_change(before, after, SETTINGS.verdict)
-    looked = Judgement(SETTINGS, there, mix, sizes(before, after), (), (), 300.0, BASIS)
+    looked = Judgement(SETTINGS, there, mix, (), (), BASIS)
     assert looked.interval("tail")[2]
     assert [(said.measure, said.after) for said in looked.changed_shares()] == [("tail", very_slow.after)]

@@ -33,9 +33,8 @@ from analyze.methods.robust.verdict.load import (
     mean_gap_us,
     mix_change,
     rate_changes,
-    requests_of,
 )
-from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
+from analyze.methods.robust.verdict.outcome import VerdictBasis
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from analyze.report.gate import ChangedMeasure
@@ -50,13 +49,10 @@ class Judgement:
     settings: RobustSettings
     whole: Whole
     mix: MixChange
-    sizes: Sizes
     visible: tuple[VisibleRow, ...]
     quality: tuple[QualityRow, ...]
-    n1: float
-    """Effective requests of the problem."""
     basis: VerdictBasis
-    """What the outcome is decided by, but for what was found; `outcome` adds that."""
+    """What the outcome is decided by, but for what was found."""
 
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.
@@ -79,22 +75,6 @@ class Judgement:
         changed = {test.name: test for test in reversed(self.whole.changed)}
         said = [(measure, changed.get(of.name, of)) for measure, of in found if of is not None]
         return [ChangedMeasure(measure, of.before, of.after) for measure, of in said]
-
-    def outcome(
-        self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", incomplete: str = ""
-    ) -> VerdictReached:
-        """Decide the outcome, see `outcome.VerdictBasis`."""
-        decided = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
-        is_known = decided or self.basis.largest().within(self.settings)
-        basis = replace(
-            self.basis,
-            findings=findings,
-            missing=None if is_known else self.sizes.missing(self.n1),
-            explained=explained,
-            by_load=by_load,
-            incomplete=incomplete,
-        )
-        return outcome(basis, self.settings)
 
 
 def judge(run: RobustRun) -> Judgement:
@@ -133,11 +113,10 @@ def judge(run: RobustRun) -> Judgement:
     rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
     silences = run.traffic.silences
     basis = VerdictBasis(
-        findings=0,
         measures=whole.measures,
         mix_changed=mix.changed,
         largest=(lambda: replace(sizes.largest(), site=np.inf)) if run.timeless else sizes.largest,
-        missing=None,
+        missing=partial(sizes.missing, float(after.whole().effective[0])),
         has_noise=not roles.noise_assumed,
         timeless=run.timeless,
         external=partial(_external, run, whole, timed, rates[0]),
@@ -151,7 +130,6 @@ def judge(run: RobustRun) -> Judgement:
         settings=settings,
         whole=whole,
         mix=mix,
-        sizes=sizes,
         visible=visible_rows(
             against, after, profile.names.roots, noise.tau2, settings, before.requests.sum(axis=0)
         ),
@@ -160,7 +138,6 @@ def judge(run: RobustRun) -> Judgement:
             quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history),
             tuple(silence_rows(silences, run.population.samples)),
         ),
-        n1=float(after.whole().effective[0]),
         basis=basis,
     )
 
@@ -168,16 +145,15 @@ def judge(run: RobustRun) -> Judgement:
 def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate: RateChange) -> str:
     """Say that the cause is outside, see `clients_sent_less`; timed: both periods; rate: of all requests."""
     verdict, mean = run.settings.verdict, whole.of("mean")
-    before, after = (mean_gap_us(requests_of(run.population, sample)) for sample in (REFERENCE, PROBLEM))
+    times, columns = ("start_ns", "response_ns"), run.population.columns
+    before, after = (mean_gap_us(*columns(sample, *times)) for sample in (REFERENCE, PROBLEM))
     return clients_sent_less(
         timed[0],
         timed[1],
         rate,
         verdict,
         gaps_us=(before, after),
-        clients=lambda: least_clients(
-            requests_of(run.population, REFERENCE, asked=True), run.settings.blocks
-        ),
+        clients=lambda: least_clients(*columns(REFERENCE, *times, asked=True), run.settings.blocks),
         largest_rise=np.inf if mean is None else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
     )
 

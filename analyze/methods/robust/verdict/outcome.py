@@ -92,16 +92,16 @@ class ExplainedShare:
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """Everything that the outcome is decided by."""
+    """Everything that the outcome is decided by; what is a function is asked where the outcome, or what is
+    said, depends on it."""
 
-    findings: int
     measures: tuple[PeriodMeasure, ...]
     """None: a period has no request."""
     mix_changed: bool
     largest: Callable[[], LargestChange]
-    """Asked where the outcome, or what is said, depends on it; so is `external`."""
-    missing: int | None
+    missing: Callable[[], int | None]
     """Problem requests that lack where the outcome is "cannot tell"."""
+    findings: int = 0
     has_noise: bool = False
     """A history, or a long reference, says how far ordinary periods differ."""
     timeless: bool = False
@@ -170,11 +170,9 @@ def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     if not basis.measures:
         return VerdictReached("cannot-tell", ("A period has no request that tests may use.",))
     if not basis.largest().within(settings):
-        return VerdictReached(
-            "cannot-tell",
-            (basis.silent, basis.incomplete, _open(basis, settings)),
-            missing_requests=basis.missing,
-        )
+        missing = basis.missing()
+        reasons = (basis.silent, basis.incomplete, _open(basis, missing, settings))
+        return VerdictReached("cannot-tell", reasons, missing_requests=missing)
     why = (
         f"Nothing was found, and no change that matters ({_longer(settings.matters_time)}, "
         f"{100 * settings.matters_share:g} points of requests) is possible."
@@ -227,12 +225,11 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
     return _once(said)
 
 
-def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
+def _open(basis: VerdictBasis, missing: int | None, settings: RobustSettings) -> str:
     """Say what may have changed unseen, and how many requests would tell: one number."""
     if basis.timeless:
         return f"Nothing was found, and {_TIMELESS}."
-    largest, missing = basis.largest(), basis.missing
-    times, share = settings.matters_time, settings.matters_share
+    largest, times, share = basis.largest(), settings.matters_time, settings.matters_share
     open_ = [
         what
         for what, size, most in (
