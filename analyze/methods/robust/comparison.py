@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import inf
 
 from analyze.methods.robust.measures.instances import ByInstance
 from analyze.methods.robust.roles import Roles
@@ -37,6 +38,8 @@ class Comparison:
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
+    threshold_ns: float = inf
+    """Over which a response is slow, for the account of the tail; infinite where no request is at hand."""
     workers: int = 1
     """Processes that may share the work."""
     noticed: Mapping[str, object] = field(default_factory=dict)
@@ -79,4 +82,4 @@ class Comparison:
             if profile.runs is None
             else seen_by_shards(profile, profile.runs, self.roles, self.settings, self.workers)
         )
-        return seen_at_sites(parts, profile.names, self.settings)
+        return seen_at_sites(parts)

@@ -14,12 +14,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.methods.robust.measures.observed import Observed
-from analyze.methods.robust.measures.registry import MEASURES, Measure
+from analyze.methods.robust.measures.registry import MEASURES
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_times import SiteTimes, joined_site_times, site_times_of
 from analyze.methods.robust.view import View
-from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, n_shards, site_shards
 from analyze.profile.slot_votes import SlotVotes
@@ -42,29 +41,16 @@ class SiteView(NamedTuple):
     pattern: I8
 
 
-class SeenPart(NamedTuple):
-    """What was seen at some call sites, in the numbers of the whole."""
+@dataclass(frozen=True, slots=True)
+class SitesSeen:
+    """What was seen at call sites, in the numbers of the whole; arrays are [sites]."""
 
     observed: Mapping[str, Observed]
     """By measure."""
     site_times: SiteTimes
     site: I8
     call_ratio: F8
-    noise_assumed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SitesSeen:
-    """What was seen at all call sites."""
-
-    names: Names
-    settings: RobustSettings
-    observed: tuple[tuple[Measure, Observed], ...]
-    noise_assumed: bool
-    """No history and no long reference shows how much ordinary times differ."""
-    site_times: SiteTimes
-    call_ratio: F8
-    """[sites] calls a request, after over before."""
+    """Calls a request, after over before."""
 
 
 def whole_view(view: View) -> SiteView:
@@ -80,7 +66,7 @@ def site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteV
 
 def seen_by_shards(
     profile: Profile, votes: SlotVotes, roles: Roles, settings: RobustSettings, workers: int
-) -> Iterator[SeenPart]:
+) -> Iterator[SitesSeen]:
     """Observe shard by shard, by so many processes where there are enough shards."""
     shards = site_shards(profile, votes)
     workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
@@ -92,7 +78,7 @@ def seen_by_shards(
         yield from map(partial(seen_at_shard, roles, settings), shards)
 
 
-def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SeenPart:
+def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
     """Observe a shard in a process of its own."""
     _begin()
     return seen_at_shard(roles, settings, shard)
@@ -105,37 +91,35 @@ def _begin() -> None:
     keep_freed()
 
 
-def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SeenPart:
+def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
     """Observe every measure at the sites of a shard."""
     return seen_part(site_view(roles, settings, shard))
 
 
-def seen_part(part: SiteView) -> SeenPart:
+def seen_part(part: SiteView) -> SitesSeen:
     """Observe every measure at the sites of a view."""
     observed = {
         measure.name: _placed(found, part)
         for measure in MEASURES
         if (found := measure.observe(part.view)) is not None
     }
-    site_times, roles = site_times_of(part.view), part.view.roles
-    return SeenPart(observed, site_times, part.site, part.view.call_ratio, roles.noise_assumed)
+    return SitesSeen(observed, site_times_of(part.view), part.site, part.view.call_ratio)
 
 
-def seen_at_sites(parts: Iterable[SeenPart], names: Names, settings: RobustSettings) -> SitesSeen:
+def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
     """Put together what was seen at all sites, measure by measure: nothing of it is held twice for long."""
     by_measure: dict[str, list[Observed]] = {}
-    rest: list[SeenPart] = []
+    rest: list[SitesSeen] = []
     for part in parts:
         for name, observed in part.observed.items():
             by_measure.setdefault(name, []).append(observed)
-        rest.append(part._replace(observed={}))
-    order = np.argsort(np.concatenate([part.site for part in rest]), kind="stable")
+        rest.append(replace(part, observed={}))
+    site = np.concatenate([part.site for part in rest])
+    order = np.argsort(site, kind="stable")
     return SitesSeen(
-        names,
-        settings,
-        tuple((m, _joined(by_measure.pop(m.name))) for m in MEASURES if m.name in by_measure),
-        rest[-1].noise_assumed,
+        {name: _joined(by_measure.pop(name)) for name in [*by_measure]},
         joined_site_times([part.site_times for part in rest], order),
+        site[order],
         np.concatenate([part.call_ratio for part in rest])[order],
     )
 
