@@ -21,9 +21,8 @@ from analyze.methods.robust.sites_seen import (
     SitesSeen,
     seen_at_shard,
     seen_at_sites,
-    seen_part,
-    site_view,
-    whole_view,
+    seen_in,
+    shard_view,
 )
 from analyze.methods.robust.testing import judged_sites
 from analyze.methods.robust.view import View
@@ -150,7 +149,7 @@ def test_shards_of_sites_are_all_sites(
     cut = in_runs(profile, np.random.default_rng(seed))
     assert cut.runs is not None
     most = -(-cut.runs.n_rows // shards)
-    plain = seen_at_sites([seen_part(whole_view(View(profile, roles, SETTINGS)))])
+    plain = seen_at_sites([seen_in(View(profile, roles, SETTINGS))])
     parts = [pickle.loads(pickle.dumps(part)) for part in site_shards(cut, cut.runs, most)]
     assert 1 <= len(parts) <= shards
     sharded = seen_at_sites([seen_at_shard(roles, SETTINGS, part) for part in parts])
@@ -169,12 +168,9 @@ def test_shards_of_sites_are_all_sites(
         )
         assert affected_by_statistics(cut, roles, [mine]) == affected_by_statistics(profile, roles, [theirs])
     by_slot = [
-        (part.site[values.place], values.column, values.bin, values.n)
-        for part in (
-            whole_view(View(profile, roles, SETTINGS)),
-            *(site_view(roles, SETTINGS, p) for p in parts),
-        )
-        for values in [part.view.own_times_after(np.ones(part.view.n_sites, np.bool_))]
+        (view.site[values.place], values.column, values.bin, values.n)
+        for view in (View(profile, roles, SETTINGS), *(shard_view(roles, SETTINGS, p) for p in parts))
+        for values in [view.own_times_after(np.ones(view.n_sites, np.bool_))]
     ]
     found = Histograms.of(*(np.concatenate(column) for column in zip(*by_slot[1:], strict=True)))
     for mine, theirs in zip(astuple(found), by_slot[0], strict=True):

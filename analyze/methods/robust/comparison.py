@@ -12,12 +12,10 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import (
     SitesSeen,
-    SiteView,
     seen_at_sites,
     seen_by_shards,
-    seen_part,
-    site_view,
-    whole_view,
+    seen_in,
+    shard_view,
 )
 from analyze.methods.robust.view import View
 from analyze.population import Population
@@ -67,18 +65,18 @@ class Comparison:
         )
         return View(profile, self.roles, self.settings, by_instance)
 
-    def views(self) -> Iterator[SiteView]:
+    def views(self) -> Iterator[View]:
         """Give the same in parts that fit into memory; as one where that does."""
         if self.profile.runs is None:
-            return iter([whole_view(self.view)])
+            return iter([self.view])
         shards = site_shards(self.profile, self.profile.runs)
-        return map(partial(site_view, self.roles, self.settings), shards)
+        return map(partial(shard_view, self.roles, self.settings), shards)
 
     def seen(self) -> SitesSeen:
         """Observe every measure at every call site."""
         profile = self.profile
         parts = (
-            (seen_part(whole_view(self.view)),)
+            (seen_in(self.view),)
             if profile.runs is None
             else seen_by_shards(profile, profile.runs, self.roles, self.settings, self.workers)
         )

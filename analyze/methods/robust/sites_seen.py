@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -32,15 +32,6 @@ SHARDS_A_WORKER: Final = 5
 processes already."""
 
 
-class SiteView(NamedTuple):
-    """A view of some call sites."""
-
-    view: View
-    site: I8
-    """What number each site has in the whole; likewise the call patterns."""
-    pattern: I8
-
-
 @dataclass(frozen=True, slots=True)
 class SitesSeen:
     """What was seen at call sites, in the numbers of the whole; arrays are [sites]."""
@@ -53,15 +44,9 @@ class SitesSeen:
     """Calls a request, after over before."""
 
 
-def whole_view(view: View) -> SiteView:
-    """Give a view of all sites as that."""
-    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.patterns)))
-
-
-def site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
-    """Give a view of the sites of a shard."""
-    view = View(shard.profile(), roles, settings, at_sites=shard.at_sites)
-    return SiteView(view, shard.site, shard.pattern)
+def shard_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> View:
+    """Look at the sites of a shard."""
+    return View(shard.profile(), roles, settings, shard=shard)
 
 
 def seen_by_shards(
@@ -93,17 +78,17 @@ def _begin() -> None:
 
 def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
     """Observe every measure at the sites of a shard."""
-    return seen_part(site_view(roles, settings, shard))
+    return seen_in(shard_view(roles, settings, shard))
 
 
-def seen_part(part: SiteView) -> SitesSeen:
+def seen_in(view: View) -> SitesSeen:
     """Observe every measure at the sites of a view."""
     observed = {
-        measure.name: _placed(found, part)
+        measure.name: _placed(found, view)
         for measure in MEASURES
-        if (found := measure.observe(part.view)) is not None
+        if (found := measure.observe(view)) is not None
     }
-    return SitesSeen(observed, site_times_of(part.view), part.site, part.view.call_ratio)
+    return SitesSeen(observed, site_times_of(view), view.site, view.call_ratio)
 
 
 def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
@@ -124,13 +109,13 @@ def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
     )
 
 
-def _placed(seen: Observed, part: SiteView) -> Observed:
+def _placed(seen: Observed, view: View) -> Observed:
     """Give it with the numbers of the whole."""
     pattern = seen.pattern
     return replace(
         seen,
-        site=part.site[seen.site],
-        pattern=None if pattern is None else np.where(pattern < 0, pattern, part.pattern[pattern]),
+        site=view.site[seen.site],
+        pattern=None if pattern is None else np.where(pattern < 0, pattern, view.pattern[pattern]),
     )
 
 

@@ -18,6 +18,7 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
+from analyze.profile.shards import SiteShard
 from analyze.profile.votes import Votes
 from analyze.stats.estimate import (
     AFTER,
@@ -74,14 +75,16 @@ class View:
         roles: Roles,
         settings: RobustSettings,
         by_instance: Callable[[], ByInstance | None] = lambda: None,
-        at_sites: Callable[[B1], Profile] | None = None,
+        shard: SiteShard | None = None,
     ) -> None:
-        """Look at a profile. at_sites: the same of some sites, with all slots of the problem; None: it has
-        them."""
+        """Look at a profile: of all sites, or of those of a shard."""
         self.profile, self.roles, self.settings = profile, roles, settings
-        self._by_instance, self._at_sites = by_instance, at_sites
+        self._by_instance, self._shard = by_instance, shard
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
+        self.site = np.arange(self.n_sites) if shard is None else shard.site
+        """What number each site has in the whole; likewise the call patterns."""
+        self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
@@ -217,10 +220,9 @@ class View:
 
     def own_times_after(self, sites: B1) -> Histograms:
         """Give own times of the problem at some sites, by slot."""
-        if self._at_sites is None or not sites.any():
-            values = self.own_times
-        else:
-            values = View(self._at_sites(sites), self.roles, self.settings).own_times
+        values = self.own_times
+        if self._shard is not None and sites.any():  # which has blocks of the problem, and no slots
+            values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
         return values.where(sites[values.place] & self.roles.problem[values.column])
 
     @cached_property

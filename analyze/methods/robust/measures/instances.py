@@ -375,10 +375,10 @@ def slower_instance(view: View) -> Observed | None:
         # How much instances differ for good is not known of a newcomer.
         least_tau=np.array([row.tau for row in rows]),
     )
-    e, site = _alone(e), np.array([row.site for row in rows])
+    e, sites = _alone(e), np.array([row.site for row in rows])
     added_ns = np.array([row.added_ns for row in rows]) * -np.expm1(-e.change)
-    weight = after.w[site] / np.maximum(after.n[site], 1e-300)
-    least = settings.time_share * after.mean_response_ns[site]
+    weight = after.w[sites] / np.maximum(after.n[sites], 1e-300)
+    least = settings.time_share * after.mean_response_ns[sites]
     matters = added_ns > least * weight * e.n1
     return _observed(view, rows, e, float(np.log1p(settings.time_floor)), matters, added_ns)
 

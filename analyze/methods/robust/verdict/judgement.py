@@ -153,7 +153,7 @@ def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate:
         rate,
         verdict,
         gaps_us=(before, after),
-        clients=lambda: least_clients(*columns(REFERENCE, *times, asked=True), run.settings.blocks),
+        clients=lambda: least_clients(*columns(REFERENCE, *times, asked=True), blocks=run.settings.blocks),
         largest_rise=np.inf if mean is None else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
     )
 

@@ -229,18 +229,7 @@ def _open(basis: VerdictBasis, missing: int | None, settings: RobustSettings) ->
     """Say what may have changed unseen, and how many requests would tell: one number."""
     if basis.timeless:
         return f"Nothing was found, and {_TIMELESS}."
-    largest, times, share = basis.largest(), settings.matters_time, settings.matters_share
-    open_ = [
-        what
-        for what, size, most in (
-            ("the mean response time", largest.mean, times),
-            ("the time at a call site", largest.site, times),
-            ("the share of slow requests", largest.slow or 0.0, share),
-            ("the share of requests with a failing call", largest.errors, share),
-            ("the share of a path", largest.path, share),
-        )
-        if size > most
-    ]
+    open_ = basis.largest().over(settings)
     more = "" if missing is None else f"; about {counted(missing, 'more problem request')} would tell"
     if open_:
         first = f"{', '.join(open_[:-1])} or " if open_[1:] else ""
