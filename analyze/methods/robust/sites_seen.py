@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -17,16 +17,17 @@ from analyze.methods.robust.measures.observed import Observed
 from analyze.methods.robust.measures.registry import MEASURES
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.site_times import SiteTimes, joined_site_times, site_times_of
+from analyze.methods.robust.site_times import SiteTimes, site_times_of
 from analyze.methods.robust.view import View
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, n_shards, site_shards
 from analyze.profile.slot_votes import SlotVotes
-from analyze.stats.estimate import joined_estimates
+from analyze.stats.estimate import Estimate, joined_estimates
 from schemas.arrays import F8, I8
 from stitch.heap import give_back, keep_freed
 from stitch.processes import in_turn, worker_processes
 
+_Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
 """Fewest that are worth a process of their own: one takes 0.14 s of CPU. Whoever read so many votes has the
 processes already."""
@@ -102,8 +103,8 @@ def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
     site = np.concatenate([part.site for part in rest])
     order = np.argsort(site, kind="stable")
     return SitesSeen(
-        {name: _joined(by_measure.pop(name)) for name in [*by_measure]},
-        joined_site_times([part.site_times for part in rest], order),
+        {name: _joined_rows(by_measure.pop(name)) for name in [*by_measure]},
+        _joined([part.site_times for part in rest], order),
         site[order],
         np.concatenate([part.call_ratio for part in rest])[order],
     )
@@ -119,29 +120,24 @@ def _placed(seen: Observed, view: View) -> Observed:
     )
 
 
-def _joined(parts: Sequence[Observed]) -> Observed:
+def _joined_rows(parts: Sequence[Observed]) -> Observed:
     """Join what was observed of several sets of sites, in the order of the sites."""
+    pattern = [part.pattern for part in parts if part.pattern is not None]
+    site = np.concatenate([part.site for part in parts])
+    return _joined(parts, np.lexsort([np.concatenate(pattern), site] if pattern else [site]))
+
+
+def _joined(parts: Sequence[_Rows], order: I8) -> _Rows:
+    """Join arrays and estimates, the rows of one set behind those of another, and order them; what is no
+    array is the same in all."""
     first = parts[0]
     if len(parts) == 1:
         return first
-    site = np.concatenate([part.site for part in parts])
-    pattern = [part.pattern for part in parts if part.pattern is not None]
-    order = np.lexsort([np.concatenate(pattern), site] if pattern else [site])
-
-    def column(name: str) -> F8 | I8 | None:
-        if getattr(first, name) is None:
-            return None
-        columns = [np.broadcast_to(getattr(part, name), part.site.shape) for part in parts]
-        return np.concatenate(columns)[order]
-
-    plain = {
-        name: column(name)
-        for name in (field.name for field in fields(Observed))
-        if name not in ("estimate", "reference")
-    }
-    array = [part.reference for part in parts if part.reference is not None]
-    return Observed(
-        **plain,  # type: ignore[arg-type]
-        estimate=joined_estimates([part.estimate for part in parts]).take(order),
-        reference=joined_estimates(array).take(order) if array else None,
-    )
+    joined: dict[str, Any] = {}
+    for name in (field.name for field in fields(first)):
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], Estimate):
+            joined[name] = joined_estimates(values).take(order)
+        elif isinstance(values[0], np.ndarray):
+            joined[name] = np.concatenate(values)[order]
+    return replace(first, **joined)

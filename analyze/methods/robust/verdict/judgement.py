@@ -147,13 +147,18 @@ def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate:
     verdict, mean = run.settings.verdict, whole.of("mean")
     times, columns = ("start_ns", "response_ns"), run.population.columns
     before, after = (mean_gap_us(*columns(sample, *times)) for sample in (REFERENCE, PROBLEM))
+
+    def clients() -> float:
+        start_ns, response_ns = columns(REFERENCE, *times, asked=True)
+        return least_clients(start_ns, response_ns, run.settings.blocks)
+
     return clients_sent_less(
         timed[0],
         timed[1],
         rate,
         verdict,
         gaps_us=(before, after),
-        clients=lambda: least_clients(*columns(REFERENCE, *times, asked=True), blocks=run.settings.blocks),
+        clients=clients,
         largest_rise=np.inf if mean is None else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
     )
 
