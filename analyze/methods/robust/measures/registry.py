@@ -27,7 +27,7 @@ from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
 from analyze.stats.histograms import BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
-from analyze.stats.sums import totals
+from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
@@ -277,13 +277,12 @@ class _Patterns:
     def of(view: View) -> _Patterns:
         table = view.profile.patterns
         site, pattern, slot = (table[k].to_numpy().astype(np.int64) for k in ("site", "pattern", "slot"))
-        width = int(pattern.max(initial=0)) + 1
-        pair, code = np.unique(site * width + pattern, return_inverse=True)
+        pair, first = numbered((site, pattern))
         sums = (
-            view.sums(code, slot, table[k].to_numpy(), len(pair))
+            view.sums(pair, slot, table[k].to_numpy(), len(first))
             for k in ("votes", "n", "calls", "inclusive_ns")
         )
-        return _Patterns(pair // width, pair % width, *sums)
+        return _Patterns(site[first], pattern[first], *sums)
 
 
 def call_pattern(view: View) -> Observed:
