@@ -8,7 +8,7 @@ largest change that is possible and the number of requests that lack.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Final, Literal
 
@@ -132,17 +132,8 @@ def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
         helps = f"What helps: longer periods{more}."
     nothing = not basis.findings and not any(test.changed for test in basis.measures)
     size = basis.largest().text() if nothing and (found.outcome in _OPEN or basis.silent) else ""
-    return VerdictReached(
-        found.outcome,
-        tuple(
-            filter(
-                None, (first, *found.reasons, *_insignificant(basis.measures, settings), size, helps, last)
-            )
-        ),
-        found.external,
-        found.missing_requests,
-        found.by_load,
-    )
+    reasons = (first, *found.reasons, *_insignificant(basis.measures, settings), size, helps, last)
+    return replace(found, reasons=tuple(filter(None, reasons)))
 
 
 def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
