@@ -158,7 +158,7 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
         if change.ups == loss.in_problem and not children <= below.get(operation, set()):
             return False
         size = abs(change.after - change.before)
-        return size <= allowed[change.site] + settings.lost_z * size / max(abs(change.z), 1e-9)
+        return bool(size <= allowed[change.site] + settings.lost_z * size / max(abs(change.z), 1e-9))
 
     return [change for change in changes if explained(change)]
 
