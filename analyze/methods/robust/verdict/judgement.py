@@ -20,7 +20,6 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.data_quality import (
     THERE_BEFORE,
-    history_rows,
     quality_rows,
     silence_reason,
     silence_rows,
@@ -101,17 +100,18 @@ def judge(run: RobustRun) -> Judgement:
     site_times = run.tested.seen.site_times
     hidden = max(run.confounded.hidden_paths, run.tested.open_path)
     history = _history(run)
-    abnormal = [row.text for row in history_rows(before, after, history, verdict)]
+    timed = [
+        side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
+    ]
+    rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
+    rows = quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history)
+    abnormal = [row.text for row in rows if row.kind == "history"]
+    silences = run.traffic.silences
     # Where the reference is one of many windows all of them say what a change would have shown against.
     if history is not None and not abnormal:
         sizes, against = _against_all(run, after, noise, site_times, hidden)
     else:
         sizes, against = Sizes(whole, site_times, paths_of(before, after, hidden), settings), before
-    timed = [
-        side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
-    ]
-    rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
-    silences = run.traffic.silences
     basis = VerdictBasis(
         measures=whole.measures,
         mix_changed=mix.changed,
@@ -133,11 +133,7 @@ def judge(run: RobustRun) -> Judgement:
         visible=visible_rows(
             against, after, profile.names.roots, noise.tau2, settings, before.requests.sum(axis=0)
         ),
-        quality=_quality(
-            run,
-            quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history),
-            tuple(silence_rows(silences, run.population.samples)),
-        ),
+        quality=_quality(run, rows, tuple(silence_rows(silences, run.population.samples))),
         basis=basis,
     )
 
