@@ -109,17 +109,18 @@ def test_of_records_steps_that_moved_and_hang_together_count() -> None:
 
 
 def test_causes_and_what_is_left_are_the_whole_change() -> None:
-    """A read that takes longer, a call that is new, and other roots that arrive: one sum."""
+    """A slower read, a call that is new, one that is rare, and other roots that arrive: one sum."""
     hour_ns, rng = 3_600 * 10**9, np.random.default_rng(5)
 
     def requests(read_us: float, pages: int, *more: object) -> list[object]:
         ends = 20 + read_us * rng.lognormal(0, 0.1, 80)
         found = [call("web/get", 0, end + 50, call("db/read", 20, end), *more) for end in ends]
-        return [*found, *(call("web/page", 0, 40) for _ in range(pages))]
+        rare = [call("web/page", 0, 400, call("cache/get", 5, 390))] * len(more)  # too few to be tested
+        return [*found, *rare, *(call("web/page", 0, 40) for _ in range(pages))]
 
-    before, after = requests(400, 20), requests(900, 60, call("ads/show", 1, 15))
+    before, after = requests(400, 20), requests(900, 30, call("ads/show", 1, 15))
     samples = tuple(
-        Sample(name, "", T0 + at * hour_ns, T0 + at * hour_ns + hour_ns // 60)
+        Sample(name, "", T0 + at * hour_ns, T0 + at * hour_ns + hour_ns // 10)
         for at, name in enumerate(("reference", "problem"))
     )
     run = robust_run(replace(population(before, after), samples=samples), None, RobustSettings())
