@@ -1,6 +1,6 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, PATTERN_DISPERSION or one of OTHERS. Compared are the
+A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, or one of OTHERS. Compared are the
 goldens' lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history
 and alone, with the quiet pairs of `make score`; with `--simulated SEED` the simulator's cases of 12,000
 requests, alone. Each is profiled and observed once; what is made again without a rule is what comes after it,
@@ -41,13 +41,15 @@ from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
 from analyze.methods.robust.causes.resolve import BETTER_LAST, by_size, causes_of  # noqa: E402
 from analyze.methods.robust.causes.symptoms import Cause  # noqa: E402
 from analyze.methods.robust.changes import Change  # noqa: E402
-from analyze.methods.robust.confounders.registry import CONFOUNDERS  # noqa: E402
+from analyze.methods.robust.comparison import Comparison  # noqa: E402
+from analyze.methods.robust.confounders.registry import CONFOUNDERS, adjusted  # noqa: E402
 from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
-from analyze.methods.robust.robust_run import Observing, RobustRun  # noqa: E402
+from analyze.methods.robust.robust_run import RobustRun, comparison_of, run_of, tested_of  # noqa: E402
 from analyze.methods.robust.sections.breakdown import exact_breakdown  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
-from analyze.methods.robust.testing import WINDOW_SHARES, Tested, judged_sites  # noqa: E402
+from analyze.methods.robust.sites_seen import SitesSeen  # noqa: E402
+from analyze.methods.robust.testing import WINDOW_SHARES, Tested  # noqa: E402
 from analyze.methods.robust.verdict.judgement import judge  # noqa: E402
 from analyze.methods.robust.view import CHANGE_NOISE  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
@@ -55,7 +57,7 @@ from flowdiff.__main__ import main as flowdiff  # noqa: E402
 KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
 SETTINGS: Final = RobustSettings(explained=0)
 JUDGED: Final = frozenset(
-    {PATTERN_DISPERSION.name, WINDOW_SHARES, CHANGE_NOISE, *(measure.name for measure in MEASURES)}
+    {PATTERN_DISPERSION, WINDOW_SHARES, CHANGE_NOISE, *(measure.name for measure in MEASURES)}
 )
 
 
@@ -71,6 +73,12 @@ class Rule:
 
 
 OTHERS: Final = (
+    Rule(
+        PATTERN_DISPERSION,
+        "noise",
+        "Without a history: where the paths of all sites differ by more than chance, one site must by more.",
+        "tests/unit/test_pattern_dispersion.py; recordings: quiet pairs of Train-Ticket, alone",
+    ),
     Rule(
         WINDOW_SHARES,
         "noise",
@@ -100,7 +108,6 @@ def rules() -> list[Rule]:
         Rule(row.name, "relation", " ".join((row.fit.__doc__ or "").partition("\n\n")[0].split()), row.case)
         for row in RELATIONS
     ]
-    found.append(Rule(PATTERN_DISPERSION.name, "noise", PATTERN_DISPERSION.doc, PATTERN_DISPERSION.case))
     return [*found, *OTHERS]
 
 
@@ -157,6 +164,31 @@ def _at(cause: Cause, run: RobustRun) -> frozenset[str]:
     return frozenset({operation.component, cause.suspect, cause.component}) | called
 
 
+@dataclass(frozen=True, slots=True)
+class Observing:
+    """What was observed at call sites, which is judged again without each rule."""
+
+    plain: Comparison
+    """As the samples are."""
+    comparison: Comparison
+    """As confounders adjusted it."""
+    seen: SitesSeen
+
+    @staticmethod
+    def of(plain: Comparison) -> Observing:
+        """Observe every measure once confounders have adjusted the profile."""
+        comparison = adjusted(plain)
+        return Observing(plain, comparison, comparison.seen())
+
+    def judged(self) -> Tested:
+        """Judge it."""
+        return tested_of(self.comparison, self.seen)
+
+    def run(self, tested: Tested | None = None) -> RobustRun:
+        """Find the causes, as judged here or given."""
+        return run_of(self.comparison, tested or self.judged())
+
+
 def without_each(
     observing: Observing, whole: RobustRun, names: Collection[str]
 ) -> Iterator[tuple[str, RobustRun]]:
@@ -174,10 +206,10 @@ def without_each(
         explained.add("load")
     related = {edge.relation for cause in whole.causes for edge in cause.edges}
     for name in names:
-        assumed = name == CHANGE_NOISE and observing.seen.noise_assumed
+        assumed = name == CHANGE_NOISE and observing.comparison.roles.noise_assumed
         left = anew(observing, name) if assumed else _without(observing, name)
         if name in JUDGED:
-            again = judged_sites(left.seen)
+            again = left.judged()
             if _what_counts(again) != had:
                 yield name, left.run(again)
         elif name in observing.comparison.noticed:  # it adjusted the profile
@@ -200,17 +232,13 @@ def as_shown(run: RobustRun) -> RobustRun:
 def _without(observing: Observing, name: str) -> Observing:
     """Leave a rule out of all that comes after what was observed."""
     settings = observing.plain.settings.model_copy(update={"without": (name,)})
-    return replace(
-        observing,
-        comparison=replace(observing.comparison, settings=settings),
-        seen=replace(observing.seen, settings=settings),
-    )
+    return replace(observing, comparison=replace(observing.comparison, settings=settings))
 
 
 def anew(observing: Observing, *names: str) -> Observing:
     """Observe again without some rules."""
     settings = observing.plain.settings.model_copy(update={"without": names})
-    return Observing.of_comparison(replace(observing.plain, settings=settings), observing.threshold_ns)
+    return Observing.of(replace(observing.plain, settings=settings))
 
 
 def _what_counts(tested: Tested) -> list[Change]:
@@ -243,7 +271,7 @@ def observed_by(case: Case) -> Observing | None:
 
     def observe(compared: Any, history: Any, settings: Any) -> None:
         plain = settings.model_copy(update={"explained": 0, "paths": False})
-        seen.append(Observing.of(compared, history, plain))
+        seen.append(Observing.of(comparison_of(compared, history, plain)))
         raise _Observed
 
     filled.robust_run = observe  # type: ignore[assignment]
@@ -290,7 +318,7 @@ def recorded_runs(folder: Path, pairs: int) -> Iterator[Observed]:
                 )
                 name = f"{recording.name.partition('-20')[0]} {mode} {about} {one.problem[11:19]}"
                 found = loaded(one)
-                observing = Observing.of(found.population, found.history, SETTINGS)
+                observing = Observing.of(comparison_of(found.population, found.history, SETTINGS))
                 yield name, quiet, None if quiet else fault, observing
 
 
@@ -299,7 +327,7 @@ def simulated_runs(seed: int, keys: Collection[str]) -> Iterator[Observed]:
     for case in SIMULATED.values():
         if case.level == "L0" and not case.simulation and (not keys or case.key in keys):
             ready = prepare(Trial(case.key, seed, SHORT.size(case), SHORT.sample))
-            observing = Observing.of(ready.subject.population, None, SETTINGS)
+            observing = Observing.of(comparison_of(ready.subject.population, None, SETTINGS))
             yield f"simulator {case.key} seed {seed}", case.rule == NOTHING, None, observing
 
 

@@ -131,12 +131,17 @@ def test_no_report_contradicts_itself(expected_folder: Path) -> None:
     [
         ("finding", "before", 1e9),
         ("finding", "is_better", True),
+        ("finding", "change", {"low": -1e9, "high": 1e9}),
         ("finding", "title", "a/b: its own time is 3.1\xa0ms, was 3.1\xa0ms"),
         ("findings", "better_total", 9),
         ("findings", "insignificant_mean", {"low": 1.0, "high": 2.0}),
         ("verdict", "outcome", "unchanged"),
         ("verdict", "reasons", ["The change of the mean response time is not significant (1 → 2): chance."]),
+        ("verdict", "missing_requests", 5),
+        ("verdict", "reasons", ["About 5 more problem requests would tell."]),
         ("mean", "changed", False),
+        ("mean", "rows", [{"finding": 99}]),
+        ("tail", "changed", False),
         ("headline", "sentence", "Mean response time fell from 28.6\xa0ms to 40.8\xa0ms."),
         ("report", "exit_code", 3),
     ],
@@ -146,7 +151,10 @@ def test_what_contradicts_is_seen(expected_folder: Path, what: str, key: str, va
     sections = {section["section"]: section for section in known["sections"]}
     parts = {
         **{"report": known, "headline": known["headline"], **sections},
-        **{"finding": sections["findings"]["findings"][0], "mean": sections["account"]["accounts"][0]},
+        **{
+            "finding": sections["findings"]["findings"][0],
+            **dict(zip(("mean", "tail"), sections["account"]["accounts"], strict=False)),
+        },
     }
     assert contradictions(known, known["exit_code"]) == []
     parts[what][key] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +14,8 @@ from oracles.sample_profiles import sample_profile
 from oracles.traffic import START_NS
 
 from analyze.load import load_population
+from analyze.methods.robust.settings import VerdictSettings
+from analyze.methods.robust.verdict.data_quality import label_rows
 from analyze.population import Population
 from analyze.profile.build import profile_of
 from analyze.profile.history import read_samples
@@ -95,6 +98,18 @@ def test_names_are_folded_before_graphs_are_made(lake: Path) -> None:
     apart = loaded(lake, RefineSettings(max_names=1001))
     assert len(apart.categories) == 1000
     assert apart.folded == ()
+
+
+def test_names_that_are_too_few_to_be_folded_are_folded_as_the_report_advises(tmp_path: Path) -> None:
+    lake, settings = lake_of(tmp_path, lines(400, 300)), VerdictSettings()
+    (row,) = label_rows(loaded(lake, RefineSettings()), settings)
+    assert row.severe
+    assert row.text.startswith("300 root types in 400 traces: names hold ids")
+    said = re.search(r"A smaller refine.max_names, say (\d+), folds", row.text)
+    assert said is not None
+    folded = loaded(lake, RefineSettings(max_names=int(said[1])))
+    assert {category.graph.root for category in folded.categories} == {"User/fs -mkdir dir_#"}
+    assert not [*label_rows(folded, settings)]
 
 
 def test_statistics_say_the_same(lake: Path, tmp_path: Path) -> None:

@@ -13,6 +13,11 @@ LESS = {"faster", "fewer-calls", "fewer-errors", "lost-path", "serial"}
 """Kinds whose value rises, and falls; that of another path may do either."""
 WORSE = {"slower", "tail", "more-calls", "fewer-calls", "errors", "serial"}
 """Kinds that lead nothing that is for the better."""
+MEASURES = {
+    "mean": "mean response time",
+    "tail": "share of slow requests",
+    "errors": "share of requests with a failing call",
+}
 _VALUES = re.compile(r"([\d.]+\xa0\S+?)(?: of its \w+)?, was ([\d.]+\xa0\S+)")
 
 
@@ -20,10 +25,12 @@ def contradictions(report: dict[str, Any], code: int) -> list[str]:
     """Look at verdict, findings, breakdown and headline of a report with its exit code (`--fail-on any`)."""
     sections = {section["section"]: section for section in report["sections"]}
     verdict, found = sections["verdict"], sections["findings"]
-    mean = sections["account"]["accounts"][0]
+    accounts = [row for row in sections["account"]["accounts"] if isinstance(row, dict)]
+    mean = accounts[0]
     findings = [finding for finding in found.get("findings", ()) if isinstance(finding, dict)]
     return [
         *_of_gate(verdict["outcome"], found, findings, code),
+        *_of_verdict(verdict, accounts, found["findings_total"]),
         *(said for finding in findings for said in _of_finding(finding, changed=mean["changed"])),
         *_of_mean(mean, found, [*verdict.get("reasons", ()), report["headline"]["sentence"]]),
     ]
@@ -44,6 +51,24 @@ def _of_gate(outcome: str, found: dict[str, Any], findings: list[dict[str, Any]]
         yield "nothing but what is better fails a gate that asks for what is worse"
 
 
+def _of_verdict(verdict: dict[str, Any], accounts: list[dict[str, Any]], findings: int) -> Iterator[str]:
+    reasons = verdict.get("reasons", ())
+    for account in accounts:
+        low, high, name = account.get("low"), account.get("high"), MEASURES[account["measure"]]
+        if account["changed"] and verdict["outcome"] == "unchanged":
+            yield f"unchanged beside a significant change of the {name}"
+        outside = low is not None and high is not None and not low <= 0 <= high
+        said = any(name in reason and "is not significant" in reason for reason in reasons)
+        if outside and not account["changed"] and not said:
+            yield f"the interval of the {name} excludes 0, and nothing says why it is not significant"
+        ranks = [row.get("finding") for row in account.get("rows", ()) if isinstance(row, dict)]
+        if any(rank is not None and not 1 <= rank <= findings for rank in ranks):
+            yield f"a row of the {name} names a finding that is not there"
+    wanted = [reason for reason in reasons if "would tell" in reason]
+    if len(wanted) > 1 or bool(wanted) != (verdict.get("missing_requests") is not None):
+        yield "how many requests are missing is not one number"
+
+
 def _of_finding(finding: dict[str, Any], *, changed: bool) -> Iterator[str]:
     for row in (finding, *(row for row in finding["evidence"] if isinstance(row, dict))):
         kind, rise = row["kind"], row["after"] - row["before"]
@@ -53,7 +78,9 @@ def _of_finding(finding: dict[str, Any], *, changed: bool) -> Iterator[str]:
         rounded = 1e-6 * max(abs(low), abs(high))
         if not low - rounded <= rise <= high + rounded:
             yield f"{kind}: a change of {rise} is not within {low} to {high}"
-    title = finding["title"]
+    title, ends = finding["title"], finding["change"]
+    if not (ends["low"] > 0 if finding["after"] > finding["before"] else ends["high"] < 0):
+        yield f"no test supports the title: {title}"
     if finding["is_better"] and finding["kind"] in WORSE:
         yield f"better: {title}"
     if (values := _VALUES.search(title)) and values[1] == values[2]:
@@ -66,8 +93,6 @@ def _of_mean(mean: dict[str, Any], found: dict[str, Any], said: list[str]) -> It
     low, high = mean.get("low"), mean.get("high")
     outside = low is not None and high is not None and not low <= 0 <= high
     open_ = [text for text in said if "mean response time is not significant" in text]
-    if outside and not mean["changed"] and not open_:
-        yield "the interval of the mean excludes 0, and nothing says why it is not significant"
     if open_ and not outside:
         yield open_[0]
     if (unsure := found.get("insignificant_mean")) and (

@@ -21,9 +21,8 @@ from analyze.methods.robust.sites_seen import (
     SitesSeen,
     seen_at_shard,
     seen_at_sites,
-    seen_part,
-    site_view,
-    whole_view,
+    seen_in,
+    shard_view,
 )
 from analyze.methods.robust.testing import judged_sites
 from analyze.methods.robust.view import View
@@ -118,8 +117,9 @@ def same(one: object, other: object) -> None:
 
 
 def same_sites(one: SitesSeen, other: SitesSeen) -> None:
-    assert [measure.name for measure, _ in one.observed] == [measure.name for measure, _ in other.observed]
-    for (_, mine), (_, theirs) in zip(one.observed, other.observed, strict=True):
+    assert one.observed.keys() == other.observed.keys()
+    for measure, mine in one.observed.items():
+        theirs = other.observed[measure]
         for name in (field.name for field in fields(mine)):
             if name == "floor":
                 same(
@@ -149,12 +149,15 @@ def test_shards_of_sites_are_all_sites(
     cut = in_runs(profile, np.random.default_rng(seed))
     assert cut.runs is not None
     most = -(-cut.runs.n_rows // shards)
-    plain = seen_at_sites([seen_part(whole_view(View(profile, roles, SETTINGS)))], profile.names, SETTINGS)
+    plain = seen_at_sites([seen_in(View(profile, roles, SETTINGS))])
     parts = [pickle.loads(pickle.dumps(part)) for part in site_shards(cut, cut.runs, most)]
     assert 1 <= len(parts) <= shards
-    sharded = seen_at_sites([seen_at_shard(roles, SETTINGS, part) for part in parts], cut.names, SETTINGS)
+    sharded = seen_at_sites([seen_at_shard(roles, SETTINGS, part) for part in parts])
     same_sites(sharded, plain)
-    first, second = judged_sites(plain), judged_sites(sharded)
+    first, second = (
+        judged_sites(seen, cut.names, SETTINGS, noise_assumed=roles.noise_assumed)
+        for seen in (plain, sharded)
+    )
     assert second.sites == first.sites
     assert [(c.kind, c.site, c.pattern) for c in second.changes] == [
         (c.kind, c.site, c.pattern) for c in first.changes
@@ -165,12 +168,9 @@ def test_shards_of_sites_are_all_sites(
         )
         assert affected_by_statistics(cut, roles, [mine]) == affected_by_statistics(profile, roles, [theirs])
     by_slot = [
-        (part.site[values.place], values.column, values.bin, values.n)
-        for part in (
-            whole_view(View(profile, roles, SETTINGS)),
-            *(site_view(roles, SETTINGS, p) for p in parts),
-        )
-        for values in [part.view.own_times_after(np.ones(part.view.n_sites, np.bool_))]
+        (view.site[values.place], values.column, values.bin, values.n)
+        for view in (View(profile, roles, SETTINGS), *(shard_view(roles, SETTINGS, p) for p in parts))
+        for values in [view.own_times_after(np.ones(view.n_sites, np.bool_))]
     ]
     found = Histograms.of(*(np.concatenate(column) for column in zip(*by_slot[1:], strict=True)))
     for mine, theirs in zip(astuple(found), by_slot[0], strict=True):

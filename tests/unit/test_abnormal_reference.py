@@ -218,6 +218,6 @@ def test_plain_is_what_is_half_as_long_again_by_more_than_its_error(read_us: flo
     found = run(
         long_pages(1, 100), long_pages(15, read_us), history=[long_pages(50 + at, 100) for at in range(6)]
     )
-    (change,) = [o.estimate.change for m, o in found.tested.seen.observed if m.name == "own-time"]
+    change = found.tested.seen.observed["own-time"].estimate.change
     assert change.max() > np.log(1.5)
     assert len(found.causes) == findings

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles.causes import context_of
+from oracles.refined import call, population
+from oracles.span_events import T0
 
 from analyze.methods.robust.causes.contributions import Contributions, contributions
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.robust_run import robust_run
+from analyze.methods.robust.sections.breakdown import exact_breakdown
+from analyze.methods.robust.settings import RobustSettings
+from analyze.population import Sample
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
@@ -98,3 +106,26 @@ def test_of_records_steps_that_moved_and_hang_together_count() -> None:
     path, loop = (cause(change(ChangeKind.NEW_PATH, point)), cause(change(ChangeKind.MORE_CALLS, sites[2])))
     assert accounted(book, [path], parts, ratio).of_causes == pytest.approx([1_111.0])
     assert accounted(book, [loop], parts, ratio).of_causes == pytest.approx([1_100.0])
+
+
+def test_causes_and_what_is_left_are_the_whole_change() -> None:
+    """A slower read, a call that is new, one that is rare, and other roots that arrive: one sum."""
+    hour_ns, rng = 3_600 * 10**9, np.random.default_rng(5)
+
+    def requests(read_us: float, pages: int, *more: object) -> list[object]:
+        ends = 20 + read_us * rng.lognormal(0, 0.1, 80)
+        found = [call("web/get", 0, end + 50, call("db/read", 20, end), *more) for end in ends]
+        rare = [call("web/page", 0, 400, call("cache/get", 5, 390))] * len(more)  # too few to be tested
+        return [*found, *rare, *(call("web/page", 0, 40) for _ in range(pages))]
+
+    before, after = requests(400, 20), requests(900, 30, call("ads/show", 1, 15))
+    samples = tuple(
+        Sample(name, "", T0 + at * hour_ns, T0 + at * hour_ns + hour_ns // 10)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    run = robust_run(replace(population(before, after), samples=samples), None, RobustSettings())
+    exact = exact_breakdown(run, "mean")
+    found = contributions(run.causes, run.context, exact.parts, exact.mix, run.tested.seen.call_ratio)
+    assert len(run.causes) > 1
+    left = found.rest.sum() + found.mix.sum()
+    assert sum(found.of_causes) + left == pytest.approx(exact.after - exact.before, rel=1e-9)

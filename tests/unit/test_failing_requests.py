@@ -67,7 +67,7 @@ def test_one_failing_call_of_twelve_in_a_third_of_the_requests_is_found() -> Non
 
 
 def test_without_every_measure_nothing_is_found() -> None:
-    measures = (*(measure.name for measure in MEASURES), PATTERN_DISPERSION.name)
+    measures = (*(measure.name for measure in MEASURES), PATTERN_DISPERSION)
     assert run(22, without=measures).tested.changes == ()
 
 

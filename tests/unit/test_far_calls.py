@@ -7,8 +7,9 @@ import numpy.typing as npt
 import pytest
 from oracles.far_calls import SiteCalls, far_of, together
 
-from analyze.methods.robust.measures.far_calls import FarCalls, Touched, far_calls
+from analyze.methods.robust.measures.far_calls import FarCalls, far_calls
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.view import VisitSums
 from analyze.stats.histograms import Histograms, bin_of
 
 BLOCKS = 8
@@ -24,14 +25,15 @@ def far_of_sites(sites: list[SiteCalls], *alike: list[int]) -> FarCalls:
     site, slot, place = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     side = (np.arange(BLOCKS + 1) > 0).astype(np.int64)
     w = np.array([float(len(calls.problem)) for calls in sites])
-    touched = Touched(w, np.ones(len(sites)), np.array([calls.response_ns for calls in sites]))
+    response_ns = w * np.array([calls.response_ns for calls in sites])
+    after = VisitSums(w.sum(), n=w, w=w, calls=w, critical_ns=w, response_ns=response_ns, failing=0 * w)
     groups = [np.array(numbers, dtype=np.int64) for numbers in alike or (list(range(len(sites))),)]
     values = Histograms.of(site, slot, place, np.ones(len(site)))
 
     def by_block(chosen: npt.NDArray[np.bool_]) -> Histograms:
         return values.where(chosen[values.place] & (values.column > 0))
 
-    return far_calls(values.pooled(side), by_block, groups, touched, RobustSettings())
+    return far_calls(values.pooled(side), by_block, groups, after, RobustSettings())
 
 
 def drawn(rng: np.random.Generator) -> SiteCalls:

@@ -36,7 +36,7 @@ def requests(of_one_kind: int, calls: int) -> list[Call]:
 
 @pytest.mark.parametrize(
     ("kinds", "without", "finds"),
-    [((6, 6), (), True), ((10, 2), (), False), ((10, 2), (PATTERN_DISPERSION.name,), True)],
+    [((6, 6), (), True), ((10, 2), (), False), ((10, 2), (PATTERN_DISPERSION,), True)],
 )
 def test_a_path_of_few_requests_counts_only_where_the_others_are_alike(
     kinds: Sequence[int], without: tuple[str, ...], finds: bool

@@ -141,7 +141,7 @@ def test_nothing_is_found_where_nothing_changed(seed: int) -> None:
 def test_what_cannot_differ_is_no_test_among_the_others() -> None:
     """Each test raises what the others must show: where there is one path, or no failure, there is none."""
     found = run([page("item")] * 40, [page("item", "cart")] * 40)
-    tested = {measure.name: observed for measure, observed in found.tested.seen.observed}
+    tested = found.tested.seen.observed
     names = found.profile.names
     paths = tested["call-pattern"]
     operations = {names.operation(at).text for at in paths.site[paths.tested].tolist()}

@@ -17,7 +17,8 @@ from oracles.span_events import T0
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.affected_requests import affected_by_statistics
-from analyze.methods.robust.measures.registry import MEASURES, Observed, slow_calls
+from analyze.methods.robust.measures.observed import Observed
+from analyze.methods.robust.measures.registry import MEASURES, slow_calls
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings

@@ -14,7 +14,6 @@ from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.methods.robust.settings import VerdictSettings
 from analyze.methods.robust.verdict.load import (
     RateChange,
-    RequestTimes,
     clients_sent_less,
     least_clients,
     mean_gap_us,
@@ -22,9 +21,15 @@ from analyze.methods.robust.verdict.load import (
     rate_changes,
 )
 from analyze.methods.robust.verdict.whole import Noise, Whole, whole_change
+from schemas.arrays import I8
 
 SETTINGS = VerdictSettings()
 TRIALS = 200
+
+
+def when(requests: PeriodRequests) -> tuple[I8, I8]:
+    """When requests began, and how long they took, ns."""
+    return requests.start_ns, (requests.response_us * 1e3).astype(np.int64)
 
 
 def whole(sides: tuple[PeriodBlocks, PeriodBlocks]) -> Whole:
@@ -191,26 +196,28 @@ def least_clients_by_steps(requests: PeriodRequests, blocks: int) -> float:
 def test_least_clients_against_the_steps(n: int, mean_us: float) -> None:
     requests = drawn(np.random.default_rng(30 + n), n, mean_us=mean_us, sigma=1.0)
     for blocks in (1, 3, 8):
-        assert least_clients(requests, blocks) == pytest.approx(least_clients_by_steps(requests, blocks))
+        assert least_clients(*when(requests), blocks) == pytest.approx(
+            least_clients_by_steps(requests, blocks)
+        )
 
 
 def test_nobody_is_at_least_one_client() -> None:
     rng = np.random.default_rng(30)
-    assert least_clients(sampled(rng, drawn(rng, 5), 0.0), 8) == 1.0
+    assert least_clients(*when(sampled(rng, drawn(rng, 5), 0.0)), 8) == 1.0
 
 
 def test_as_many_clients_as_there_are() -> None:
     """Sampling hides none of those alike; what comes in now and then does not make one client many."""
     rng = np.random.default_rng(31)
     several = clients_in_turn(rng, 6, 3_000, 9_000)
-    assert least_clients(several, 8) == pytest.approx(6, rel=0.1)
-    assert least_clients(sampled(rng, several, 0.5), 8) == pytest.approx(6, rel=0.25)
+    assert least_clients(*when(several), 8) == pytest.approx(6, rel=0.1)
+    assert least_clients(*when(sampled(rng, several, 0.5)), 8) == pytest.approx(6, rel=0.25)
     alone = clients_in_turn(rng, 1, 1_000, 9_000)
     others = drawn(rng, 40, mean_us=9_000.0)
     merged = PeriodRequests(
         *(np.concatenate([getattr(alone, f), getattr(others, f)]) for f in PeriodRequests.__slots__)
     )
-    assert least_clients(merged, 8) < 1.3
+    assert least_clients(*when(merged), 8) < 1.3
 
 
 def with_crowd(requests: PeriodRequests, at_ns: int, n: int) -> PeriodRequests:
@@ -236,7 +243,7 @@ def test_a_crowd_makes_one_client_no_more(moments: list[float]) -> None:
                 for moment in moments:
                     side = with_crowd(side, int(moment * PERIOD[1]), n)
                 sides.append(side)
-            assert least_clients(sides[0], 8) < 2.5
+            assert least_clients(*when(sides[0]), 8) < 2.5
             assert not cleared(*sides)
 
 
@@ -248,11 +255,10 @@ def rate_of(before: PeriodBlocks, after: PeriodBlocks, tau: float = 0.0) -> Rate
 def said(before: PeriodRequests, after: PeriodRequests, tau: float = 0.0, **more: object) -> str:
     """What is said of clients that sent less."""
     sides = blocks_of(before, after)
-    asked = RequestTimes(before.start_ns, before.response_us)
     known: dict[str, object] = {
         "largest_rise": largest_rise(sides),
-        "gaps_us": (mean_gap_us(before), mean_gap_us(after)),  # type: ignore[arg-type]
-        "clients": lambda: least_clients(asked, 8),
+        "gaps_us": (mean_gap_us(*when(before)), mean_gap_us(*when(after))),
+        "clients": lambda: least_clients(*when(before), 8),
     }
     return clients_sent_less(*sides, rate_of(*sides, tau), SETTINGS, **(known | more))  # type: ignore[arg-type]
 
@@ -291,7 +297,7 @@ def test_clients_that_pause_longer_are_an_external_cause() -> None:
     rng = np.random.default_rng(7)
     before, after = one_client(rng, 100_000, 50_000), one_client(rng, 100_000, 90_000)
     assert decided(before, after)
-    assert mean_gap_us(after) > 1.5 * mean_gap_us(before)
+    assert mean_gap_us(*when(after)) > 1.5 * mean_gap_us(*when(before))
     assert "Clients sent less" in said(before, after)
     assert not said(before, after, gaps_us=(50.0, 20.0))
     assert not decided(before, after, tau=1.0)
@@ -354,9 +360,9 @@ def test_arrivals_by_hand() -> None:
         np.zeros(3, np.bool_),
         np.zeros(3, np.int32),
     )
-    assert mean_gap_us(requests) == (0 + 20.0) / 2
+    assert mean_gap_us(*when(requests)) == (0 + 20.0) / 2
     side = period_blocks(requests, 1, [(0, 100_000)])
     assert rate_changes(side, side, ["a"], SETTINGS)[0].rate0 == pytest.approx(30_000)
     assert not clients_sent_less(side, side, rate_of(side, side), SETTINGS, largest_rise=0.0)
     alone = replace(requests, start_ns=requests.start_ns[:1], response_us=requests.response_us[:1])
-    assert mean_gap_us(alone) is None
+    assert mean_gap_us(*when(alone)) is None

@@ -78,7 +78,7 @@ def test_names_with_ids_come_first() -> None:
     rows = rows_of(population(calls[:20], calls[20:]))
     assert [row.kind for row in rows[:2]] == ["labels", "labels"]
     assert "40 root types in 40 traces" in rows[0].text
-    assert "s/[0-9]+/#/g" in rows[0].text
+    assert "A smaller refine.max_names, say 20, folds" in rows[0].text
     assert rows[0].severe
 
 

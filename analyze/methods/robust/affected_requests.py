@@ -31,45 +31,22 @@ MOST_LISTED: Final = 50_000
 _ROLE: Final = "affected"
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """The requests of both periods, numbered group by group."""
-
-    population: Population
-    groups: tuple[RequestGroup, ...]
-    first: I8
-    """[groups + 1] number of the first request of each group."""
-    rows: tuple[I8, ...]
-    """By group: its requests, as rows of the category."""
-    in_problem: B1
-    """[requests] of the problem; else of the reference."""
-
-    @staticmethod
-    def of(population: Population, groups: Sequence[RequestGroup], reference: B1, problem: B1) -> Requests:
-        """Number the requests of two sets of slots; `reference`, `problem` [slots]."""
-        inside = [(reference | problem)[group.slot] for group in groups]
-        rows = tuple(group.rows[keep] for group, keep in zip(groups, inside, strict=True))
-        first = np.concatenate(([0], np.cumsum([len(mine) for mine in rows]))).astype(np.int64)
-        parts = [problem[group.slot][keep] for group, keep in zip(groups, inside, strict=True)]
-        in_problem = np.concatenate([np.zeros(0, np.bool_), *parts])
-        return Requests(population, tuple(groups), first, rows, in_problem)
-
-    def showing(self, changes: Iterable[Change]) -> B1:
-        """Mark [requests] of the problem, of what became less of the reference: those with a call pattern
-        that a change is about, with a failing call of its site, or else those that touch the site."""
-        found = np.zeros(len(self.in_problem), dtype=np.bool_)
-        for change in changes:
-            for group, rows, first in zip(self.groups, self.rows, self.first.tolist(), strict=False):
-                mine = slice(first, first + len(rows))
-                there = (self.in_problem[mine] == change.ups) & on_instance(
-                    self.population, group, change, rows
-                )
-                if change.kind in ERROR_KINDS:
-                    there &= np.isin(rows, failing_rows(self.population, group, change.site))
-                else:
-                    there &= has(group.sites, change.site, change.pattern)
-                found[mine] |= there
-        return found
+def showing(
+    population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
+) -> B1:
+    """Mark [requests of all groups] those of the problem, of what became less of the reference, with a call
+    pattern that a change is about, with a failing call of its site, or else those that touch the site."""
+    found = [np.zeros(len(group.rows), dtype=np.bool_) for group in groups]
+    for change in changes:
+        period = roles.problem if change.ups else roles.reference
+        for group, marked in zip(groups, found, strict=True):
+            there = period[group.slot] & on_instance(population, group, change, group.rows)
+            if change.kind in ERROR_KINDS:
+                there &= np.isin(group.rows, failing_rows(population, group, change.site))
+            else:
+                there &= has(group.sites, change.site, change.pattern)
+            marked |= there
+    return np.concatenate([np.zeros(0, dtype=np.bool_), *found])
 
 
 def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import inf
 
 from analyze.methods.robust.measures.instances import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import (
     SitesSeen,
-    SiteView,
     seen_at_sites,
     seen_by_shards,
-    seen_part,
-    site_view,
-    whole_view,
+    seen_in,
+    shard_view,
 )
 from analyze.methods.robust.view import View
 from analyze.population import Population
@@ -37,6 +36,8 @@ class Comparison:
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
+    threshold_ns: float = inf
+    """Over which a response is slow, for the account of the tail; infinite where no request is at hand."""
     workers: int = 1
     """Processes that may share the work."""
     noticed: Mapping[str, object] = field(default_factory=dict)
@@ -64,19 +65,19 @@ class Comparison:
         )
         return View(profile, self.roles, self.settings, by_instance)
 
-    def views(self) -> Iterator[SiteView]:
+    def views(self) -> Iterator[View]:
         """Give the same in parts that fit into memory; as one where that does."""
         if self.profile.runs is None:
-            return iter([whole_view(self.view)])
+            return iter([self.view])
         shards = site_shards(self.profile, self.profile.runs)
-        return map(partial(site_view, self.roles, self.settings), shards)
+        return map(partial(shard_view, self.roles, self.settings), shards)
 
     def seen(self) -> SitesSeen:
         """Observe every measure at every call site."""
         profile = self.profile
         parts = (
-            (seen_part(whole_view(self.view)),)
+            (seen_in(self.view),)
             if profile.runs is None
             else seen_by_shards(profile, profile.runs, self.roles, self.settings, self.workers)
         )
-        return seen_at_sites(parts, profile.names, self.settings)
+        return seen_at_sites(parts)

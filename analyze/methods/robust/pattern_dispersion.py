@@ -15,40 +15,24 @@ from typing import Final
 import numpy as np
 from scipy.special import bdtr, chdtri
 
-from analyze.methods.robust.measures.registry import Measure, Observed
+from analyze.methods.robust.measures.observed import Observed
+from analyze.methods.robust.measures.registry import Measure
 from analyze.methods.robust.settings import RobustSettings
 from schemas.arrays import F8
 from schemas.report.findings import PATH_KINDS
 
-
-class PatternDispersion:
-    """The row of what all call patterns say together, as the rules of MEASURES have one."""
-
-    name: Final = "pattern-dispersion"
-    doc: Final = (
-        "Without a history: where the paths of all sites differ by more than chance, one site must by more."
-    )
-    case: Final = "tests/unit/test_pattern_dispersion.py; recordings: quiet pairs of Train-Ticket, alone"
-
-    def noisier(
-        self, seen: Sequence[tuple[Measure, Observed]], settings: RobustSettings
-    ) -> tuple[tuple[Measure, Observed], ...]:
-        """Give shares of paths the over-dispersion that all sites show together, where that is more."""
-        patterns = (_z2(found) for row, found in seen if row.name == "call-pattern")
-        phi = max(
-            [
-                1.0,
-                *(
-                    least_median(z2, settings.dispersion_patterns, settings.dispersion_sure)
-                    for z2 in patterns
-                ),
-            ]
-        )
-        phi = min(phi, settings.dispersion_most)
-        return tuple((row, _with(found, phi) if row.kinds[0] in PATH_KINDS else found) for row, found in seen)
+PATTERN_DISPERSION: Final = "pattern-dispersion"
+"""The rule of what all call patterns say together, to leave it out by."""
 
 
-PATTERN_DISPERSION: Final = PatternDispersion()
+def noisier(
+    seen: Sequence[tuple[Measure, Observed]], settings: RobustSettings
+) -> list[tuple[Measure, Observed]]:
+    """Give shares of paths the over-dispersion that all sites show together, where that is more."""
+    z2 = next((_z2(found) for row, found in seen if row.name == "call-pattern"), np.zeros(0))
+    phi = least_median(z2, settings.dispersion_patterns, settings.dispersion_sure)
+    phi = min(phi, settings.dispersion_most)
+    return [(row, _with(found, phi) if row.kinds[0] in PATH_KINDS else found) for row, found in seen]
 
 
 def least_median(z2: F8, least: int, sure: float) -> float:

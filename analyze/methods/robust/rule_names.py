@@ -17,7 +17,7 @@ from schemas.errors import ConfigError
 
 def rule_names() -> list[str]:
     """List the names of all rules, sorted."""
-    others = {PATTERN_DISPERSION.name, WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST}
+    others = {PATTERN_DISPERSION, WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST}
     rows = (
         {row.name for row in MEASURES},
         {row.name for row in CONFOUNDERS},

@@ -66,8 +66,7 @@ class VerdictSettings(Config):
     mix_requests: float = Field(default=10.0, gt=0)
     """Requests of a root type in both periods from which it is counted by itself: five expected in each."""
     names_many: float = Field(default=0.5, gt=0, le=1)
-    """Names a trace from which they are nearly as many as traces: they hold ids. A pattern that would clean
-    them must leave this part of them at most."""
+    """Names a trace from which they are nearly as many as traces: they hold ids."""
     names_least: int = Field(default=20, ge=2)
     """Fewer names are no trouble, however few traces there are."""
     weight_floor: float = Field(default=1.1, ge=1)

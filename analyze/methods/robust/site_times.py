@@ -7,18 +7,17 @@ other. The second is blind where a few calls take most of the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.view import View
-from analyze.stats.estimate import Estimate, joined_estimates
+from analyze.stats.estimate import Estimate
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.sums import totals
 from analyze.stats.time_blocks import BlockSums, level_estimate
-from schemas.arrays import F8, I8
+from schemas.arrays import F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +72,6 @@ def site_times_of(view: View) -> SiteTimes:
         (before.critical_ns + after.critical_ns) / np.maximum(before.response_ns + after.response_ns, 1e-300),
         passing,
         np.stack([view.profile.at_sites("visits", "critical_ns", slots) for slots in sides], axis=1),
-    )
-
-
-def joined_site_times(parts: Sequence[SiteTimes], order: I8) -> SiteTimes:
-    """Put call sites of several sets together; order: of all of them, one set behind the other."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def estimate(name: str) -> Estimate:
-        return joined_estimates([getattr(part, name) for part in parts]).take(order)
-
-    def column(name: str) -> F8:
-        found: F8 = np.concatenate([getattr(part, name) for part in parts])[order]
-        return found
-
-    return SiteTimes(
-        typical=estimate("typical"),
-        visit=estimate("visit"),
-        part=column("part"),
-        passing=column("passing"),
-        time_ns=column("time_ns"),
     )
 
 

@@ -9,77 +9,50 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from typing import Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from analyze.methods.robust.measures.registry import MEASURES, Measure, Observed
+from analyze.methods.robust.measures.observed import Observed
+from analyze.methods.robust.measures.registry import MEASURES
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.site_times import SiteTimes, joined_site_times, site_times_of
+from analyze.methods.robust.site_times import SiteTimes, site_times_of
 from analyze.methods.robust.view import View
-from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from analyze.profile.shards import SiteShard, n_shards, site_shards
 from analyze.profile.slot_votes import SlotVotes
-from analyze.stats.estimate import joined_estimates
+from analyze.stats.estimate import Estimate, joined_estimates
 from schemas.arrays import F8, I8
 from stitch.heap import give_back, keep_freed
 from stitch.processes import in_turn, worker_processes
 
+_Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
 """Fewest that are worth a process of their own: one takes 0.14 s of CPU. Whoever read so many votes has the
 processes already."""
 
 
-class SiteView(NamedTuple):
-    """A view of some call sites."""
-
-    view: View
-    site: I8
-    """What number each site has in the whole; likewise the call patterns."""
-    pattern: I8
-
-
-class SeenPart(NamedTuple):
-    """What was seen at some call sites, in the numbers of the whole."""
+@dataclass(frozen=True, slots=True)
+class SitesSeen:
+    """What was seen at call sites, in the numbers of the whole; arrays are [sites]."""
 
     observed: Mapping[str, Observed]
     """By measure."""
     site_times: SiteTimes
     site: I8
     call_ratio: F8
-    noise_assumed: bool
+    """Calls a request, after over before."""
 
 
-@dataclass(frozen=True, slots=True)
-class SitesSeen:
-    """What was seen at all call sites."""
-
-    names: Names
-    settings: RobustSettings
-    observed: tuple[tuple[Measure, Observed], ...]
-    noise_assumed: bool
-    """No history and no long reference shows how much ordinary times differ."""
-    site_times: SiteTimes
-    call_ratio: F8
-    """[sites] calls a request, after over before."""
-
-
-def whole_view(view: View) -> SiteView:
-    """Give a view of all sites as that."""
-    return SiteView(view, np.arange(view.n_sites), np.arange(len(view.names.patterns)))
-
-
-def site_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SiteView:
-    """Give a view of the sites of a shard."""
-    view = View(shard.profile(), roles, settings, at_sites=shard.at_sites)
-    return SiteView(view, shard.site, shard.pattern)
+def shard_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> View:
+    """Look at the sites of a shard."""
+    return View(shard.profile(), roles, settings, shard=shard)
 
 
 def seen_by_shards(
     profile: Profile, votes: SlotVotes, roles: Roles, settings: RobustSettings, workers: int
-) -> Iterator[SeenPart]:
+) -> Iterator[SitesSeen]:
     """Observe shard by shard, by so many processes where there are enough shards."""
     shards = site_shards(profile, votes)
     workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
@@ -91,7 +64,7 @@ def seen_by_shards(
         yield from map(partial(seen_at_shard, roles, settings), shards)
 
 
-def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SeenPart:
+def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
     """Observe a shard in a process of its own."""
     _begin()
     return seen_at_shard(roles, settings, shard)
@@ -104,74 +77,67 @@ def _begin() -> None:
     keep_freed()
 
 
-def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SeenPart:
+def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
     """Observe every measure at the sites of a shard."""
-    return seen_part(site_view(roles, settings, shard))
+    return seen_in(shard_view(roles, settings, shard))
 
 
-def seen_part(part: SiteView) -> SeenPart:
+def seen_in(view: View) -> SitesSeen:
     """Observe every measure at the sites of a view."""
     observed = {
-        measure.name: _placed(found, part)
+        measure.name: _placed(found, view)
         for measure in MEASURES
-        if (found := measure.observe(part.view)) is not None
+        if (found := measure.observe(view)) is not None
     }
-    site_times, roles = site_times_of(part.view), part.view.roles
-    return SeenPart(observed, site_times, part.site, part.view.call_ratio, roles.noise_assumed)
+    return SitesSeen(observed, site_times_of(view), view.site, view.call_ratio)
 
 
-def seen_at_sites(parts: Iterable[SeenPart], names: Names, settings: RobustSettings) -> SitesSeen:
+def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
     """Put together what was seen at all sites, measure by measure: nothing of it is held twice for long."""
     by_measure: dict[str, list[Observed]] = {}
-    rest: list[SeenPart] = []
+    rest: list[SitesSeen] = []
     for part in parts:
         for name, observed in part.observed.items():
             by_measure.setdefault(name, []).append(observed)
-        rest.append(part._replace(observed={}))
-    order = np.argsort(np.concatenate([part.site for part in rest]), kind="stable")
+        rest.append(replace(part, observed={}))
+    site = np.concatenate([part.site for part in rest])
+    order = np.argsort(site, kind="stable")
     return SitesSeen(
-        names,
-        settings,
-        tuple((m, _joined(by_measure.pop(m.name))) for m in MEASURES if m.name in by_measure),
-        rest[-1].noise_assumed,
-        joined_site_times([part.site_times for part in rest], order),
+        {name: _joined_rows(by_measure.pop(name)) for name in [*by_measure]},
+        _joined([part.site_times for part in rest], order),
+        site[order],
         np.concatenate([part.call_ratio for part in rest])[order],
     )
 
 
-def _placed(seen: Observed, part: SiteView) -> Observed:
+def _placed(seen: Observed, view: View) -> Observed:
     """Give it with the numbers of the whole."""
     pattern = seen.pattern
     return replace(
         seen,
-        site=part.site[seen.site],
-        pattern=None if pattern is None else np.where(pattern < 0, pattern, part.pattern[pattern]),
+        site=view.site[seen.site],
+        pattern=None if pattern is None else np.where(pattern < 0, pattern, view.pattern[pattern]),
     )
 
 
-def _joined(parts: Sequence[Observed]) -> Observed:
+def _joined_rows(parts: Sequence[Observed]) -> Observed:
     """Join what was observed of several sets of sites, in the order of the sites."""
+    pattern = [part.pattern for part in parts if part.pattern is not None]
+    site = np.concatenate([part.site for part in parts])
+    return _joined(parts, np.lexsort([np.concatenate(pattern), site] if pattern else [site]))
+
+
+def _joined(parts: Sequence[_Rows], order: I8) -> _Rows:
+    """Join arrays and estimates, the rows of one set behind those of another, and order them; what is no
+    array is the same in all."""
     first = parts[0]
     if len(parts) == 1:
         return first
-    site = np.concatenate([part.site for part in parts])
-    pattern = [part.pattern for part in parts if part.pattern is not None]
-    order = np.lexsort([np.concatenate(pattern), site] if pattern else [site])
-
-    def column(name: str) -> F8 | I8 | None:
-        if getattr(first, name) is None:
-            return None
-        columns = [np.broadcast_to(getattr(part, name), part.site.shape) for part in parts]
-        return np.concatenate(columns)[order]
-
-    plain = {
-        name: column(name)
-        for name in (field.name for field in fields(Observed))
-        if name not in ("estimate", "reference")
-    }
-    array = [part.reference for part in parts if part.reference is not None]
-    return Observed(
-        **plain,  # type: ignore[arg-type]
-        estimate=joined_estimates([part.estimate for part in parts]).take(order),
-        reference=joined_estimates(array).take(order) if array else None,
-    )
+    joined: dict[str, Any] = {}
+    for name in (field.name for field in fields(first)):
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], Estimate):
+            joined[name] = joined_estimates(values).take(order)
+        elif isinstance(values[0], np.ndarray):
+            joined[name] = np.concatenate(values)[order]
+    return replace(first, **joined)

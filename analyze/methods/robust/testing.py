@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.methods.robust.changes import NO_PATTERN, Change
-from analyze.methods.robust.measures.registry import Measure, Observed
-from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
+from analyze.methods.robust.measures.observed import Observed
+from analyze.methods.robust.measures.registry import MEASURES, Measure
+from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION, noisier
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.view import not_normal
@@ -76,18 +77,19 @@ class _Row(NamedTuple):
         return self.counts & ~self.there_before
 
 
-def judged_sites(seen: SitesSeen) -> Tested:
+def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noise_assumed: bool) -> Tested:
     """Judge what was seen at all sites: Benjamini-Hochberg over all, then noise and floors.
 
     Measures that stand apart, and those that speak only where the others are silent, are corrected by
     themselves.
     """
-    settings = seen.settings
     seen_by: Sequence[tuple[Measure, Observed]] = [
-        (measure, found) for measure, found in seen.observed if measure.name not in settings.without
+        (measure, seen.observed[measure.name])
+        for measure in MEASURES
+        if measure.name in seen.observed and measure.name not in settings.without
     ]
-    if seen.noise_assumed and PATTERN_DISPERSION.name not in settings.without:
-        seen_by = PATTERN_DISPERSION.noisier(seen_by, settings)
+    if noise_assumed and PATTERN_DISPERSION not in settings.without:
+        seen_by = noisier(seen_by, settings)
     usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
     words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
     more = [_judged(settings, [(m, o) for m, o in seen_by if m.apart == word], usual) for word in words]
@@ -99,14 +101,14 @@ def judged_sites(seen: SitesSeen) -> Tested:
         [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
         for rows in rounds
     )
-    kept = first + _silent_before(second, first, seen)
+    kept = first + _silent_before(second, first, names, settings.inherited)
     rows = [row for judged in rounds for row in judged]
     tested = [np.zeros(0, np.int64), *(row.seen.site[row.seen.tested] for row in rows)]
     return Tested(
         seen,
         tuple(kept),
         frozenset(np.unique(np.concatenate(tested)).tolist()),
-        tuple(_held_back(rows, kept, seen.names)),
+        tuple(_held_back(rows, kept, names)),
         max(
             (
                 row.seen.weight[row.open].max(initial=0.0)
@@ -282,10 +284,11 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
     }
 
 
-def _silent_before(second: Sequence[Change], first: Sequence[Change], seen: SitesSeen) -> list[Change]:
+def _silent_before(
+    second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
+) -> list[Change]:
     """Keep changes at sites whose operation, or caller, has no change of structure already."""
-    names = seen.names
-    inherited = _inherited(second, names, seen.settings.inherited)
+    inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation
         for change in first

@@ -18,6 +18,7 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
+from analyze.profile.shards import SiteShard
 from analyze.profile.votes import Votes
 from analyze.stats.estimate import (
     AFTER,
@@ -54,6 +55,16 @@ class VisitSums:
     response_ns: F8
     failing: F8
 
+    @property
+    def calls_a_visit(self) -> F8:
+        """Calls a touching request."""
+        return self.calls / np.maximum(self.w, 1e-300)
+
+    @property
+    def mean_response_ns(self) -> F8:
+        """Mean response time of the requests that touch the site."""
+        return self.response_ns / np.maximum(self.w, 1e-300)
+
 
 class View:
     """What both periods and the blocks of ordinary times hold; arrays are [sites] but where they say."""
@@ -64,14 +75,16 @@ class View:
         roles: Roles,
         settings: RobustSettings,
         by_instance: Callable[[], ByInstance | None] = lambda: None,
-        at_sites: Callable[[B1], Profile] | None = None,
+        shard: SiteShard | None = None,
     ) -> None:
-        """Look at a profile. at_sites: the same of some sites, with all slots of the problem; None: it has
-        them."""
+        """Look at a profile: of all sites, or of those of a shard."""
         self.profile, self.roles, self.settings = profile, roles, settings
-        self._by_instance, self._at_sites = by_instance, at_sites
+        self._by_instance, self._shard = by_instance, shard
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
+        self.site = np.arange(self.n_sites) if shard is None else shard.site
+        """What number each site has in the whole; likewise the call patterns."""
+        self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
@@ -207,10 +220,9 @@ class View:
 
     def own_times_after(self, sites: B1) -> Histograms:
         """Give own times of the problem at some sites, by slot."""
-        if self._at_sites is None or not sites.any():
-            values = self.own_times
-        else:
-            values = View(self._at_sites(sites), self.roles, self.settings).own_times
+        values = self.own_times
+        if self._shard is not None and sites.any():  # which has blocks of the problem, and no slots
+            values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
         return values.where(sites[values.place] & self.roles.problem[values.column])
 
     @cached_property
@@ -339,14 +351,10 @@ class View:
         return np.array([site.kind is kind for site in self.names.sites], dtype=np.bool_)
 
     @property
-    def calls_a_visit(self) -> F8:
-        """Calls a touching request, after."""
-        return self.after.calls / np.maximum(self.after.w, 1e-300)
-
-    @property
-    def mean_response_ns(self) -> F8:
-        """Mean response time of the requests after that touch the site."""
-        return self.after.response_ns / np.maximum(self.after.w, 1e-300)
+    def makes_several(self) -> B1:
+        """Tell at which sites some requests make several calls; passes of records count once a request."""
+        several = [side.calls > side.w * (1 + 1e-9) for side in (self.before, self.after)]
+        return np.asarray((several[0] | several[1]) & ~self.of_kind(SiteKind.POINT))
 
 
 def not_normal(reference: Estimate, settings: RobustSettings) -> B1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.methods.robust.affected_requests import Requests, affected_by_statistics
+from analyze.methods.robust.affected_requests import affected_by_statistics, showing
 from analyze.methods.robust.causes.order import Entries, Order
 from analyze.methods.robust.causes.patterns import calls_rerouted, cut_after, last_callees
 from analyze.methods.robust.causes.symptoms import (
@@ -186,7 +186,6 @@ def context_of(
     order = Order.of(names, groups, asked, None if groups else Entries.of(profile))
     named = hosts_in(category.graph for category in population.categories) if groups else hosts_named(names)
     hosts = Hosts(names, named)
-    requests = Requests.of(population, groups, roles.reference, roles.problem)
     mean_ns = _larger_mean_ns(profile, roles)
     last = last_callees(population, groups, {c.pattern for c in changes if c.pattern != NO_PATTERN}, names)
 
@@ -207,7 +206,7 @@ def context_of(
             )
             suspect = (names.unrecorded.get(operation, "") if fails else "") or cut_after(mine, names, last)
             suspect = suspect or begun.callee(lead, names, order, settings)
-        shows = requests.showing(shown)
+        shows = showing(population, groups, roles, shown)
         counted = 0 if len(shows) else max(affected_by_statistics(profile, roles, shown))
         return Symptom(
             operation, timed, tuple(mine), lead, shows, score, size, component, suspect, by_load, counted

@@ -113,8 +113,8 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
     if not asked:
         return []
     predicted, seen = (np.ones(len(comparison.profile.names.sites)) for _ in range(2))
-    for part in comparison.views():
-        predicted[part.site], seen[part.site] = _factors(part.view, met.ratio)
+    for view in comparison.views():
+        predicted[view.site], seen[view.site] = _factors(view, met.ratio)
     allowed = 1 + settings.load_room * (predicted - 1)
     found = []
     for change in asked:

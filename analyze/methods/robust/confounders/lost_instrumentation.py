@@ -30,7 +30,6 @@ from analyze.methods.robust.settings import ConfounderSettings
 from analyze.profile.names import OperationName
 from analyze.profile.profile import Profile
 from analyze.stats.proportions import exact_p
-from schemas.arrays import B1, F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,6 @@ def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettin
     """Find those that the reference knows, the problem does not, and callers call as before; by name.
     O(sites)."""
     before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
-    answers = [_Answers.of(profile, slots) for slots in (roles.ordinary, roles.problem)]
     names = profile.names.operations
     number = {name: place for place, name in enumerate(names)}
     requests: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -103,7 +101,7 @@ def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettin
         pairs = [(name, number.get(name._replace(callee=""), -1)) for name in called[component]]
         if all(
             _as_often(before, after, number[name], nameless, settings)
-            and _alike(answers[0], number[name], answers[1], nameless, settings)
+            and _alike(before, number[name], after, nameless, settings)
             for name, nameless in pairs
         ):
             calls = tuple(Rename(name, names[nameless], float(after.n[nameless])) for name, nameless in pairs)
@@ -120,41 +118,13 @@ def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: Co
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """How calls of operations are answered in one period; arrays are [operations]."""
-
-    calls: F8
-    inclusive_ns: F8
-    failing: F8
-    """Requests with a failing call."""
-    requests: F8
-
-    @staticmethod
-    def of(profile: Profile, slots: B1) -> _Answers:
-        columns = (
-            ("patterns", "calls"),
-            ("patterns", "inclusive_ns"),
-            ("visits", "failing_n"),
-            ("visits", "n"),
-        )
-        return _Answers(*(profile.at_operations(*of, slots) for of in columns))
-
-
-def _alike(
-    before: _Answers, named: int, after: _Answers, nameless: int, settings: ConfounderSettings
-) -> bool:
+def _alike(before: Uses, named: int, after: Uses, nameless: int, settings: ConfounderSettings) -> bool:
     """Tell whether calls take as long and fail as seldom."""
     calls = float(before.calls[named]), float(after.calls[nameless])
     if not all(calls):
         return False
     took = float(before.inclusive_ns[named]) / calls[0], float(after.inclusive_ns[nameless]) / calls[1]
-    counts = [
-        before.failing[named],
-        before.requests[named],
-        after.failing[nameless],
-        after.requests[nameless],
-    ]
+    counts = before.failing[named], before.n[named], after.failing[nameless], after.n[nameless]
     failing = exact_p(*(round(float(count)) for count in counts))
     same = settings.nameless_time
     return 1 / same < took[1] / max(took[0], 1e-300) < same and failing > settings.nameless_p

@@ -9,9 +9,8 @@ lacks more than that has changed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from analyze.profile.names import NO_CALLER, reached
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
 from analyze.stats.proportions import exact_p
-from analyze.stats.sums import totals, totals_by_side
+from analyze.stats.sums import numbered, row_totals, totals, totals_by_side
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import PATH_KINDS
 from stitch.graph.placed import is_made_up
@@ -126,33 +125,42 @@ class _Patterns:
         site, pattern, slot = (
             table[name].to_numpy().astype(np.int64) for name in ("site", "pattern", "slot")
         )
-        width = len(profile.names.patterns) + 1
-        key, code = np.unique(site * width + pattern, return_inverse=True)
-        votes = totals_by_side(code, table["votes"].to_numpy(), slot, (first, second), len(key))
-        at = key // width
-        total = np.stack([totals(at, votes[:, p], len(profile.names.sites)) for p in (0, 1)], axis=1)
-        return _Patterns(at, key % width, votes, total)
-
-
-class _Below(NamedTuple):
-    """Names by number of the operation, and what may be found below each of them."""
-
-    base: Sequence[int]
-    """Operation -> its name without callee."""
-    below: Mapping[int, set[int]]
+        pair, at = numbered((site, pattern))
+        votes = totals_by_side(pair, table["votes"].to_numpy(), slot, (first, second), len(at))
+        total = row_totals(votes, site[at], len(profile.names.sites))
+        return _Patterns(site[at], pattern[at], votes, total)
 
 
 def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison) -> list[Change]:
     """Find the changes that the loss explains, in size and in kind."""
     if loss.rate <= 0:
         return []
-    profile, roles, sums = comparison.profile, comparison.roles, comparison.view
-    settings = comparison.settings.confounders
-    whole, lossy = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
-    incomplete_part = _incomplete_part(profile, _Patterns.of(profile, whole, lossy), loss.rate)
-    below = _below(profile, sums, loss.in_problem)
-    allowed = settings.lost_room * incomplete_part
-    return [c for c in changes if _explained(c, loss, profile, float(allowed[c.site]), below, settings)]
+    profile, settings = comparison.profile, comparison.settings.confounders
+    sides = comparison.roles.reference, comparison.roles.problem
+    patterns = _Patterns.of(profile, *(sides if loss.in_problem else sides[::-1]))
+    allowed = settings.lost_room * _incomplete_part(profile, patterns, loss.rate)
+    base, below = _below(profile, comparison.view, loss.in_problem)
+
+    def explained(change: Change) -> bool:
+        """Tell whether a path moved by no more than the loss lets it, and what grew is what a loss leaves.
+
+        Own times are compared within their pattern, and a call that is not made in all of a pattern's
+        requests is another pattern: so a loss moves paths.
+        """
+        if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:
+            return False
+        children = {
+            base[child.operation]
+            for child in profile.names.patterns[change.pattern]
+            if not is_made_up(*profile.names.operations[child.operation][:2])
+        }
+        operation = base[profile.names.sites[change.site].operation]
+        if change.ups == loss.in_problem and not children <= below.get(operation, set()):
+            return False
+        size = abs(change.after - change.before)
+        return bool(size <= allowed[change.site] + settings.lost_z * size / max(abs(change.z), 1e-9))
+
+    return [change for change in changes if explained(change)]
 
 
 def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
@@ -166,10 +174,12 @@ def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
     return totals(patterns.site, np.nan_to_num(share) * lost, len(profile.names.sites))
 
 
-def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
-    """Find what a lost event may leave at a place: whatever came after it where nothing is lost, and where
-    something is, what comes after the next. Names without callees: a call whose other side is lost has
-    none."""
+def _below(profile: Profile, sums: View, in_problem: bool) -> tuple[list[int], dict[int, set[int]]]:
+    """Give ([operations] number of the name without callee, what a lost event may leave below such a name).
+
+    That is whatever came after it where nothing is lost, and where something is, what comes after the next. A
+    call whose other side is lost has no callee in its name.
+    """
     bases = Numbering[tuple[str, str]]()
     base = [bases[name[:2]] for name in profile.names.operations]
     whole, lossy = (sums.before, sums.after) if in_problem else (sums.after, sums.before)
@@ -179,7 +189,7 @@ def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
     for operation in {*after, *also}:
         two_on = {far for near in also.get(operation, ()) for far in also.get(near, ()) if near != operation}
         below[operation] = reached(after, {operation}) | two_on | reached(also, two_on)
-    return _Below(base, below)
+    return base, below
 
 
 def _next(profile: Profile, calls: F8, base: Sequence[int]) -> dict[int, set[int]]:
@@ -188,28 +198,6 @@ def _next(profile: Profile, calls: F8, base: Sequence[int]) -> dict[int, set[int
         if n and site.caller != NO_CALLER:
             after[base[site.caller]].add(base[site.operation])
     return after
-
-
-def _explained(
-    change: Change, loss: Loss, profile: Profile, allowed: float, below: _Below, settings: ConfounderSettings
-) -> bool:
-    """Tell whether a path moved by no more than the loss lets it, and what grew is what a loss leaves.
-
-    Own times are compared within their pattern, and a call that is not made in all of a pattern's requests is
-    another pattern: so a loss moves paths.
-    """
-    if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:
-        return False
-    children = {
-        below.base[child.operation]
-        for child in profile.names.patterns[change.pattern]
-        if not is_made_up(*profile.names.operations[child.operation][:2])
-    }
-    operation = below.base[profile.names.sites[change.site].operation]
-    if change.ups == loss.in_problem and not children <= below.below.get(operation, set()):
-        return False
-    size = abs(change.after - change.before)
-    return size <= allowed + settings.lost_z * size / max(abs(change.z), 1e-9)
 
 
 def _text(loss: Loss, changes: Sequence[Change], settings: ConfounderSettings) -> str:

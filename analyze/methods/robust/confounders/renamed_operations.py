@@ -43,12 +43,16 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """How operations are used in one period."""
+    """How operations are used in one period; arrays are [operations]."""
 
     n: F8
-    """[operations] recorded requests that pass, each site's counted: how much is known."""
+    """Recorded requests that pass, each site's counted: how much is known."""
     share: F8
-    """[operations] the same over the period's requests, both weighted: a measure of how often."""
+    """The same over the period's requests, both weighted: a measure of how often."""
+    failing: F8
+    """Recorded requests with a failing call."""
+    calls: F8
+    inclusive_ns: F8
     requests: float
     """Recorded requests of the period."""
 
@@ -109,7 +113,7 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
         and as_often(before, after, old, new, settings)
         and (likeness := _likeness(*ways, old, new, gone, come)) >= settings.rename_ways
     ]
-    shorter = _shorter(profile, roles, options, settings)
+    shorter = _shorter(profile, roles, options, settings) - _failing_more(before, after, options, settings)
     found: dict[int, int] = {}
     for _, old, new in sorted(options, key=lambda option: (-option[0], names[option[1]], names[option[2]])):
         if old not in found and new not in found.values() and (old, new) not in shorter:
@@ -148,6 +152,9 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
     return Uses(
         n=profile.at_operations("visits", "n", slots),
         share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
+        failing=profile.at_operations("visits", "failing_n", slots),
+        calls=profile.at_operations("patterns", "calls", slots),
+        inclusive_ns=profile.at_operations("patterns", "inclusive_ns", slots),
         requests=profile.responded("n", slots),
     )
 
@@ -197,14 +204,14 @@ def _shorter(
     profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
     """Find pairs (old, new) inside a component of which the new takes far less time by itself, by a part of
-    the response that is felt. A component that has another name may have got faster, too, and what fails more
-    may end early. A step of records is no time of the point that it leads to. O(votes at their sites)."""
+    the response that is felt. A component that has another name may have got faster, too. A step of records
+    is no time of the point that it leads to. O(votes at their sites)."""
     names = profile.names.operations
     inside_one = {
         (old, new)
         for _, old, new in options
         if names[old]._replace(point="") == names[new]._replace(point="")
-    } - _failing_more(profile, roles, options, settings)
+    }
     mine = {at for pair in inside_one for at in pair}
     of = np.array([s.operation if s.kind is SiteKind.CALL else -1 for s in profile.names.sites], np.int64)
     votes = values_of(votes_of(profile, np.isin(of, sorted(mine))), OWN_TIME) if mine else None
@@ -226,13 +233,11 @@ def _shorter(
 
 
 def _failing_more(
-    profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
+    before: Uses, after: Uses, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) of which the new fails in more of the requests than chance explains. O(sites)."""
-    (failing0, n0), (failing1, n1) = (
-        [profile.at_operations("visits", column, slots) for column in ("failing_n", "n")]
-        for slots in (roles.ordinary, roles.problem)
-    )
+    """Find pairs (old, new) of which the new fails in more of the requests than chance explains: what fails
+    may end early."""
+    failing0, n0, failing1, n1 = before.failing, before.n, after.failing, after.n
     found = set()
     for _, old, new in options:
         pooled = (failing0[old] + failing1[new]) / (n0[old] + n1[new])

@@ -17,22 +17,11 @@ import numpy as np
 from scipy.special import pdtrc
 
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.view import VisitSums
 from analyze.stats.histograms import N_BINS, Histograms, bin_of, value_of
 from analyze.stats.proportions import fisher
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
-
-
-@dataclass(frozen=True, slots=True)
-class Touched:
-    """The requests of the problem that touch each call site; arrays are [sites]."""
-
-    visits: F8
-    """Their weight."""
-    calls: F8
-    """Calls a request."""
-    response_ns: F8
-    """Mean response time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +43,15 @@ def far_calls(
     values: Histograms,
     by_block: Callable[[B1], Histograms],
     alike: Sequence[I8],
-    touched: Touched,
+    visited: VisitSums,
     settings: RobustSettings,
 ) -> FarCalls:
     """Test every site with its like: who calls a slow one, or what follows a slow step, does not matter.
 
     values: own times given their patterns, by site and period (1 the problem, the others ordinary). by_block:
     those of the problem at some sites, [sites] whether at it, by block. alike: ways to put sites together,
-    [sites] number of a site's set in each. A site's own ordinary times say what is far there; of a set that
-    counts all sites do that have such a call. O(rows).
+    [sites] number of a site's set in each. visited: sums of the problem. A site's own ordinary times say what
+    is far there; of a set that counts all sites do that have such a call. O(rows).
     """
     n_sites = len(alike[0])
     ordinary = values.column != 1
@@ -71,7 +60,7 @@ def far_calls(
     largest = np.zeros(n_sites, dtype=np.int64)
     np.maximum.at(largest, values.place[ordinary], values.bin[ordinary])
     # What is next to nothing of a response is no measure of "far".
-    least_ns = np.maximum(value_of(largest + 1), settings.time_share * touched.response_ns)
+    least_ns = np.maximum(value_of(largest + 1), settings.time_share * visited.mean_response_ns)
     threshold = bin_of(settings.far_times * least_ns)
     far = values.where(~ordinary & (values.bin > threshold[values.place]) & known[values.place])
     n = totals(far.place, far.n, n_sites)
@@ -84,7 +73,7 @@ def far_calls(
     blocks = by_block(n > 0)
     blocks = blocks.where(blocks.bin > threshold[blocks.place])
     seen = _Seen(blocks, n, np.where(known, n0, 0.0), np.where(known, n1, 0.0), beyond, excess_ns)
-    tested = [_tested(seen, sets, touched, settings) for sets in alike]
+    tested = [_tested(seen, sets, visited, settings) for sets in alike]
     return FarCalls(
         threshold,
         n,
@@ -108,7 +97,7 @@ class _Seen:
     excess_ns: F8
 
 
-def _tested(seen: _Seen, sets: I8, touched: Touched, settings: RobustSettings) -> tuple[F8, B1]:
+def _tested(seen: _Seen, sets: I8, visited: VisitSums, settings: RobustSettings) -> tuple[F8, B1]:
     """Give ([sites] p, whether it passes) of each site's set."""
     found, sets = np.unique(sets, return_inverse=True)
     n_sets = len(found)
@@ -120,7 +109,7 @@ def _tested(seen: _Seen, sets: I8, touched: Touched, settings: RobustSettings) -
     times = np.unique(np.stack([sets[seen.blocks.place], seen.blocks.column]), axis=1)[0]
     passes = (before >= settings.far_known) & (np.bincount(times, minlength=n_sets) >= settings.far_blocks)
     passes &= fisher(np.zeros_like(count), before, count, after).p_more <= settings.far_rank_p
-    excess_ns = totals(sets, touched.visits * seen.excess_ns * touched.calls, n_sets)
-    whole_ns = totals(sets, touched.visits * (seen.n > 0) * touched.response_ns, n_sets)
+    excess_ns = totals(sets, visited.w * seen.excess_ns * visited.calls_a_visit, n_sets)
+    whole_ns = totals(sets, visited.w * (seen.n > 0) * visited.mean_response_ns, n_sets)
     passes &= excess_ns > settings.far_time * whole_ns
     return p[sets], passes[sets]

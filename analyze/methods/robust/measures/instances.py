@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from scipy.special import betainc
@@ -19,6 +19,7 @@ from scipy.special import betainc
 from analyze.explain.chosen_requests import chosen_rows
 from analyze.explain.parameters import parameter_words
 from analyze.methods.robust.changes import Instance
+from analyze.methods.robust.measures.observed import Observed
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
@@ -30,6 +31,9 @@ from analyze.stats.histograms import BIN_LOG, Histograms, bin_of
 from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
+
+if TYPE_CHECKING:
+    from analyze.methods.robust.view import View
 
 HOST: Final = "host"
 _MIDDLE: Final = 4096
@@ -250,22 +254,6 @@ def _levels_of(
 # ---------------------------------------------------------------- what is tested
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceTests:
-    """Levels against their siblings; arrays are [rows]."""
-
-    site: I8
-    """The call site; of a whole component that with most of its time."""
-    instance: tuple[Instance, ...]
-    estimate: Estimate
-    requests: F8
-    """Requests of the problem with a call there."""
-    rises: B1
-    """Against its own past, too."""
-    added_ns: F8
-    """What it adds to the critical time of the problem."""
-
-
 class _Row(NamedTuple):
     """A level of a site or a component; values are its siblings' together, its own, theirs one by one."""
 
@@ -297,21 +285,38 @@ def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
     return values, scales
 
 
-def _instances(rows: Sequence[_Row]) -> tuple[Instance, ...]:
-    return tuple(
-        Instance(r.level.attribute, r.level.value, len(r.level.siblings) + 1, r.level.hosts, r.siblings)
-        for r in rows
+def _observed(
+    view: View, rows: Sequence[_Row], e: Estimate, floor: float, matters: B1, added_ns: F8
+) -> Observed:
+    """Observe the rows' estimate; added_ns: [rows] what each adds to the critical time of the problem."""
+    site = np.array([row.site for row in rows])
+    requests, is_share = max(view.after.requests, 1e-300), e.unit == "share"
+    return Observed(
+        site,
+        e,
+        np.isfinite(e.change),
+        floor,
+        matters,
+        added_ns / requests,
+        np.nan_to_num(np.abs(e.change if is_share else np.zeros(len(site)))) * e.n1 / requests,
+        np.ones(len(site)),
+        instance=tuple(
+            Instance(r.level.attribute, r.level.value, len(r.level.siblings) + 1, r.level.hosts, r.siblings)
+            for r in rows
+        ),
+        of_calls=view.makes_several[site] if is_share else None,
     )
 
 
-def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSettings) -> InstanceTests | None:
-    """Compare own times: what an instance takes more than it did, beyond what its siblings do.
-
-    critical_ns: [sites] time that the problem's responses waited for them.
-    """
+def slower_instance(view: View) -> Observed | None:
+    """Observe the own time of calls on one instance, version, zone: what it takes more than it did, beyond
+    what its siblings do."""
+    found, after, settings = view.by_instance, view.after, view.settings
+    if found is None:
+        return None
     late = found.calls.late == 1
-    own_ns = totals(found.calls.site[late], found.calls.own_ns[late], len(critical_ns))
-    waited = np.minimum(critical_ns / np.maximum(own_ns, 1.0), 1.0)
+    own_ns = totals(found.calls.site[late], found.calls.own_ns[late], view.n_sites)
+    waited = np.minimum(after.critical_ns / np.maximum(own_ns, 1.0), 1.0)
     calls, components, scope = _scoped(_relative(found.calls, settings.least_of_pattern))
     n_sites = len(np.unique(calls.site))
     rows: list[_Row] = []
@@ -370,15 +375,12 @@ def slower_instances(found: ByInstance, critical_ns: F8, settings: RobustSetting
         # How much instances differ for good is not known of a newcomer.
         least_tau=np.array([row.tau for row in rows]),
     )
-    e = _alone(e)
-    return InstanceTests(
-        np.array([row.site for row in rows]),
-        _instances(rows),
-        e,
-        e.n1,
-        np.ones(len(rows), dtype=np.bool_),
-        np.array([row.added_ns for row in rows]) * -np.expm1(-e.change),
-    )
+    e, sites = _alone(e), np.array([row.site for row in rows])
+    added_ns = np.array([row.added_ns for row in rows]) * -np.expm1(-e.change)
+    weight = after.w[sites] / np.maximum(after.n[sites], 1e-300)
+    least = settings.time_share * after.mean_response_ns[sites]
+    matters = added_ns > least * weight * e.n1
+    return _observed(view, rows, e, float(np.log1p(settings.time_floor)), matters, added_ns)
 
 
 def _scoped(calls: Calls) -> tuple[Calls, I8, I8]:
@@ -462,8 +464,12 @@ def _relative(calls: Calls, least: int) -> Calls:
     return replace(calls.where(known), bin=shifted)
 
 
-def failing_instances(found: ByInstance, settings: RobustSettings) -> InstanceTests | None:
-    """Compare shares of calls that fail: more than the siblings', and more than its own were."""
+def failing_instance(view: View) -> Observed | None:
+    """Observe the share of calls that fail on one instance, version, zone: more than the siblings', and more
+    than its own were."""
+    found, settings = view.by_instance, view.settings
+    if found is None:
+        return None
     calls = found.calls
     rows: list[_Row] = []
     for site in np.unique(calls.site[(calls.failing > 0) & (calls.late == 1)]).tolist():
@@ -498,15 +504,11 @@ def failing_instances(found: ByInstance, settings: RobustSettings) -> InstanceTe
     if not rows:
         return None
     e = _alone(share_change(*_columns(rows, 0.0), one_sided=True))
-    past = np.array([row.past for row in rows])
-    return InstanceTests(
-        np.array([row.site for row in rows]),
-        _instances(rows),
-        e,
-        e.n1,
-        _rises_from(past, e, settings),
-        np.zeros(len(rows)),
-    )
+    rises = _rises_from(np.array([row.past for row in rows]), e, settings)
+    least = settings.least_affected - 0.5
+    matters = rises & (e.after * e.n1 >= least)
+    seen = _observed(view, rows, e, settings.new_floor, matters, np.zeros(len(rows)))
+    return replace(seen, tested=seen.tested & (e.before * e.n0 + e.after * e.n1 >= least))
 
 
 def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:

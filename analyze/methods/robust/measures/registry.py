@@ -12,58 +12,27 @@ a value a request (a mean of its calls, a number of calls, a share of them).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from analyze.methods.robust.changes import Instance
-from analyze.methods.robust.measures.far_calls import Touched, far_calls
-from analyze.methods.robust.measures.instances import InstanceTests, failing_instances, slower_instances
+from analyze.methods.robust.measures.far_calls import far_calls
+from analyze.methods.robust.measures.instances import failing_instance, slower_instance
+from analyze.methods.robust.measures.observed import Observed
 from analyze.methods.robust.view import View, by_site, is_known
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
 from analyze.stats.histograms import BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
-from analyze.stats.sums import totals
+from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
 _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
 """Bin of one call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What a measure saw; arrays are [rows]."""
-
-    site: I8
-    estimate: Estimate
-    tested: B1
-    """Enough requests on both sides, and something to say."""
-    floor: F8 | float
-    """Least size that counts, in the estimate's unit."""
-    matters: B1
-    """What the measure asks besides: that requests felt it, that several show it."""
-    gain_ns: F8
-    """Part of the change of the mean response time, ns a request of the period."""
-    weight: F8
-    """Share of the requests that changed, by which a change without much time is ranked."""
-    call_ratio: F8
-    """Calls a request of the site, after over before."""
-    pattern: I8 | None = None
-    """Call pattern that the row is about."""
-    reference: Estimate | None = None
-    """The same against the reference alone, where a history makes ordinary times more than that."""
-    threshold_us: F8 | None = None
-    """Calls that take this or longer are very slow."""
-    instance: Sequence[Instance] | None = None
-    """Where alone it was seen."""
-    of_calls: B1 | None = None
-    """Whether a share is of the calls that a request makes here, because some make several; None: of
-    requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +79,8 @@ def own_time(view: View) -> Observed:
     with np.errstate(invalid="ignore", over="ignore"):
         plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
         plain &= np.abs(found.change) - found.se > np.log1p(settings.plain_time)
-        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.calls_a_visit
-        least = settings.time_share * np.where(plain, settings.plain_share, 1.0) * view.mean_response_ns
+        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.after.calls_a_visit
+        least = settings.time_share * np.where(plain, settings.plain_share, 1.0) * view.after.mean_response_ns
         matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
     seen = _at_sites(view, found, np.log1p(settings.time_floor), matters, view.slower_ns)
     return replace(seen, reference=alone)
@@ -139,11 +108,13 @@ def slow_calls(view: View) -> Observed:
     late_ns = value_of(slow.bin + 0.5) - value_of(limit[slow.place] + 1)
     excess = totals(slow.place, slow.n * late_ns, view.n_sites)
     with np.errstate(divide="ignore", invalid="ignore"):
-        excess_ns = excess / n[:, AFTER] * view.calls_a_visit
-        much = (excess_ns > settings.tail_time * view.mean_response_ns) & (x[:, AFTER] >= settings.least_slow)
+        excess_ns = excess / n[:, AFTER] * view.after.calls_a_visit
+        much = (excess_ns > settings.tail_time * view.after.mean_response_ns) & (
+            x[:, AFTER] >= settings.least_slow
+        )
     found, alone = view.shares(x, n, one_sided=True)
     found = replace(found, margin=np.where(much, 0.0, settings.share_margin))
-    least = settings.time_share * view.mean_response_ns
+    least = settings.time_share * view.after.mean_response_ns
     matters = (
         (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
     )
@@ -191,8 +162,7 @@ def _without_worst_block(view: View, values: Histograms, over: B1, found: Estima
 def far_slower_calls(view: View) -> Observed:
     """Observe the share of calls far slower than any ordinary one; p is by their distance, not by ranks."""
     settings = view.settings
-    touched = Touched(view.after.w, view.calls_a_visit, view.mean_response_ns)
-    far = far_calls(view.own_by_period, view.own_times_after, _alike(view.names), touched, settings)
+    far = far_calls(view.own_by_period, view.own_times_after, _alike(view.names), view.after, settings)
     n = view.own_requests
     x = np.zeros_like(n)
     x[:, AFTER] = far.n
@@ -202,7 +172,7 @@ def far_slower_calls(view: View) -> Observed:
     found = replace(
         found, p=far.p, chance_p=None, sampling=sampling, between=np.zeros(view.n_sites), margin=0.0
     )
-    matters = far.passes & (view.slower_a_visit_ns > far.excess_ns * view.calls_a_visit / 2)
+    matters = far.passes & (view.slower_a_visit_ns > far.excess_ns * view.after.calls_a_visit / 2)
     seen = _at_sites(view, found, 0.0, matters, view.slower_ns)
     return replace(seen, threshold_us=value_of(far.threshold + 1.0) / 1e3)
 
@@ -270,7 +240,9 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
         weight = view.after.w / max(view.after.requests, 1e-300) * np.minimum(np.abs(found.change), 1.0)
     of_steps = kind is SiteKind.STEP  # of a call the time lies mostly below: what it costs its account says
     matters = (
-        moved_ns > settings.time_share * view.mean_response_ns if of_steps else np.ones(n_sites, np.bool_)
+        moved_ns > settings.time_share * view.after.mean_response_ns
+        if of_steps
+        else np.ones(n_sites, np.bool_)
     )
     floor = float(np.log1p(settings.time_floor if of_steps else settings.count_floor))
     before, after = view.rates
@@ -305,13 +277,12 @@ class _Patterns:
     def of(view: View) -> _Patterns:
         table = view.profile.patterns
         site, pattern, slot = (table[k].to_numpy().astype(np.int64) for k in ("site", "pattern", "slot"))
-        width = int(pattern.max(initial=0)) + 1
-        pair, code = np.unique(site * width + pattern, return_inverse=True)
+        pair, first = numbered((site, pattern))
         sums = (
-            view.sums(code, slot, table[k].to_numpy(), len(pair))
+            view.sums(pair, slot, table[k].to_numpy(), len(first))
             for k in ("votes", "n", "calls", "inclusive_ns")
         )
-        return _Patterns(pair // width, pair % width, *sums)
+        return _Patterns(site[first], pattern[first], *sums)
 
 
 def call_pattern(view: View) -> Observed:
@@ -368,51 +339,6 @@ def failing_requests(view: View) -> Observed:
     )
 
 
-# ---------------------------------------------------------------- one instance of several
-
-
-def slower_instance(view: View) -> Observed | None:
-    """Observe the own time of calls on one instance, version, zone against those on its siblings."""
-    if view.by_instance is None:
-        return None
-    found = slower_instances(view.by_instance, view.after.critical_ns, view.settings)
-    if found is None:
-        return None
-    weight = view.after.w[found.site] / np.maximum(view.after.n[found.site], 1e-300)
-    least = view.settings.time_share * view.mean_response_ns[found.site]
-    matters = found.added_ns > least * weight * found.requests
-    return _on_instances(view, found, np.log1p(view.settings.time_floor), matters)
-
-
-def failing_instance(view: View) -> Observed | None:
-    """Observe the share of calls that fail on one instance, version, zone."""
-    if view.by_instance is None or (found := failing_instances(view.by_instance, view.settings)) is None:
-        return None
-    e, least = found.estimate, view.settings.least_affected - 0.5
-    seen = _on_instances(
-        view, found, view.settings.new_floor, found.rises & (e.after * found.requests >= least)
-    )
-    return replace(seen, tested=seen.tested & (e.before * e.n0 + e.after * e.n1 >= least))
-
-
-def _on_instances(view: View, found: InstanceTests, floor: float, matters: B1) -> Observed:
-    requests = max(view.after.requests, 1e-300)
-    share = found.requests / requests
-    change = found.estimate.change if found.estimate.unit == "share" else np.zeros(len(found.site))
-    return Observed(
-        found.site,
-        found.estimate,
-        np.isfinite(found.estimate.change),
-        floor,
-        matters,
-        found.added_ns / requests,
-        np.nan_to_num(np.abs(change)) * share,
-        np.ones(len(found.site)),
-        instance=found.instance,
-        of_calls=_several_calls(view)[found.site] if found.estimate.unit == "share" else None,
-    )
-
-
 def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], requests: F8) -> Observed:
     """Observe changes of weighted shares of the requests that touch sites; rows of several may be of one
     site.
@@ -432,14 +358,8 @@ def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], reques
         np.nan_to_num(weight),
         view.visit_ratio[at],
         reference=alone,
-        of_calls=_several_calls(view)[at],
+        of_calls=view.makes_several[at],
     )
-
-
-def _several_calls(view: View) -> B1:
-    """Tell at which sites some requests make several calls; passes of records count once a request."""
-    a_visit = [side.calls > side.w * (1 + 1e-9) for side in (view.before, view.after)]
-    return np.asarray((a_visit[0] | a_visit[1]) & ~view.of_kind(SiteKind.POINT))
 
 
 def _at_sites(view: View, found: Estimate, floor: F8 | float, matters: B1, gain_ns: F8) -> Observed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,9 +14,9 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.sections.finding_rows import site_of
 from analyze.methods.robust.titles import title
-from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
+from analyze.methods.robust.verdict.outcome import outcome as reached
 from analyze.report import blocks as b
 from analyze.report import measures, wording
 from analyze.report.section_view import SectionView
@@ -26,10 +27,10 @@ from schemas.report.findings import Finding
 
 
 def verdict_section(
-    run: RobustRun, judged: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
+    run: RobustRun, judged: Judgement, findings: Sequence[Finding], mean: Account
 ) -> VerdictSection:
     """Fill the section: the outcome and its reasons."""
-    mean, settings = accounts[0], judged.settings.verdict
+    settings = run.settings.verdict
     explained = None
     if mean.after != mean.before:
         low, high = mean.low, mean.high
@@ -39,15 +40,16 @@ def verdict_section(
             (-np.inf if low is None else low, np.inf if high is None else high),
             mean.changed,
         )
-    found = judged.outcome(
-        len(findings),
-        explained,
+    lost = (run.confounded.text(name) for name in ("lost-instrumentation", "lost-records"))
+    basis = replace(
+        judged.basis,
+        findings=len(findings),
+        explained=explained,
         by_load=run.confounded.text("load"),
-        incomplete=" ".join(
-            filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
-        ),
+        incomplete=" ".join(filter(None, lost)),
     )
-    section = VerdictSection(
+    found = reached(basis, run.settings)
+    return VerdictSection(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
@@ -64,7 +66,6 @@ def verdict_section(
         equivalent_share=judged.whole.equivalent_share,
         calibration="",
     )
-    return checked(section, accounts, findings)
 
 
 def likely_place(reached: VerdictReached, mean: Account, least: float) -> Iterator[str]:

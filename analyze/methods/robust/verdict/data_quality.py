@@ -1,16 +1,9 @@
-"""Say what a reader must know about the data first: one row each, severe ones first.
-
-Names with ids in them are one: `User: fs -mkdir dir_17` is another root type for every directory, and nothing
-can be compared. Found are the parts that differ (quoted words, UUIDs, hexadecimal and long mixed ids,
-numbers), how many names would be left without them, and a rule that a collector can apply.
-"""
+"""Say what a reader must know about the data first: one row each, severe ones first."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,7 +12,6 @@ from analyze.methods.robust.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.settings import VerdictSettings
 from analyze.methods.robust.verdict.load import MixChange, RateChange
 from analyze.population import Population, Sample
-from analyze.refine.name_folding import MARK, PARTS, IdKind
 from analyze.report.wording import counted, duration, percent
 from analyze.stats.estimate import share_change
 from analyze.stats.noise import LEAST_FOR_ENVELOPE, LogMedians, window_noise
@@ -66,14 +58,22 @@ def quality_rows(
 
 
 def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Tell of root types and components with ids in their names."""
+    """Tell of root types and components with ids in their names: too few names for them to be folded.
+
+    `User: fs -mkdir dir_17` is another root type for every directory, and nothing can be compared.
+    """
     traces = sum(category.n_requests for category in population.categories)
     roots = {category.graph.root for category in population.categories}
     components = {node.component for category in population.categories for node in category.graph.nodes}
     for noun, names in (("root types", roots), ("components", components)):
         if hold_ids(names, traces, settings):
-            cleaning = propose_cleaning(names, settings.names_many)
-            yield QualityRow(kind="labels", severe=True, text=_label_text(noun, len(names), traces, cleaning))
+            yield QualityRow(
+                kind="labels",
+                severe=True,
+                text=f"{len(names):,} {noun} in {traces:,} traces: names hold ids, so that little can be "
+                f"compared. A smaller refine.max_names, say {settings.names_least}, folds what differs in "
+                "them.",
+            )
 
 
 def useless_rows(
@@ -105,17 +105,6 @@ def useless_rows(
 def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:
     """Tell whether distinct names of one kind (root types, components) are too many for so many traces."""
     return len(names) >= max(settings.names_least, settings.names_many * traces)
-
-
-def _label_text(noun: str, n: int, traces: int, cleaning: Cleaning | None) -> str:
-    text = f"{n:,} {noun} in {traces:,} traces: names hold ids, so that little can be compared."
-    if cleaning is None:
-        return f"{text} No simple pattern tells the ids from the names."
-    parts = " and ".join(cleaning.what)
-    return (
-        f"{text} Without {parts} {cleaning.after:,} would be left ({cleaning.example[0]} as "
-        f"{cleaning.example[1]}); clean them before the import, for example by {cleaning.rule}"
-    )
 
 
 def sampling_rows(
@@ -308,66 +297,3 @@ def _stretch(silence: Silence) -> str:
 def _round(expected: float) -> int:
     """Keep two digits: a rate is not known better."""
     return int(float(f"{expected:.2g}"))
-
-
-MOST_NAMES: Final = 20_000
-"""Names looked at; of more, an even choice. 20,000 names of 256 bytes take 0.3 s."""
-MOST_CHARACTERS: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Cleaning:
-    """A proposal."""
-
-    what: tuple[str, ...]
-    """Which parts of names it replaces, in words."""
-    pattern: str
-    """Regular expression; each match becomes MARK."""
-    after: int
-    """Names that would be left."""
-    example: tuple[str, str]
-    """A name, and what becomes of it."""
-
-    @property
-    def rule(self) -> str:
-        """One line for a person or a stream editor: `s/PATTERN/#/g`."""
-        return f"s/{self.pattern.replace('/', chr(92) + '/')}/{MARK}/g"
-
-
-def propose_cleaning(names: Collection[str], most: float) -> Cleaning | None:
-    """Find the pattern with the fewest parts that leaves as few names as all parts together.
-
-    None where even those leave more than the part `most` of the names. Names past MOST_NAMES are represented
-    by an even choice; a pattern that is proposed is then counted on the choice and scaled up. O(characters),
-    bounded by MOST_NAMES · MOST_CHARACTERS.
-    """
-    distinct = sorted(set(names))
-    chosen = distinct[:: -(-len(distinct) // MOST_NAMES) or 1]
-    cut = [name[:MOST_CHARACTERS] for name in chosen]
-    parts = list(PARTS)
-    left = _left(cut, parts)
-    if not cut or left > most * len(cut):
-        return None
-    for part in PARTS:  # drop what is not needed, the most special first
-        fewer = [other for other in parts if other is not part]
-        if fewer and _left(cut, fewer) == left:
-            parts = fewer
-    pattern = _joined(parts)
-    scale = len(distinct) / len(cut)
-    shown = next(name for name in cut if re.search(pattern, name))
-    return Cleaning(
-        what=tuple(part.what for part in parts),
-        pattern=pattern,
-        after=max(1, round(_left(cut, parts) * scale)) if scale > 1 else _left(cut, parts),
-        example=(shown, re.sub(pattern, MARK, shown)),
-    )
-
-
-def _joined(parts: Sequence[IdKind]) -> str:
-    return "|".join(part.pattern for part in parts)
-
-
-def _left(names: Sequence[str], parts: Sequence[IdKind]) -> int:
-    """Number of different names after cleaning."""
-    pattern = re.compile(_joined(parts))
-    return len({pattern.sub(MARK, name) for name in names})

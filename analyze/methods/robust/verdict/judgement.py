@@ -20,7 +20,6 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.data_quality import (
     THERE_BEFORE,
-    history_rows,
     quality_rows,
     silence_reason,
     silence_rows,
@@ -33,9 +32,8 @@ from analyze.methods.robust.verdict.load import (
     mean_gap_us,
     mix_change,
     rate_changes,
-    requests_of,
 )
-from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
+from analyze.methods.robust.verdict.outcome import VerdictBasis
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, Whole, rate_tau, whole_change, window_tau
 from analyze.report.gate import ChangedMeasure
@@ -50,13 +48,10 @@ class Judgement:
     settings: RobustSettings
     whole: Whole
     mix: MixChange
-    sizes: Sizes
     visible: tuple[VisibleRow, ...]
     quality: tuple[QualityRow, ...]
-    n1: float
-    """Effective requests of the problem."""
     basis: VerdictBasis
-    """What the outcome is decided by, but for what was found; `outcome` adds that."""
+    """What the outcome is decided by, but for what was found."""
 
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.
@@ -79,22 +74,6 @@ class Judgement:
         changed = {test.name: test for test in reversed(self.whole.changed)}
         said = [(measure, changed.get(of.name, of)) for measure, of in found if of is not None]
         return [ChangedMeasure(measure, of.before, of.after) for measure, of in said]
-
-    def outcome(
-        self, findings: int, explained: ExplainedShare | None, *, by_load: str = "", incomplete: str = ""
-    ) -> VerdictReached:
-        """Decide the outcome, see `outcome.VerdictBasis`."""
-        decided = findings or by_load or self.mix.changed or self.whole.changed or not self.whole.measures
-        is_known = decided or self.basis.largest().within(self.settings)
-        basis = replace(
-            self.basis,
-            findings=findings,
-            missing=None if is_known else self.sizes.missing(self.n1),
-            explained=explained,
-            by_load=by_load,
-            incomplete=incomplete,
-        )
-        return outcome(basis, self.settings)
 
 
 def judge(run: RobustRun) -> Judgement:
@@ -121,23 +100,23 @@ def judge(run: RobustRun) -> Judgement:
     site_times = run.tested.seen.site_times
     hidden = max(run.confounded.hidden_paths, run.tested.open_path)
     history = _history(run)
-    abnormal = [row.text for row in history_rows(before, after, history, verdict)]
+    timed = [
+        side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
+    ]
+    rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
+    rows = quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history)
+    abnormal = [row.text for row in rows if row.kind == "history"]
+    silences = run.traffic.silences
     # Where the reference is one of many windows all of them say what a change would have shown against.
     if history is not None and not abnormal:
         sizes, against = _against_all(run, after, noise, site_times, hidden)
     else:
         sizes, against = Sizes(whole, site_times, paths_of(before, after, hidden), settings), before
-    timed = [
-        side.lasting(run.traffic.seconds(sample)) for side, sample in ((before, REFERENCE), (after, PROBLEM))
-    ]
-    rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
-    silences = run.traffic.silences
     basis = VerdictBasis(
-        findings=0,
         measures=whole.measures,
         mix_changed=mix.changed,
         largest=(lambda: replace(sizes.largest(), site=np.inf)) if run.timeless else sizes.largest,
-        missing=None,
+        missing=partial(sizes.missing, float(after.whole().effective[0])),
         has_noise=not roles.noise_assumed,
         timeless=run.timeless,
         external=partial(_external, run, whole, timed, rates[0]),
@@ -151,16 +130,10 @@ def judge(run: RobustRun) -> Judgement:
         settings=settings,
         whole=whole,
         mix=mix,
-        sizes=sizes,
         visible=visible_rows(
             against, after, profile.names.roots, noise.tau2, settings, before.requests.sum(axis=0)
         ),
-        quality=_quality(
-            run,
-            quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history),
-            tuple(silence_rows(silences, run.population.samples)),
-        ),
-        n1=float(after.whole().effective[0]),
+        quality=_quality(run, rows, tuple(silence_rows(silences, run.population.samples))),
         basis=basis,
     )
 
@@ -168,16 +141,20 @@ def judge(run: RobustRun) -> Judgement:
 def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate: RateChange) -> str:
     """Say that the cause is outside, see `clients_sent_less`; timed: both periods; rate: of all requests."""
     verdict, mean = run.settings.verdict, whole.of("mean")
-    before, after = (mean_gap_us(requests_of(run.population, sample)) for sample in (REFERENCE, PROBLEM))
+    times, columns = ("start_ns", "response_ns"), run.population.columns
+    before, after = (mean_gap_us(*columns(sample, *times)) for sample in (REFERENCE, PROBLEM))
+
+    def clients() -> float:
+        start_ns, response_ns = columns(REFERENCE, *times, asked=True)
+        return least_clients(start_ns, response_ns, run.settings.blocks)
+
     return clients_sent_less(
         timed[0],
         timed[1],
         rate,
         verdict,
         gaps_us=(before, after),
-        clients=lambda: least_clients(
-            requests_of(run.population, REFERENCE, asked=True), run.settings.blocks
-        ),
+        clients=clients,
         largest_rise=np.inf if mean is None else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
     )
 

@@ -19,7 +19,6 @@ from scipy.special import fdtrc
 
 from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.methods.robust.settings import VerdictSettings
-from analyze.population import Population
 from analyze.report.wording import percent
 from analyze.stats.time_blocks import mean_change
 from schemas.arrays import B1, F8, I8
@@ -140,36 +139,22 @@ def _chi2(table: F8) -> tuple[float, int]:
     return statistic, (table.shape[0] - 1) * (table.shape[1] - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTimes:
-    """When requests of a period began and how long they took; arrays are [requests]."""
-
-    start_ns: I8
-    response_us: F8
-
-
-def requests_of(population: Population, sample: int, *, asked: bool = False) -> RequestTimes:
-    """Give the requests of a sample; `asked`: without what messages started, as nobody waits for it."""
-    start, response = population.columns(sample, "start_ns", "response_ns", asked=asked)
-    return RequestTimes(start, response / 1e3)
-
-
-def mean_gap_us(requests: RequestTimes) -> float | None:
+def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
     """Give the mean time from the end of everything before to the next start, 0 where requests overlap, µs.
 
     None for fewer than two requests. Of sampled requests it is the gap between those kept. O(requests log
     requests).
     """
-    if len(requests.start_ns) < 2:
+    if len(start_ns) < 2:
         return None
-    order = np.argsort(requests.start_ns, kind="stable")
-    start = requests.start_ns[order]
-    end = start + (requests.response_us[order] * 1e3).astype(np.int64)
+    order = np.argsort(start_ns, kind="stable")
+    start = start_ns[order]
+    end = start + response_ns[order]
     gaps = np.maximum(0, start[1:] - np.maximum.accumulate(end)[:-1])
     return float(gaps.mean()) / 1e3
 
 
-def least_clients(requests: RequestTimes, blocks: int) -> float:
+def least_clients(start_ns: I8, response_ns: I8, blocks: int) -> float:
     """Count how many clients there are at least, if each waits for its answer before it asks again.
 
     The median over blocks of time, of which each says: as many as were in flight at once, and no more than
@@ -177,10 +162,10 @@ def least_clients(requests: RequestTimes, blocks: int) -> float:
     E[k] where requests come in crowds. So a client that asks in turn is one, though now and then many others
     come. Of sampled requests it is less. At least 1. O(requests log requests).
     """
-    if not len(requests.start_ns):
+    if not len(start_ns):
         return 1.0
-    start = (requests.start_ns - requests.start_ns.min()).astype(np.float64)
-    end = start + np.maximum(np.floor(requests.response_us * 1e3), 1.0)
+    start = (start_ns - start_ns.min()).astype(np.float64)
+    end = start + np.maximum(response_ns, 1)
     edges = np.linspace(0.0, float(end.max()), blocks + 1)
     time = np.concatenate((start, end, edges))
     step = np.concatenate((np.ones(len(start)), -np.ones(len(end)), np.zeros(len(edges))))

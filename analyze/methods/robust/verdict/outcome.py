@@ -8,7 +8,7 @@ largest change that is possible and the number of requests that lack.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Final, Literal
 
@@ -31,10 +31,6 @@ _OPEN: Final = ("unchanged", "cannot-tell")
 _UNKNOWN: Final = "nothing shows how far ordinary periods differ"
 
 _TIMELESS: Final = "how times changed cannot be told"
-
-INSIGNIFICANT: Final = "is not significant"
-MORE_REQUESTS: Final = "would tell"
-"""Words by which `assertions` finds the sentence on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +92,16 @@ class ExplainedShare:
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """Everything that the outcome is decided by."""
+    """Everything that the outcome is decided by; what is a function is asked where the outcome, or what is
+    said, depends on it."""
 
-    findings: int
     measures: tuple[PeriodMeasure, ...]
     """None: a period has no request."""
     mix_changed: bool
     largest: Callable[[], LargestChange]
-    """Asked where the outcome, or what is said, depends on it; so is `external`."""
-    missing: int | None
+    missing: Callable[[], int | None]
     """Problem requests that lack where the outcome is "cannot tell"."""
+    findings: int = 0
     has_noise: bool = False
     """A history, or a long reference, says how far ordinary periods differ."""
     timeless: bool = False
@@ -136,17 +132,8 @@ def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
         helps = f"What helps: longer periods{more}."
     nothing = not basis.findings and not any(test.changed for test in basis.measures)
     size = basis.largest().text() if nothing and (found.outcome in _OPEN or basis.silent) else ""
-    return VerdictReached(
-        found.outcome,
-        tuple(
-            filter(
-                None, (first, *found.reasons, *_insignificant(basis.measures, settings), size, helps, last)
-            )
-        ),
-        found.external,
-        found.missing_requests,
-        found.by_load,
-    )
+    reasons = (first, *found.reasons, *_insignificant(basis.measures, settings), size, helps, last)
+    return replace(found, reasons=tuple(filter(None, reasons)))
 
 
 def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
@@ -174,11 +161,9 @@ def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     if not basis.measures:
         return VerdictReached("cannot-tell", ("A period has no request that tests may use.",))
     if not basis.largest().within(settings):
-        return VerdictReached(
-            "cannot-tell",
-            (basis.silent, basis.incomplete, _open(basis, settings)),
-            missing_requests=basis.missing,
-        )
+        missing = basis.missing()
+        reasons = (basis.silent, basis.incomplete, _open(basis, missing, settings))
+        return VerdictReached("cannot-tell", reasons, missing_requests=missing)
     why = (
         f"Nothing was found, and no change that matters ({_longer(settings.matters_time)}, "
         f"{100 * settings.matters_share:g} points of requests) is possible."
@@ -225,28 +210,18 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
         elif test.p < test.alpha:
             why = _UNKNOWN if test.noise_assumed else "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
-        said.append((test.name, f"The change of the {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
+        said.append(
+            (test.name, f"The change of the {NAMES[test.name]} is not significant ({values}): {why}.")
+        )
     return _once(said)
 
 
-def _open(basis: VerdictBasis, settings: RobustSettings) -> str:
+def _open(basis: VerdictBasis, missing: int | None, settings: RobustSettings) -> str:
     """Say what may have changed unseen, and how many requests would tell: one number."""
     if basis.timeless:
         return f"Nothing was found, and {_TIMELESS}."
-    largest, missing = basis.largest(), basis.missing
-    times, share = settings.matters_time, settings.matters_share
-    open_ = [
-        what
-        for what, size, most in (
-            ("the mean response time", largest.mean, times),
-            ("the time at a call site", largest.site, times),
-            ("the share of slow requests", largest.slow or 0.0, share),
-            ("the share of requests with a failing call", largest.errors, share),
-            ("the share of a path", largest.path, share),
-        )
-        if size > most
-    ]
-    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
+    open_ = basis.largest().over(settings)
+    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} would tell"
     if open_:
         first = f"{', '.join(open_[:-1])} or " if open_[1:] else ""
         may = f"{first}{open_[-1]} may have changed by as much as matters"

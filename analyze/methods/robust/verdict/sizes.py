@@ -98,12 +98,19 @@ class LargestChange:
     def within(self, settings: RobustSettings) -> bool:
         """Tell whether no change that matters is possible. A period with too few requests for a tail has none
         to show: there the mean and the call sites must do."""
-        times, shares = (self.mean, self.site), (self.errors, self.path, self.slow or 0.0)
-        return (
-            self.usual
-            and max(times) <= settings.matters_time
-            and all(share <= settings.matters_share for share in shares)
+        return self.usual and not self.over(settings)
+
+    def over(self, settings: RobustSettings) -> list[str]:
+        """Name what may have changed by more than matters."""
+        times, share = settings.matters_time, settings.matters_share
+        sizes = (
+            ("the mean response time", self.mean, times),
+            ("the time at a call site", self.site, times),
+            ("the share of slow requests", self.slow or 0.0, share),
+            ("the share of requests with a failing call", self.errors, share),
+            ("the share of a path", self.path, share),
         )
+        return [what for what, size, most in sizes if not size <= most]
 
     def text(self) -> str:
         """Say it in one sentence; empty where any change is possible."""

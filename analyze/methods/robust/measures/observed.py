@@ -1,0 +1,41 @@
+"""Hold what a measure saw at the places where it looked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analyze.methods.robust.changes import Instance
+from analyze.stats.estimate import Estimate
+from schemas.arrays import B1, F8, I8
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a measure saw; arrays are [rows]."""
+
+    site: I8
+    estimate: Estimate
+    tested: B1
+    """Enough requests on both sides, and something to say."""
+    floor: F8 | float
+    """Least size that counts, in the estimate's unit."""
+    matters: B1
+    """What the measure asks besides: that requests felt it, that several show it."""
+    gain_ns: F8
+    """Part of the change of the mean response time, ns a request of the period."""
+    weight: F8
+    """Share of the requests that changed, by which a change without much time is ranked."""
+    call_ratio: F8
+    """Calls a request of the site, after over before."""
+    pattern: I8 | None = None
+    """Call pattern that the row is about."""
+    reference: Estimate | None = None
+    """The same against the reference alone, where a history makes ordinary times more than that."""
+    threshold_us: F8 | None = None
+    """Calls that take this or longer are very slow."""
+    instance: Sequence[Instance] | None = None
+    """Where alone it was seen."""
+    of_calls: B1 | None = None
+    """Whether a share is of the calls that a request makes here, because some make several; None: of
+    requests."""
