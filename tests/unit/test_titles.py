@@ -7,10 +7,11 @@ from oracles.robust_report import account_section, findings_section, verdict_sec
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.titles import headline_of, title
+from analyze.methods.robust.verdict.assertions import one_sum, unsupported
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, SiteKind, SiteName
 from analyze.report.gate import ChangedMeasure
 from analyze.report.wording import NBSP
-from schemas.report.findings import ChangeKind
+from schemas.report.findings import ChangeKind, Interval
 
 NAMES = Names(
     operations=(
@@ -101,3 +102,19 @@ def test_a_mean_that_fell_by_an_early_answer_is_no_good_news() -> None:
     assert headline_of(verdict, mean, (), (cut, other)).startswith("Mean response time rose from")
     failing = ChangedMeasure("errors", 0.0, 0.1)
     assert headline_of(verdict, fell, (failing,), (cut,)).startswith("Requests with a failing call rose")
+
+
+def test_a_title_without_a_test_is_found() -> None:
+    found = findings_section().findings
+    assert not list(unsupported(found))
+    wide = found[0].model_copy(update={"change": Interval(low=-1.0, high=found[0].change.high)})
+    away = found[0].model_copy(update={"change": Interval(low=-2.0, high=-1.0)})
+    assert len(list(unsupported([wide, away, *found[1:]]))) == 2
+
+
+def test_findings_and_breakdown_that_are_not_one_sum_are_found() -> None:
+    mean, found = account_section().accounts[0], findings_section().findings
+    left = mean.after - mean.before - sum(finding.contribution_us for finding in found)
+    assert not list(one_sum(mean, found, left))
+    assert len(list(one_sum(mean, found, left + 1.0))) == 1
+    assert len(list(one_sum(mean, found[:1], left + sum(f.contribution_us for f in found[1:])))) == 1

@@ -11,6 +11,7 @@ from oracles.period_traffic import blocks_of, drawn
 from analyze.methods.robust.period_blocks import PeriodBlocks
 from analyze.methods.robust.settings import RobustSettings, VerdictSettings
 from analyze.methods.robust.site_times import SiteTimes
+from analyze.methods.robust.verdict.assertions import ContradictionWarning, checked, contradictions
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.load import mix_change
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
@@ -19,6 +20,7 @@ from analyze.methods.robust.verdict.whole import Name, Noise, PeriodMeasure, who
 from analyze.report import wording
 from analyze.stats.estimate import Estimate, share_change
 from analyze.stats.time_blocks import level_estimate
+from schemas.report.accounts import Account, VerdictSection
 
 SETTINGS = RobustSettings()
 ONE = np.ones(1)
@@ -388,6 +390,42 @@ def test_lost_events_hide_paths() -> None:
     before, after = pair(2_000)
     hidden = Sizes(sizes(before, after).whole, everywhere(0.2), paths_of(before, after, 0.3), SETTINGS)
     assert hidden.largest().path == 0.3
+
+
+def account(measure_: str, low: float, high: float, *, changed: bool) -> Account:
+    empty: dict[str, object] = dict.fromkeys(
+        ("before", "after", "mix", "calls", "structure", "slower", "gross_up", "gross_down"), 0.0
+    )
+    empty |= {"rows": (), "rows_total": 0, "mixes": (), "threshold_us": None, "unit": "share"}
+    return Account.model_validate(empty | {"measure": measure_, "low": low, "high": high, "changed": changed})
+
+
+def section(word: str, *reasons: str, missing: int | None = None) -> VerdictSection:
+    rest = {"quality": (), "visible": (), "untested_requests": 0, "equivalent_share": None, "calibration": ""}
+    return VerdictSection.model_validate(
+        {"outcome": word, "external": False, "reasons": reasons, "missing_requests": missing} | rest
+    )
+
+
+def test_unchanged_never_stands_beside_a_significant_row() -> None:
+    row = account("errors", 0.04, 0.07, changed=True)
+    with pytest.warns(ContradictionWarning, match="requests with a failing call"):
+        found = checked(section("unchanged", "All is well."), [row])
+    assert found.outcome == "not-explained"
+    assert "failing call" in found.reasons[0]
+    assert checked(section("changed"), [row]).outcome == "changed"
+
+
+def test_what_the_verdict_says_of_an_interval_and_of_missing_requests_is_asserted() -> None:
+    outside = account("tail", 0.01, 0.02, changed=False)
+    said = (
+        "The change of the share of slow requests is not significant (5 % → 6 %): under the 5 % that count."
+    )
+    assert not list(contradictions(section("unchanged", said), [outside]))
+    assert list(contradictions(section("unchanged"), [outside]))
+    assert not list(contradictions(section("cannot-tell", "about 5 would tell", missing=5), []))
+    assert list(contradictions(section("cannot-tell", "5 would tell", "6 would tell", missing=5), []))
+    assert list(contradictions(section("cannot-tell", missing=5), []))
 
 
 def test_what_changed_at_one_limit_of_slow_requests_is_not_said_to_be_insignificant_at_another() -> None:

@@ -27,6 +27,7 @@ from analyze.methods.robust.sections.paths import PATHS, paths_section
 from analyze.methods.robust.sections.verdict import VERDICT, verdict_section
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import headline_of
+from analyze.methods.robust.verdict.assertions import one_sum, warn
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.paths.settings import PathSettings
 from analyze.profile.breakdown import ExactAccount
@@ -36,6 +37,7 @@ from analyze.report.limits import ReportLimits
 from schemas.report.findings import FindingsSection, Interval
 from schemas.report.parts import Section
 from schemas.report.report import Verdict
+from schemas.windows import NS_PER_US
 
 
 def analyse(
@@ -63,7 +65,8 @@ def analyse(
         accounts.insert(1, account_of(exact_breakdown(run, "tail"), "tail", run, tail, accounted, limits))
     shares = parts.shares(exact.after > exact.before) if changed else tuple(None for _ in run.causes)
     findings, affected = findings_of(run, limits, parts.of_causes, shares)
-    verdict = verdict_section(run, judged, findings, accounts[0])
+    verdict = verdict_section(run, judged, findings, accounts)
+    warn(one_sum(accounts[0], findings, float(parts.rest.sum() + parts.mix.sum()) / NS_PER_US))
     insignificant = None
     if findings and not (changed or low is None or high is None):
         insignificant = Interval(low=low, high=high)

@@ -14,6 +14,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.sections.finding_rows import site_of
 from analyze.methods.robust.titles import title
+from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
 from analyze.methods.robust.verdict.outcome import outcome as reached
@@ -27,10 +28,10 @@ from schemas.report.findings import Finding
 
 
 def verdict_section(
-    run: RobustRun, judged: Judgement, findings: Sequence[Finding], mean: Account
+    run: RobustRun, judged: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
 ) -> VerdictSection:
     """Fill the section: the outcome and its reasons."""
-    settings = run.settings.verdict
+    mean, settings = accounts[0], run.settings.verdict
     explained = None
     if mean.after != mean.before:
         low, high = mean.low, mean.high
@@ -49,7 +50,7 @@ def verdict_section(
         incomplete=" ".join(filter(None, lost)),
     )
     found = reached(basis, run.settings)
-    return VerdictSection(
+    section = VerdictSection(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
@@ -66,6 +67,7 @@ def verdict_section(
         equivalent_share=judged.whole.equivalent_share,
         calibration="",
     )
+    return checked(section, accounts, findings)
 
 
 def likely_place(reached: VerdictReached, mean: Account, least: float) -> Iterator[str]:

@@ -32,6 +32,10 @@ _UNKNOWN: Final = "nothing shows how far ordinary periods differ"
 
 _TIMELESS: Final = "how times changed cannot be told"
 
+INSIGNIFICANT: Final = "is not significant"
+MORE_REQUESTS: Final = "would tell"
+"""Words by which `assertions` finds the sentence on it."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached:
@@ -210,9 +214,7 @@ def _insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) 
         elif test.p < test.alpha:
             why = _UNKNOWN if test.noise_assumed else "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
-        said.append(
-            (test.name, f"The change of the {NAMES[test.name]} is not significant ({values}): {why}.")
-        )
+        said.append((test.name, f"The change of the {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
     return _once(said)
 
 
@@ -221,7 +223,7 @@ def _open(basis: VerdictBasis, missing: int | None, settings: RobustSettings) ->
     if basis.timeless:
         return f"Nothing was found, and {_TIMELESS}."
     open_ = basis.largest().over(settings)
-    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} would tell"
+    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
     if open_:
         first = f"{', '.join(open_[:-1])} or " if open_[1:] else ""
         may = f"{first}{open_[-1]} may have changed by as much as matters"

@@ -1,0 +1,89 @@
+"""Assert in every report that verdict, breakdown, findings and titles do not contradict each other.
+
+A contradiction is a defect of ours: it is a warning, which tests turn into an error. A person still gets a
+report, and no gate passes on it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from analyze.methods.robust.verdict.outcome import INSIGNIFICANT, MORE_REQUESTS, NAMES
+from schemas.report.accounts import Account, VerdictSection
+from schemas.report.findings import Finding
+
+_SAME: Final = 1e-6
+"""Of all that moved: residues of sums in another order."""
+
+
+class ContradictionWarning(UserWarning):
+    """A report contradicts itself."""
+
+
+def checked(
+    section: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding] = ()
+) -> VerdictSection:
+    """Give the section; "not explained" where "unchanged" stands beside a significant row."""
+    found = list(contradictions(section, accounts))
+    warn((*found, *unsupported(findings)))
+    significant = _significant(accounts)
+    if section.outcome != "unchanged" or not significant:
+        return section
+    return section.model_copy(update={"outcome": "not-explained", "reasons": (*found, *section.reasons)})
+
+
+def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iterator[str]:
+    """Find what does not agree, a sentence each."""
+    if section.outcome == "unchanged" and (names := _significant(accounts)):
+        yield f"Unchanged is said beside a significant change of the {', '.join(names)}."
+    for account in accounts:
+        outside = (
+            account.low is not None and account.high is not None and not account.low <= 0 <= account.high
+        )
+        name = NAMES[_measure(account)]
+        if (
+            outside
+            and not account.changed
+            and not any(name in reason and INSIGNIFICANT in reason for reason in section.reasons)
+        ):
+            yield f"The interval of the {name} excludes 0, and nothing says why it is not significant."
+    wanted = [reason for reason in section.reasons if MORE_REQUESTS in reason]
+    if len(wanted) > 1 or bool(wanted) != (section.missing_requests is not None):
+        yield "How many requests are missing is not one number."
+
+
+def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
+    """Find titles that no test supports: the interval of what they say holds 0, or lies on the other side."""
+    for finding in findings:
+        low, high = finding.change.low, finding.change.high
+        if not (low > 0 if finding.after > finding.before else high < 0):
+            yield f"No test supports the title '{finding.title}': its interval is {low:.6g} to {high:.6g}."
+
+
+def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Iterator[str]:
+    """Find where findings and breakdown are not one sum, or a row names a finding that is not there.
+
+    left_us: what no finding accounts for, the mix with it.
+    """
+    change, gross = mean.after - mean.before, mean.gross_up - mean.gross_down
+    listed = sum(finding.contribution_us for finding in findings)
+    if abs(listed + left_us - change) > _SAME * max(gross, abs(change)):
+        yield f"Findings ({listed:.6g} µs) and what is left ({left_us:.6g} µs) are not the {change:.6g} µs."
+    if any(row.finding is not None and not 1 <= row.finding <= len(findings) for row in mean.rows):
+        yield "A row of the breakdown names a finding that is not there."
+
+
+def warn(texts: Iterable[str]) -> None:
+    """Warn of each, which tests turn into an error."""
+    for text in texts:
+        warnings.warn(text, ContradictionWarning, stacklevel=2)
+
+
+def _significant(accounts: Sequence[Account]) -> list[str]:
+    return [NAMES[_measure(account)] for account in accounts if account.changed]
+
+
+def _measure(account: Account) -> str:
+    return "failing" if account.measure == "errors" else account.measure
