@@ -325,7 +325,6 @@ def record_drafts(
             rows=rows,
             times=times if len(rows) == category.n_requests else times[:, rows],
             graph=replace(graph, labels=named),
-            as_stored=not shortened and not any(hosts),
             # Branches that differed in what was dropped may be interchangeable now.
             twins_by_row=shortened and len(set(named)) < len(named),
         )

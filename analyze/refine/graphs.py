@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -115,8 +115,6 @@ class Draft:
     """Children that nobody waits for and that are not among the nodes."""
     shift: I8 | None = None
     """[stored nodes, rows] what the skew correction added, ns; None: nothing."""
-    as_stored: bool = False
-    """Nodes, edges and labels are those of the stored structure: its text serves."""
     twins_by_row: bool = False
     """Interchangeable branches may start in another order than their columns stand: look at every row."""
 
@@ -269,7 +267,7 @@ def _graph(root: str, key: str, draft: Draft) -> Graph:
         nodes=graph.labels,
         edges=graph.edges.astype(np.int32),
         responses=graph.responses.astype(np.int32),
-        text=GraphText(draft.category.structure if draft.as_stored else _template(graph)),
+        text=GraphText(partial(_template, graph)),
         nesting=_nesting(draft) if draft.nested else None,
     )
 
