@@ -14,13 +14,14 @@ T = TypeVar("T")
 def each_column(parts: Sequence[T], put: Callable[[Sequence[Any]], Any]) -> T:
     """Make one object of several: of each array in them, also in tuples and in objects, what `put` makes of
     all; whatever else there is the first one's."""
-    first: Any = parts[0]
+    every: Sequence[Any] = parts
+    first = every[0]
     if isinstance(first, np.ndarray):
-        first = put(parts)
+        first = put(every)
     elif isinstance(first, tuple):
-        first = tuple(each_column(of, put) for of in zip(*map(tuple, parts), strict=True))
-    elif is_dataclass(first):
+        first = tuple(each_column(of, put) for of in zip(*every, strict=True))
+    elif is_dataclass(first) and not isinstance(first, type):
         names = [field.name for field in fields(first)]
-        first = replace(first, **{n: each_column([getattr(part, n) for part in parts], put) for n in names})
+        first = replace(first, **{n: each_column([getattr(part, n) for part in every], put) for n in names})
     found: T = first
     return found
