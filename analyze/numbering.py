@@ -1,8 +1,15 @@
-"""Number things in the order in which they are first asked for."""
+"""Number things in the order in which they are first asked for, words of a column in their own."""
 
 from __future__ import annotations
 
 from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import I4
+from stitch.columnar.runs import whole
 
 K = TypeVar("K")
 
@@ -14,3 +21,15 @@ class Numbering(dict[K, int]):
         """Number a key."""
         number = self[key] = len(self)
         return number
+
+
+def coded(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:
+    """([rows] codes of texts, -1 for null; their distinct words, ascending)."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    one = whole(column.unify_dictionaries())
+    order = pc.array_sort_indices(one.dictionary).to_numpy()
+    rank = np.empty(len(order) + 1, np.int32)
+    rank[order] = np.arange(len(order))
+    rank[-1] = -1
+    return rank[one.indices.fill_null(len(order)).to_numpy()], one.dictionary.take(pa.array(order))

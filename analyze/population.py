@@ -145,12 +145,12 @@ NO_FAILURES: Final = RecordedFailures(np.zeros(0, np.int32), np.zeros(0, np.int3
 class GraphText:
     """A graph in words. Most graphs are never shown, so it is made at the first look: 10 µs a node."""
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: Callable[[], Template]) -> None:
         self._template = template
 
     @cached_property
     def _texts(self) -> tuple[str, str]:
-        reading = reading_of(self._template)
+        reading = reading_of(self._template())
         return reading.canonical, reading.canonical_l1
 
     @property

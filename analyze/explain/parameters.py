@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.columns import AttributeColumn, shown, text_column
 from analyze.explain.settings import IDENTIFIER_NAMES
-from analyze.numbering import Numbering
+from analyze.numbering import Numbering, coded
 from analyze.population import Category, Population
 from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import SPANS
@@ -278,8 +278,8 @@ def _read(
     request = np.concatenate(rows)
     position = table["position"].to_numpy().astype(np.int64)
     operation = structures.operation[structures.first[structures.of_request[request]] + position]
-    key, key_words = _encode(table["key"])
-    text, words = _encode(table["text"])
+    key, key_words = coded(table["key"])
+    text, words = coded(table["text"])
     number = table["num"].to_numpy().astype(np.float64)
     number = np.where(np.isfinite(number), number, np.nan)
     number[text >= 0] = np.nan
@@ -320,17 +320,6 @@ def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray
         parts.append(category.request_id.take(pa.array(chosen.row[order[-1]])))
         spans[order[-1]] = category.graph.kind == SPANS
     return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order)))), spans
-
-
-def _encode(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:
-    """Codes (-1 for null) and words in ascending order."""
-    coded = column.combine_chunks().dictionary_encode()
-    words = coded.dictionary
-    order = pc.array_sort_indices(words).to_numpy()
-    rank = np.empty(len(order) + 1, np.int32)
-    rank[order] = np.arange(len(order))
-    rank[-1] = -1
-    return rank[pc.fill_null(coded.indices, len(order)).to_numpy()], words.take(pa.array(order))
 
 
 def _numbers(words: pa.StringArray) -> F8:

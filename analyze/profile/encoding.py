@@ -18,14 +18,13 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analyze.population import FoldedNames
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, Profile, Slot, Watched
+from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, Column, Profile, Slot, Watched, columns_of
 from analyze.profile.votes import Votes, summed_votes
 from analyze.stats.histograms import N_BINS
 
@@ -75,8 +74,6 @@ _SCHEMA: Final = pa.schema(
     [pa.field("column", pa.string(), nullable=False), pa.field("data", pa.binary(), nullable=False)]
 )
 
-StoredColumn = npt.NDArray[Any]
-
 
 class Stored(NamedTuple):
     """What a file holds: sound, and not yet in the forms of a profile."""
@@ -84,7 +81,7 @@ class Stored(NamedTuple):
     names: NameColumns
     slots: tuple[Slot, ...]
     votes: Votes
-    tables: Mapping[str, Mapping[str, StoredColumn]]
+    tables: Mapping[str, Mapping[str, Column]]
     """Every other table -> column -> [rows], keys as integers, values as doubles."""
     folded: tuple[FoldedNames, ...]
     """What is joined with it has to be folded so, too: `analyze.profile.folded_names`."""
@@ -103,7 +100,7 @@ def encode(profile: Profile) -> bytes:
 def encode_stored(stored: Stored) -> bytes:
     """The same of a profile in columns."""
     votes, texts = stored.votes, _texts(stored.names)
-    tables: dict[str, Mapping[str, StoredColumn]] = {
+    tables: dict[str, Mapping[str, Column]] = {
         **{name: {"length": _lengths(words)} for name, words in texts.items()},
         **_name_tables(stored.names),
         **stored.tables,
@@ -161,8 +158,8 @@ def _texts(names: NameColumns) -> dict[str, pa.StringArray]:
     return {name: array.cast(pa.string()) for name, array in zip(_TEXTS, words, strict=True)}
 
 
-def _lengths(words: pa.StringArray) -> StoredColumn:
-    lengths: StoredColumn = pc.binary_length(words).to_numpy()
+def _lengths(words: pa.StringArray) -> Column:
+    lengths: Column = pc.binary_length(words).to_numpy()
     return lengths
 
 
@@ -171,7 +168,7 @@ def _text(words: pa.StringArray) -> bytes:
     return bytes(_CODEC.compress(b"".join(words.cast(pa.binary()).to_pylist())))
 
 
-def _words(length: StoredColumn, text: pa.Buffer) -> pa.StringArray:
+def _words(length: Column, text: pa.Buffer) -> pa.StringArray:
     """Words of `_lengths` and `_text`. Raises ValueError or ArrowInvalid where they are none."""
     offsets = np.append(0, np.cumsum(length, dtype=np.int64))
     whole = _CODEC.decompress(text, int(offsets[-1]))
@@ -180,7 +177,7 @@ def _words(length: StoredColumn, text: pa.Buffer) -> pa.StringArray:
     return words
 
 
-def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn]]:
+def _name_tables(names: NameColumns) -> dict[str, dict[str, Column]]:
     return {
         "operations": {
             "component": names.component.indices.to_numpy(),
@@ -198,11 +195,11 @@ def _name_tables(names: NameColumns) -> dict[str, dict[str, StoredColumn]]:
     }
 
 
-def _packed_table(columns: Mapping[str, StoredColumn]) -> dict[str, bytes]:
+def _packed_table(columns: Mapping[str, Column]) -> dict[str, bytes]:
     """Pack the columns of a table; of those that are 0 everywhere the first alone, which says how long they
     are."""
     packed: dict[str, bytes] = {}
-    before: list[StoredColumn] = []
+    before: list[Column] = []
     for name, values in columns.items():
         if not before or values.any():
             same = next((at for at, other in enumerate(before) if np.array_equal(other, values)), None)
@@ -211,7 +208,7 @@ def _packed_table(columns: Mapping[str, StoredColumn]) -> dict[str, bytes]:
     return packed
 
 
-def _packed(values: StoredColumn) -> bytes:
+def _packed(values: Column) -> bytes:
     """Pack a column: its kind, the size of a number, how many of its bytes are there (the others are 0), how
     many numbers there are; then those bytes, of one place side by side, compressed.
 
@@ -229,13 +226,13 @@ def _packed(values: StoredColumn) -> bytes:
     return stepped if len(stepped) < _MUCH_SMALLER * len(plain) else plain
 
 
-def _in_planes(number: StoredColumn, kind: int) -> bytes:
+def _in_planes(number: Column, kind: int) -> bytes:
     planes = max(1, (int(number.max(initial=0)).bit_length() + 7) // 8)
     data = number.view(np.uint8).reshape(-1, number.itemsize).T[:planes].tobytes()
     return _HEAD.pack(kind, number.itemsize, planes, len(number)) + bytes(_CODEC.compress(data))
 
 
-def _unpacked(data: pa.Buffer) -> StoredColumn:
+def _unpacked(data: pa.Buffer) -> Column:
     """The column of `_packed`. Raises ValueError or struct.error where it is none."""
     kind, size, n_planes, n = _HEAD.unpack_from(data)
     if (
@@ -265,7 +262,7 @@ def _unpacked(data: pa.Buffer) -> StoredColumn:
     return found.view(np.float64) if kind == _DOUBLES else found
 
 
-def _narrowed(value: StoredColumn) -> StoredColumn:
+def _narrowed(value: Column) -> Column:
     """Integers, of four bytes where they fit, where all are whole."""
     if value.dtype.kind == "f" and not (np.isfinite(value).all() and (np.rint(value) == value).all()):
         return value
@@ -277,10 +274,7 @@ def _narrowed(value: StoredColumn) -> StoredColumn:
 
 def stored_of(profile: Profile) -> Stored:
     """A profile in columns."""
-    tables = {
-        name: {key: table[key].to_numpy() for key in table.column_names}
-        for name, table in profile.tables().items()
-    }
+    tables = {name: columns_of(table) for name, table in profile.tables().items()}
     votes = Votes.of(tables.pop("votes"))
     return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded)
 
@@ -370,9 +364,9 @@ def votes_kept(data: pa.Buffer | bytes) -> int:
         return 0
 
 
-def _unpacked_table(name: str, packed: Mapping[str, pa.Buffer]) -> dict[str, StoredColumn]:
+def _unpacked_table(name: str, packed: Mapping[str, pa.Buffer]) -> dict[str, Column]:
     """The columns of `_packed_table`. Raises KeyError, IndexError or ValueError where they are no table."""
-    found: dict[str, StoredColumn] = {}
+    found: dict[str, Column] = {}
     for key in _COLUMNS[name]:
         data = packed.get(f"{name}.{key}") if found else packed[f"{name}.{key}"]
         if data is None:
@@ -393,7 +387,7 @@ def _type_of(table: str, column: str) -> np.dtype[Any]:
     return np.dtype(np.int64 if column not in _TYPES or table in _NAMES else _TYPES[column])
 
 
-def _votes(places: Mapping[str, StoredColumn], bins: Mapping[str, StoredColumn]) -> Votes:
+def _votes(places: Mapping[str, Column], bins: Mapping[str, Column]) -> Votes:
     """Votes of places. Raises ValueError where not every bin has its numbers."""
     *keys, n_rows = places.values()
     of, *sums = bins.values()
@@ -404,7 +398,7 @@ def _votes(places: Mapping[str, StoredColumn], bins: Mapping[str, StoredColumn])
 
 
 def _names(
-    tables: Mapping[str, Mapping[str, StoredColumn]], texts: Mapping[str, pa.StringArray], n_patterns: int
+    tables: Mapping[str, Mapping[str, Column]], texts: Mapping[str, pa.StringArray], n_patterns: int
 ) -> NameColumns:
     if n_patterns > _MOST:
         raise ValueError("more patterns than a file has")

@@ -18,12 +18,22 @@ from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.name_columns import NameColumns
-from analyze.profile.names import Names, Recoding
+from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
-from analyze.profile.profile import SCHEMAS, Profile, Slot, Watched, joined, summed
+from analyze.profile.profile import (
+    SCHEMAS,
+    Column,
+    Profile,
+    Slot,
+    Watched,
+    columns_of,
+    joined,
+    recoded,
+    summed,
+)
 from analyze.profile.shards import BY_SITE, MOST_VOTES, site_parts
 from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
-from analyze.profile.votes import Column, Votes, summed_votes
+from analyze.profile.votes import Votes, summed_votes
 from schemas.arrays import I8
 from stitch.scratch import Scratch
 
@@ -74,7 +84,7 @@ class Adding:
         codes = self._run.taken_in(window.names)
         self._votes.append(window.votes.renumbered(codes.site, codes.pattern).compact())
         for name, parts in self._tables.items():
-            parts.append(_renumbered(window.tables[name], name, codes))
+            parts.append(recoded(name, window.tables[name], codes._asdict()))
         if len(self._votes) > MOST_APART:
             self._add_up()
         for slot in window.slots:
@@ -105,7 +115,7 @@ class Adding:
             names,
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
             votes,
-            {name: {key: t[key].to_numpy() for key in t.column_names} for name, t in whole.items()},
+            {name: columns_of(table) for name, table in whole.items()},
             tuple(sorted(self._folded, key=str)),
         )
         return stored, parts
@@ -143,7 +153,7 @@ class Gathering:
         self.slots.append(replace(added.slot, sample=sample))
         self.votes.append(added.votes.renumbered(codes.site, codes.pattern))
         for name, columns in added.tables.items():
-            self.tables[name].append(_renumbered(columns, name, codes))
+            self.tables[name].append(recoded(name, columns, codes._asdict()))
 
     def add_silent(self, slot: Slot) -> None:
         """Take in a stretch without a request: with windows that were added up, or a slot of its own."""
@@ -184,7 +194,7 @@ class Gathering:
                 (self.scratch,),
             ),
             {
-                name: _ordered(name, [_in_slot(part, name, int(number[at])) for at, part in enumerate(parts)])
+                name: _ordered(name, [_in_slots(name, part, number[at:]) for at, part in enumerate(parts)])
                 for name, parts in self.tables.items()
             },
             tuple(sorted(self.folded, key=str)),
@@ -206,13 +216,16 @@ class Gathered:
     def beside(self, other: Gathered) -> Gathered:
         """With the slots of what was read after it, numbered by the same run."""
         n = len(self.slots)
-        moved = {name: _moved(table, name, n) for name, table in other.tables.items()}
+        slots = n + np.arange(len(other.slots))
         return Gathered(
             self.run,
             other.names,
             (*self.slots, *other.slots),
             self.votes.beside(other.votes, n),
-            {name: _ordered(name, [table, moved[name]]) for name, table in self.tables.items()},
+            {
+                name: _ordered(name, [table, _in_slots(name, other.tables[name], slots)])
+                for name, table in self.tables.items()
+            },
             (*self.folded, *other.folded),
         )
 
@@ -240,25 +253,6 @@ def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:
     return np.arange(n_slots) * min(n_blocks, n_slots) // max(n_slots, 1)
 
 
-def _renumbered(columns: Mapping[str, Column], name: str, codes: Recoding) -> pa.Table:
-    """A table in new numbers."""
-    new = codes._asdict()
-    arrays = [
-        pa.array(new[key][columns[key]].astype(columns[key].dtype) if key in new else columns[key])
-        for key in SCHEMAS[name].names
-    ]
-    return pa.table(arrays, schema=SCHEMAS[name])
-
-
-def _moved(table: pa.Table, name: str, by: int) -> pa.Table:
-    """Rows of slots that are `by` further on."""
-    place = SCHEMAS[name].names.index("slot")
-    return table.set_column(
-        place, SCHEMAS[name].field("slot"), pa.array(table["slot"].to_numpy() + np.int32(by))
-    )
-
-
-def _in_slot(table: pa.Table, name: str, slot: int) -> pa.Table:
-    place = SCHEMAS[name].names.index("slot")
-    field = SCHEMAS[name].field("slot")
-    return table.set_column(place, field, pa.repeat(pa.scalar(slot, field.type), table.num_rows))
+def _in_slots(name: str, table: pa.Table, slots: I8) -> pa.Table:
+    """Rows in other slots; slots: what each of theirs becomes."""
+    return recoded(name, columns_of(table), {"slot": slots})

@@ -8,11 +8,12 @@ read from a lake's `stats/`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,10 +23,12 @@ from analyze.profile.name_columns import name_columns
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.stats.sums import keyed_sums, totals
-from schemas.arrays import B1, F8
+from schemas.arrays import B1, F8, I8
 
 if TYPE_CHECKING:
     from analyze.profile.slot_votes import SlotVotes
+
+Column = npt.NDArray[Any]
 
 PROFILE_VERSION: Final = 7
 """Of the meaning of a stored profile; another one is made anew."""
@@ -153,6 +156,20 @@ class Profile:
         return self.votes.filter(pc.equal(self.votes["site"], site))
 
 
+def columns_of(table: pa.Table) -> dict[str, Column]:
+    """Give the columns of a table."""
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def recoded(name: str, columns: Mapping[str, Column], codes: Mapping[str, I8]) -> pa.Table:
+    """Give a table other numbers; codes: by key column what each of its numbers becomes."""
+    arrays = [
+        pa.array(codes[key][columns[key]].astype(columns[key].dtype) if key in codes else columns[key])
+        for key in SCHEMAS[name].names
+    ]
+    return pa.table(arrays, schema=SCHEMAS[name])
+
+
 def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     """Rows of several tables of one name with equal keys added up, sorted by key. O(rows log rows)."""
     keys, values = TABLES[name]
@@ -176,17 +193,9 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
     for profile in profiles:
         codes = run.taken_in(name_columns(folded(profile.names, profile.folded, folding)))._asdict()
+        codes["slot"] = len(slots) + np.arange(len(profile.slots))
         for name, table in profile.tables().items():
-            for key in SCHEMAS[name].names:
-                place = table.column_names.index(key)
-                if key in codes:
-                    new = codes[key][table[key].to_numpy()]
-                elif key == "slot":
-                    new = table[key].to_numpy() + len(slots)
-                else:
-                    continue
-                table = table.set_column(place, SCHEMAS[name].field(key), pa.array(new, _KEYS[key]))
-            parts[name].append(table)
+            parts[name].append(recoded(name, columns_of(table), codes))
         slots += profile.slots
     return Profile(
         run.names(),

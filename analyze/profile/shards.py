@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.names import NO_CALLER, Names, SiteKind
-from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot
+from analyze.profile.profile import SCHEMAS, TABLES, Column, Profile, Slot, columns_of, recoded
 from analyze.profile.slot_votes import SlotVotes
-from analyze.profile.votes import Column
 from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
 
@@ -143,11 +142,7 @@ def _shard(
         np.int64
     )
     numbers = {"site": _numbers(site, len(names.caller)), "pattern": _numbers(pattern, names.n_patterns)}
-    for name in ("visits", "patterns"):
-        for key in numbers.keys() & set(SCHEMAS[name].names):
-            number = numbers[key][tables[name][key].to_numpy()].astype(np.int32)
-            place = SCHEMAS[name].names.index(key)
-            tables[name] = tables[name].set_column(place, SCHEMAS[name].field(key), pa.array(number))
+    tables |= {name: recoded(name, columns_of(tables[name]), numbers) for name in BY_SITE}
     here = _names_of_some(names, site, pattern, numbers["pattern"])
     rows = votes.renumbered(numbers["site"], numbers["pattern"])
     return SiteShard(here, slots, rows, tables, site, pattern)

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from analyze.profile.profile import SCHEMAS
-from analyze.profile.votes import Column, Votes, joined_votes, rows_of, summed_votes
+from analyze.profile.profile import SCHEMAS, Column
+from analyze.profile.votes import Votes, joined_votes, rows_of, summed_votes
 from schemas.arrays import B1, I8
 from stitch.scratch import Scratch
 

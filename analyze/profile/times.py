@@ -18,10 +18,6 @@ from analyze.profile.sums import Grouped
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 
-_AT_ONCE = 1 << 16
-"""Cells that are worked on in one go: they stay in a core's second-level cache."""
-
-
 _PAIR = 2
 
 
@@ -65,15 +61,8 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
         overlap[unit] = np.where(union > 0, duration[called].sum(axis=0) / np.maximum(union, 1), 1.0)
         stretch[unit] = np.where(union > 0, union / np.maximum(duration[called].max(axis=0), 1), 1.0)
     on_edge = critical_path(category).T
-    edges = category.graph.edges
-    if on_edge.size <= _AT_ONCE:
-        waited = times[edges[:, 1]] - times[edges[:, 0]]
-        waited *= on_edge
-    else:
-        waited = np.empty(on_edge.shape, dtype=np.int64)
-        for edge, (src, dst) in enumerate(edges.tolist()):
-            np.subtract(times[dst], times[src], out=waited[edge])
-            waited[edge] *= on_edge[edge]
+    waited = edge_latency_ns(category).T
+    waited *= on_edge
     if not sites.are_calls:  # a step is its edge
         return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_edge, overlap, stretch)
     on_path = np.zeros(duration.shape, dtype=np.bool_)

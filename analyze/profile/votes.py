@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.profile.profile import SCHEMAS
+from analyze.profile.profile import SCHEMAS, Column
 from analyze.stats.histograms import N_BINS, Histograms
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I8
 
-Column = npt.NDArray[Any]
 _WEIGHTS = ("n", "w", "w2")
 _AT_ONCE = 1 << 11
 """Runs that are added up in one go: their rows stay in a core's second-level cache."""

@@ -54,7 +54,7 @@ def span_drafts(
         part, moved = _sort_twins(part, tree, shapes)
         choices = [_choices(part, tree, shapes, family, settings) for family in families]
         decisions = [each for c in choices for each in (*c.standing.values(), *c.decided.values())]
-        first, variant = equal_rows(np.array(decisions, dtype=np.int64).reshape(-1, len(rows)).T)
+        first, variant = equal_rows(np.array(decisions, dtype=np.int64).reshape(-1, len(rows)))
         for number, row in enumerate(first.tolist()):
             mine = slice(None) if len(first) == 1 else np.flatnonzero(variant == number)
             own = part[:, mine]
@@ -325,7 +325,6 @@ def record_drafts(
             rows=rows,
             times=times if len(rows) == category.n_requests else times[:, rows],
             graph=replace(graph, labels=named),
-            as_stored=not shortened and not any(hosts),
             # Branches that differed in what was dropped may be interchangeable now.
             twins_by_row=shortened and len(set(named)) < len(named),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -32,8 +32,9 @@ from analyze.population import (
     RecordedFailures,
 )
 from analyze.refine.stored import StoredCategory, row_order
+from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8
-from stitch.columnar.hashing import hash_word, mix
+from stitch.columnar.hashing import hash_word
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -115,32 +116,22 @@ class Draft:
     """Children that nobody waits for and that are not among the nodes."""
     shift: I8 | None = None
     """[stored nodes, rows] what the skew correction added, ns; None: nothing."""
-    as_stored: bool = False
-    """Nodes, edges and labels are those of the stored structure: its text serves."""
     twins_by_row: bool = False
     """Interchangeable branches may start in another order than their columns stand: look at every row."""
 
 
-def equal_rows(matrix: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
-    """Group the rows of `matrix` [rows, columns].
+def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
+    """Group the rows of columns [columns, rows], numbers >= 0.
 
     Returns (first row of each group [groups], group of each row [rows]); groups are numbered by the
-    lexicographic order of their contents, so the numbering does not depend on the order of rows. Exact: a
-    hash finds the groups, a comparison confirms them. O(rows · columns + rows log rows).
+    lexicographic order of their contents, so the numbering does not depend on the order of rows.
     """
-    rows = len(matrix)
-    if rows == 0 or matrix.shape[1] == 0 or bool((matrix == matrix[:1]).all()):
-        return np.zeros(min(rows, 1), dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    digest = np.zeros(rows, dtype=np.uint64)
-    for column in range(matrix.shape[1]):
-        digest = mix(digest ^ matrix[:, column].astype(np.int64).view(np.uint64))
-    _, first, inverse = np.unique(digest, return_index=True, return_inverse=True)
-    if not np.array_equal(matrix[first][inverse], matrix):
-        _, first, inverse = np.unique(matrix, axis=0, return_index=True, return_inverse=True)
-    order = np.lexsort(matrix[first].T[::-1])
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return first[order].astype(np.int64), rank[inverse.reshape(-1)]
+    differing = columns[(columns != columns[:, :1]).any(axis=1)]
+    if not len(differing):
+        n_rows = columns.shape[1]
+        return np.zeros(min(n_rows, 1), dtype=np.int64), np.zeros(n_rows, dtype=np.int64)
+    group, first = numbered(differing)
+    return first, group
 
 
 def assemble(drafts: Sequence[Draft]) -> tuple[Category, ...]:
@@ -269,7 +260,7 @@ def _graph(root: str, key: str, draft: Draft) -> Graph:
         nodes=graph.labels,
         edges=graph.edges.astype(np.int32),
         responses=graph.responses.astype(np.int32),
-        text=GraphText(draft.category.structure if draft.as_stored else _template(graph)),
+        text=GraphText(partial(_template, graph)),
         nesting=_nesting(draft) if draft.nested else None,
     )
 
@@ -368,9 +359,9 @@ def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
         columns, of_row = column[None, :], np.zeros(len(rows), dtype=np.int64)
     else:
         moved = draft.moved
-        by_row = np.stack([_moved_to(moved, rows, np.full(len(rows), at)) for at in column.tolist()], axis=1)
+        by_row = np.stack([_moved_to(moved, rows, np.full(len(rows), at)) for at in column.tolist()])
         first, of_row = equal_rows(by_row)
-        columns = by_row[first]
+        columns = by_row[:, first].T
     nodes = draft.graph.node_of(draft.category.structure.n_nodes)[columns]
     operations = [left.operation for left in draft.left_out]
     variants = [tuple(sorted(map(LeftBehind, row, operations))) for row in nodes.tolist()]

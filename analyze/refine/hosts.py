@@ -124,10 +124,10 @@ def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tup
     if not columns:
         yield rows, ("",) * len(components)
         return
-    codes = labels.word_of[category.host[columns].T]
+    codes = labels.word_of[category.host[columns]]
     first, group = equal_rows(codes)
     for number, row in enumerate(first):
         parts = [""] * len(components)
-        for column, code in zip(columns, codes[row], strict=True):
+        for column, code in zip(columns, codes[:, row], strict=True):
             parts[column] = labels.words[code]
         yield rows[group == number], tuple(parts)

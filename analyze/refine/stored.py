@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.cache_blocks import blocks
+from analyze.numbering import coded
 from analyze.population import NO_FAILURES, Codes, RecordedFailures
 from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
@@ -108,7 +109,8 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
     if flows.num_rows == 0:
         return FlowMatrices((), (), (), (), n_samples)
     flows = flows.select(_COLUMNS).combine_chunks()
-    codes, keys = _encode(flows["category"])
+    codes, words = coded(flows["category"])
+    keys = words.to_pylist()
     order = row_order(
         codes.astype(np.int64) * n_samples + flows["sample"].to_numpy(),
         flows["start_ns"].to_numpy(),
@@ -119,9 +121,9 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
         codes = codes[order]
     known = read_structures(structures)
     host_list = whole(flows["host"])
-    host_codes, hosts = _encode(pa.chunked_array([host_list.flatten()]))
+    host_codes, hosts = coded(pa.chunked_array([host_list.flatten()]))
     failures, errors = _failures(flows)
-    statuses, status_words = _encode(flows["status"])
+    statuses, status_words = coded(flows["status"])
     offsets = whole(flows["offset_ns"])
     bounds = offsets.offsets.to_numpy().astype(np.int64)
     if not np.array_equal(bounds - bounds[0], _bounds_of(host_list)):
@@ -140,14 +142,14 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
     )
     return FlowMatrices(
         tuple(_slices(codes, keys, known, columns)),
-        tuple(hosts),
-        tuple(status_words),
-        tuple(errors),
+        tuple(hosts.to_pylist()),
+        tuple(status_words.to_pylist()),
+        tuple(errors.to_pylist()),
         n_samples,
     )
 
 
-def _failures(flows: pa.Table) -> tuple[RecordedFailures, list[str]]:
+def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
     """Failing nodes by row of `flows` and stored position, and the error classes that they name."""
     positions, classes = whole(flows["error_position"]), whole(flows["error_class"])
     bounds = _bounds_of(positions)
@@ -155,7 +157,7 @@ def _failures(flows: pa.Table) -> tuple[RecordedFailures, list[str]]:
         raise LakeError(
             "Flows with unlike numbers of failing nodes and classes.", remedy="Run flowdiff fsck."
         )
-    codes, words = _encode(pa.chunked_array([classes.flatten()]))
+    codes, words = coded(pa.chunked_array([classes.flatten()]))
     row = np.repeat(np.arange(flows.num_rows, dtype=np.int32), np.diff(bounds))
     return RecordedFailures(row, positions.flatten().to_numpy(), codes), words
 
@@ -217,19 +219,6 @@ def _turned(rows: I8) -> I8:
     for block in blocks(*rows.shape):
         turned[:, block] = rows[block].T
     return turned
-
-
-def _encode(column: pa.ChunkedArray) -> tuple[I4, list[str]]:
-    """(codes into the sorted distinct words, the words); null is -1."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    one = whole(column.unify_dictionaries())
-    words = one.dictionary.to_pylist()
-    sorted_words = sorted(set(words))
-    rank = {word: code for code, word in enumerate(sorted_words)}
-    table = np.array([*(rank[word] for word in words), -1], dtype=np.int32)
-    codes = one.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
-    return table[codes], sorted_words
 
 
 def _bounds_of(lists: pa.ListArray) -> I8:

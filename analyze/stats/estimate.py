@@ -10,12 +10,13 @@ would have been seen, or what more requests would show, makes an `Estimate` and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtr
 
+from analyze.stats.columns import each_column
 from analyze.stats.noise import (
     SHRINKAGE_WEIGHT,
     SPREAD_WEIGHT,
@@ -228,15 +229,7 @@ class Estimate:
 
     def take(self, places: I8 | B1) -> Estimate:
         """Give the estimate of some of the places."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in values.items():
-            if isinstance(value, np.ndarray):
-                values[name] = value[places]
-        values["surely"] = tuple(bound[places] for bound in self.surely)
-        if self.noise is not None:
-            noise = self.noise
-            values["noise"] = BetweenBlocks(*(getattr(noise, f.name)[places] for f in fields(noise)))
-        return Estimate(**values)
+        return each_column([self], lambda column: column[0][places])
 
 
 def share_change(
@@ -355,31 +348,12 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     """
     if len(parts) == 1:
         return parts[0]
-    first = parts[0]
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in (field.name for field in fields(Estimate))
-        if isinstance(getattr(first, name), np.ndarray) and name != "margin"
-    }
-    margins = [np.broadcast_to(part.margin, part.before.shape) for part in parts]
-    found = replace(
-        first,
-        **arrays,
-        margin=np.concatenate(margins),
-        surely=(
-            np.concatenate([part.surely[0] for part in parts]),
-            np.concatenate([part.surely[1] for part in parts]),
-        ),
-    )
-    if first.noise is None:
+    found = each_column(parts, np.concatenate)
+    if found.noise is None:
         return found
-    noises = [part.noise for part in parts if part.noise is not None]
-    noise = BetweenBlocks(
-        *(np.concatenate([getattr(one, f.name) for one in noises]) for f in fields(BetweenBlocks))
-    )
     inner = np.full(len(found.p), np.inf) if found.inner_freedom is None else found.inner_freedom
-    between, freedom = noise.variance(found.sampling, inner)
-    return replace(found, between=between, freedom=freedom, noise=noise)
+    between, freedom = found.noise.variance(found.sampling, inner)
+    return replace(found, between=between, freedom=freedom)
 
 
 def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:

@@ -8,16 +8,17 @@ before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.load import read_flow_files, read_params, read_stored_structures
+from analyze.load import read_flow_files, read_params
 from analyze.scope import LakePeriod
-from analyze.watch.decide import CHANGED, UNSURE, Decide, Decision, Range, joined
+from analyze.stored_rows import read_stored_structures
+from analyze.watch.decide import UNSURE, Decide, Decision, Range, joined
 from analyze.watch.incidents import RECENT_NS
+from analyze.watch.slow_lane import certain
 from schemas.config import Config
 
 MOST_VERSIONS: Final = 10_000
@@ -138,10 +139,7 @@ def looked_at(
         found = _of_versions(rollout, key, during, before, decide)
     else:
         found = decide(joined(before), joined(during), ())
-    alpha = found.q / (2 << rollout.looks)
-    kept = tuple(f for f in found.findings if f.q <= alpha)
-    worse = any(not finding.is_better for finding in kept)
-    return replace(found, findings=kept, code=CHANGED if worse else 0)
+    return certain(found, found.q / (2 << rollout.looks))
 
 
 def _of_versions(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from analyze.stats.columns import each_column
 from analyze.stats.noise import row_medians
 from analyze.watch.baseline import (
     BLOCK,
@@ -68,29 +69,22 @@ def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -
 def _said_of(
     typical: Sequence[Typical], names: Sequence[Name], ring: Ring, settings: WatchSettings
 ) -> Pooled:
-    n, groups = len(names), [one.pooled for one in typical]
-    past = np.full((n, max(group.past.shape[1] for group in groups)), np.nan)
-    for row, group in enumerate(groups):
-        past[row, : group.past.shape[1]] = group.past
+    longest = max(one.pooled.past.shape[1] for one in typical)
+    groups = [
+        replace(group, past=np.pad(past, ((0, 0), (0, longest - past.shape[1])), constant_values=np.nan))
+        for group, past in ((one.pooled, one.pooled.past) for one in typical)
+    ]
+    whole = each_column(groups, np.concatenate)
     new = np.array([name not in one.own for one, name in zip(typical, names, strict=True)], dtype=np.bool_)
-    allow = np.concatenate([group.allow for group in groups])
     apart = settings.allowance * np.array([one.apart for one in typical])
-    return Pooled(
-        k=groups[0].k,
+    return replace(
+        whole,
         rows=np.array([ring.codes[name] for name in names], dtype=np.int64),
         kinds=[name.kind for name in names],
         middle=np.array([one.own.get(name, 0.0) for one, name in zip(typical, names, strict=True)]),
-        season=np.zeros((n, 0)),
-        sd=np.concatenate([group.sd for group in groups]),
-        level=_levels([group.level for group in groups]),
-        spread=np.concatenate([group.spread for group in groups]),
-        allow=np.where(new, np.maximum(allow, apart), allow),
-        n=np.concatenate([group.n for group in groups]),
-        past=past,
-        signature=np.concatenate([group.signature for group in groups]),
-        both=np.zeros(n, dtype=np.bool_),
+        allow=np.where(new, np.maximum(whole.allow, apart), whole.allow),
         since=np.where(new, [ring.there[name._replace(kind=INSTANCE)].since for name in names], 0),
-        many=np.ones(n),
+        many=np.ones(len(names)),
     )
 
 
@@ -191,7 +185,7 @@ def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSe
     """Learn how innovations of each component's instances scatter."""
     allow = [settings.floor_share * FLOORS[one.kind] for one in learning]
     of = np.repeat(np.arange(len(learning)), [len(one.names) for one in learning])
-    levels = _levels([one.level for one in learning for _ in one.names])
+    levels = each_column([one.level for one in learning for _ in one.names], np.concatenate)
     left, error = (np.concatenate([getattr(one, name) for one in learning]) for name in ("left", "error"))
     white = innovations(left, pool, error, levels, np.array(allow)[of])[0]
     for number, one in enumerate(learning):
@@ -222,8 +216,3 @@ def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSe
             one.own,
             one.apart,
         )
-
-
-def _levels(levels: Sequence[Level]) -> Level:
-    """Put levels of one series each together."""
-    return Level(*(np.concatenate([getattr(one, name) for one in levels]) for name in Level.__slots__))

@@ -29,10 +29,9 @@ from oracles.stored_lake import write_lake
 
 from analyze.methods.robust import sites_seen
 from analyze.profile import gathering, slot_votes, stored
-from analyze.profile.profile import Profile
+from analyze.profile.profile import Column, Profile
 from analyze.profile.shards import SiteShard, site_shards
 from analyze.profile.slot_votes import SlotVotes
-from analyze.profile.votes import Column
 from flowdiff.__main__ import main
 from schemas.windows import NS_PER_MINUTE
 from stitch.lake.stats_files import StatsKey, read_stats

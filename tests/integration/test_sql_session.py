@@ -134,6 +134,28 @@ def own_us(span: dict[str, float], spans: list[dict[str, float]]) -> float:
     )
 
 
+def waited_ns(spans: list[dict[str, float]]) -> dict[float, int]:
+    """Position of a span on the critical path -> ns of its own work: from its end back to the child that
+    ended last, on from that child's start to the sibling that had ended by then, and so on."""
+    ends = {s["position"]: round((s["start_us"] + s["duration_us"]) * 1e3) for s in spans}
+    starts = {s["position"]: round(s["start_us"] * 1e3) for s in spans}
+    found, waiting = (
+        dict[float, int](),
+        [(s["position"], ends[s["position"]]) for s in spans if s["parent"] is None],
+    )
+    while waiting:
+        span, until = waiting.pop()
+        found[span] = 0
+        children = [s["position"] for s in spans if s["parent"] == span and not s["deferred"]]
+        for child in sorted(children, key=lambda at: (ends[at], at), reverse=True):
+            if ends[child] <= until and starts[child] >= starts[span]:
+                found[span] += until - ends[child]
+                waiting.append((child, ends[child]))
+                until = starts[child]
+        found[span] += max(until - starts[span], 0)
+    return found
+
+
 def test_spans_are_the_bars_of_the_swim_lane(lake: Path) -> None:
     with open_session(period_of(lake)) as session:
         ids = session.query("SELECT request_id FROM requests ORDER BY request_id LIMIT 25")["request_id"]
@@ -149,6 +171,11 @@ def test_spans_are_the_bars_of_the_swim_lane(lake: Path) -> None:
             ]
             assert by_ns(told) == [pytest.approx(bar) for bar in by_ns(bars)]
             assert [s["own_us"] for s in own] == pytest.approx([own_us(s, own) for s in own])
+            waited = waited_ns(own)
+            assert [s["critical_us"] * 1e3 for s in own] == pytest.approx(
+                [waited.get(s["position"], 0) for s in own]
+            )
+            assert [s["critical"] for s in own] == [s["position"] in waited for s in own]
             parents = {s["position"] for s in own} | {None}
             assert all(s["parent"] in parents and (s["critical_us"] == 0 or s["critical"]) for s in own)
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
+
 from analyze.paths.critical_path import critical_positions
+from analyze.sql.span_times import SpanTimes
 from stitch.graph.placed import END, START
 
 
@@ -141,29 +144,14 @@ def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int])
     """Start position of a span -> ns of its own work that the response of this one request waited for.
 
     Stored siblings have no order, and one request is no population to learn it from, so this is the usual
-    walk over one trace: from the end of a span backwards to the child that ended last, on from that
-    child's start to the sibling that had ended by then, and so on. Sums to the response time where every
-    span lies inside its parent.
+    walk over one trace, as the view `spans` has it. Sums to the response time where every span lies inside
+    its parent.
     """
-    children: dict[int, list[int]] = {}
-    for position, node in enumerate(nodes):
-        if node["side"] == START and node["parent"] >= 0 and not node["deferred"]:
-            children.setdefault(node["parent"], []).append(position)
-    own: dict[int, int] = {}
-    if nodes[0]["side"] != START:
-        return own
-    waiting = [(0, offsets[nodes[0]["mate"]])]
-    while waiting:
-        span, until = waiting.pop()
-        waited = 0
-        ends = sorted(((offsets[nodes[c]["mate"]], c) for c in children.get(span, [])), reverse=True)
-        for end, child in ends:
-            if end <= until and offsets[child] >= offsets[span]:
-                waited += until - end
-                waiting.append((child, end))
-                until = offsets[child]
-        own[span] = waited + max(until - offsets[span], 0)
-    return own
+    spans = SpanTimes()
+    spans.set_structures(pa.table({"category": [""], "nodes": [[*nodes]]}))
+    (times,) = spans(pa.array([""]), pa.array([offsets])).to_pylist()
+    starts = [position for position, node in enumerate(nodes) if node["side"] == START]
+    return {at: ns for at, ns in zip(starts, times["critical_ns"], strict=True) if ns is not None}
 
 
 def _record_bars(

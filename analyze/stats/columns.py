@@ -1,0 +1,27 @@
+"""Objects whose fields are columns: several put together, or some of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def each_column(parts: Sequence[T], put: Callable[[Sequence[Any]], Any]) -> T:
+    """Make one object of several: of each array in them, also in tuples and in objects, what `put` makes of
+    all; whatever else there is the first one's."""
+    every: Sequence[Any] = parts
+    first = every[0]
+    if isinstance(first, np.ndarray):
+        first = put(every)
+    elif isinstance(first, tuple):
+        first = tuple(each_column(of, put) for of in zip(*every, strict=True))
+    elif is_dataclass(first) and not isinstance(first, type):
+        names = [field.name for field in fields(first)]
+        first = replace(first, **{n: each_column([getattr(part, n) for part in every], put) for n in names})
+    found: T = first
+    return found
