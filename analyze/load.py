@@ -1,6 +1,7 @@
 """Loading: periods of a lake, through its manifest, to a population. All reading of flows is here.
 
-Files are listed by the manifest, never globbed. They come by pyarrow, which keeps hosts as dictionary codes.
+Files are listed by the manifest, never globbed. Wide columns come by pyarrow, which keeps hosts as
+dictionary codes; DuckDB answers filters (which rows match), where it reads narrow columns only.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,18 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.filters import FlowFilter, unknown_name
 from analyze.population import PARAMS_AS_TEXT, FoldedNames, Population, Sample
 from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import Operation
 from analyze.scope import LakePeriod, LakePeriods, notes, parts_of
-from analyze.stored_rows import read_stored, read_stored_structures
+from analyze.sql.connection import arrays, statement
+from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
+from analyze.verify import verify
+from schemas.arrays import I8
 from schemas.errors import ConfigError, PeriodError
 from schemas.lake import PARAMS_SCHEMA, STORED_STRUCTURES_SCHEMA
+from schemas.periods import FLOW_KEYS
 from schemas.ranges import ranges_text
 from stitch.columnar.runs import whole
+from stitch.lake.encoding import read_rows, read_structures
 from stitch.lake.structure_form import unnested
 
 _FLOW_COLUMNS: Final = [
@@ -132,9 +138,17 @@ def load_population(
 
 def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
     """Flows of a sample. Raises PeriodError, saying why, where none of its periods has any."""
-    tables = [read_flows(part) for part in parts]
+    tables = []
+    refused: PeriodError | None = None
+    for part in parts:
+        try:
+            tables.append(read_flows(part))
+        except PeriodError as error:  # no request of this part has the parameter that the filter asks for
+            refused = error
     if any(table.num_rows for table in tables):
         return pa.concat_tables(tables)
+    if refused is not None:
+        raise refused
     where = parts[0].period.where
     filtered = "" if where is None else f" where {where.text}"
     raise PeriodError(
@@ -213,6 +227,35 @@ def read_params(
     return pa.concat_tables(plain) if plain else PARAMS_AS_TEXT.empty_table()
 
 
+def read_stored(
+    found: LakePeriod,
+    path: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    as_codes: Sequence[str] = (),
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """One file of a lake, or some columns and rows of it.
+
+    `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError where the
+    file is missing, cut or damaged.
+    """
+    found.fetch([path])
+    return read_rows(path, columns, lake=found.lake, name=found.name_of(path), as_codes=as_codes, where=where)
+
+
+def read_stored_structures(
+    found: LakePeriod,
+    path: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Rows of a file of structures: all or some columns of STRUCTURES_SCHEMA. Raises LakeError."""
+    found.fetch([path])
+    return read_structures(path, columns, lake=found.lake, name=found.name_of(path), where=where)
+
+
 def read_flows(found: LakePeriod) -> pa.Table:
     """Flows of a period that match its filter: the columns that the refinement needs, order of the files."""
     files = read_flow_files(found, _FLOW_COLUMNS, as_codes=_CODED_COLUMNS)
@@ -227,11 +270,38 @@ def read_flow_files(
     `as_codes` are Parquet column paths to be read as dictionaries instead of text.
     """
     found.fetch(found.flows)
-    where = None if found.period.where is None else FlowFilter(found)
+    rows = _matching_rows(found)
     for path in found.flows:
         table = read_stored(found, path, columns, as_codes=as_codes)
         start = table["start_ns"].to_numpy()
         inside = (start >= found.period.start_ns) & (start < found.period.end_ns)
-        if where is not None:
-            inside &= where.rows(path)
+        if rows is not None:
+            matching = np.zeros(table.num_rows, dtype=np.bool_)
+            matching[rows.get(str(path), [])] = True
+            inside &= matching
         yield path, table if inside.all() else table.filter(pa.array(inside))
+
+
+def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
+    """Row numbers by flow file that the period's filter keeps; None without a filter."""
+    where = found.period.where
+    if where is None:
+        return None
+    terms = filter_terms(where)
+    if terms.uses_params and not found.params:
+        raise PeriodError(
+            f'Filter "{where.text}" asks for a parameter, and no request of these windows has any.',
+            remedy=f"Filter by {', '.join(FLOW_KEYS)}.",
+        )
+    tables = {"flows": found.flows, "structures": found.structures, "params": found.params}
+    lists = {name: [str(path) for path in paths] for name, paths in tables.items()}
+    sql = statement("matching_flows").replace("/*terms*/", " AND ".join(terms.text))
+    files = list(chain.from_iterable(tables.values()))
+    verify(found, files)
+    matches = arrays(found, files, sql, {**lists, **terms.values})
+    if len(matches["row"]) == 0:
+        refuse_unknown_keys(found)
+    names = matches["filename"].astype(str)
+    numbers: I8 = matches["row"].astype(np.int64)
+    cuts = np.flatnonzero(names[1:] != names[:-1]) + 1
+    return {str(names[part[0]]): numbers[part] for part in np.split(np.arange(len(names)), cuts) if len(part)}

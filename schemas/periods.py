@@ -16,7 +16,7 @@ before another sample, is a word of lists of ranges (`schemas.ranges`).
 `status` is that of the root: `ok` or an error class; `inner_status` that of the earliest node that failed
 below a root that is `ok`, and `ok` where there is none; `error` any class of any node that failed, the root
 too; `kind` is `spans` or `records`. Words for `and`, `like` and `in` in any case. `like` takes % for any text
-and _ for one character. A filter is parsed here; `analyze.filters` says what it keeps.
+and _ for one character. A filter is parsed here and turned into SQL by `analyze.sql.filters`, values bound.
 """
 
 from __future__ import annotations

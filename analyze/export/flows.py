@@ -40,10 +40,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.export.events import EventForm, events_of_flows
-from analyze.filters import unknown_name
-from analyze.load import read_flow_files
+from analyze.load import read_flow_files, read_stored, read_stored_structures
 from analyze.scope import LakePeriod
-from analyze.stored_rows import read_stored, read_stored_structures
+from analyze.sql.filters import unknown_name
 from ingest.codecs.native.encode_native import native_lines
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from schemas.arrays import I8

@@ -13,9 +13,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.load import read_flow_files, read_params
+from analyze.load import read_flow_files, read_params, read_stored_structures
 from analyze.scope import LakePeriod
-from analyze.stored_rows import read_stored_structures
 from analyze.watch.decide import UNSURE, Decide, Decision, Range, joined
 from analyze.watch.incidents import RECENT_NS
 from analyze.watch.slow_lane import certain

@@ -279,7 +279,7 @@ def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: py
     assert len(params) == 2
     read: list[Path] = []
     monkeypatch.setattr(
-        "analyze.stored_rows.read_rows",
+        "analyze.load.read_rows",
         lambda path, *what, **how: read.append(path) or read_rows(path, *what, **how),
     )
     population = load_population(samples, RefineSettings()).population
