@@ -22,9 +22,9 @@ from pathlib import Path
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 
+from bench.trace_stream import messages
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import started
-from trace_stream import messages
 
 import flowdiff
 
@@ -47,8 +47,8 @@ def ingested(bootstrap: str, topic: str, folder: Path, traces: int) -> tuple[flo
     """The topic as sealed windows of a lake."""
     lake = folder / topic
     words = ("ingest", "--bootstrap", bootstrap, "--topics", topic, "--default-format", "otlp-proto")
-    command = [sys.executable, "-m", "flowdiff", *words, "--lake", lake, "--until-end", "--serve-address="]
-    spent = usage(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+    command = [sys.executable, "-m", "flowdiff", *words, "--lake", str(lake), "--until-end"]
+    spent = usage(subprocess.Popen([*command, "--serve-address="], stderr=subprocess.DEVNULL))
     assert sum(flowdiff.open(str(lake)).windows()["requests"]) == traces
     return spent
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import time
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def _population() -> Population:
 
 @pytest.mark.bench
 @pytest.mark.parametrize("features", ["combined", "counts"])
-def test_two_hundred_thousand_requests(features: str) -> None:
+def test_two_hundred_thousand_requests(features: Literal["combined", "counts"]) -> None:
     population = _population()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, wall = time.process_time(), time.perf_counter()

@@ -13,14 +13,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 
 import pyarrow as pa  # noqa: E402 (the path comes first: a script)
+from bench.heap import keep_freed_memory  # noqa: E402
 from google.protobuf import json_format  # noqa: E402
-from heap import keep_freed_memory  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
 from oracles.otlp_spans import read_slowly  # noqa: E402
 
@@ -225,6 +226,10 @@ def report(name: str, items: int, took: float, against: tuple[str, float] | None
     print(f"{name:<44}{items / took / 1e3:10.0f} k/s{ratio}")
 
 
+def loads_each(texts: list[bytes]) -> list[Any]:
+    return [json.loads(text) for text in texts]
+
+
 def main(items: int) -> None:
     keep_freed_memory()
     rng = random.Random(1)
@@ -251,7 +256,7 @@ def main(items: int) -> None:
     one_each = seconds(lambda: codec_for("native").decode(records, CONFIG))
     report("native, a record a payload", items, one_each, ("plain", plain))
     for n in (1_000, 10_000):
-        took = seconds(lambda n=n: codec_for("native").decode(records[:n], CONFIG))
+        took = seconds(partial(codec_for("native").decode, records[:n], CONFIG))
         report(f"native, a record a payload, {n:,} of them", n, took)
     spans = zipkin_list(items, rng)
     lists = [zipkin_message(spans[i : i + 100]) for i in range(0, items, 100)]
@@ -266,8 +271,8 @@ def main(items: int) -> None:
     )
     for name, spans in (("zipkin", zipkin_list(items, rng)), ("jaeger-json", jaeger_list(items, rng))):
         lists = [json.dumps(spans[i : i + 100]).encode() for i in range(0, items, 100)]
-        plain = seconds(lambda lists=lists: [json.loads(text) for text in lists])
-        took = seconds(lambda name=name, lists=lists: codec_for(name).decode(lists, CONFIG))
+        plain = seconds(partial(loads_each, lists))
+        took = seconds(partial(codec_for(name).decode, lists, CONFIG))
         report(name, items, took, ("json.loads alone", plain))
 
 

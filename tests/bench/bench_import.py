@@ -68,7 +68,7 @@ def report(name: str, file: Path, n: int, folder: Path, sample: Path, repeats: i
     )
 
 
-def main(scale: float = 1.0, repeats: int = 3) -> None:
+def main(scale: float = 1.0, *, repeats: int = 3) -> None:
     """Generate, import, print."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

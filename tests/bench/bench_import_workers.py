@@ -19,9 +19,8 @@ from pathlib import Path
 from statistics import median
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
-sys.path.append(str(Path(__file__).resolve().parent))
 
-from bench_import import REPOSITORY, import_cost
+from bench.bench_import import REPOSITORY, import_cost
 from oracles.traffic import SPANS_PER_MESSAGE, otlp_messages
 
 TRACES, SPANS, FILES = 20_833, 48, 4

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 
-from heap import keep_freed_memory  # noqa: E402
+from bench.heap import keep_freed_memory  # noqa: E402
 from oracles.stitcher import read_events, stitch_plainly  # noqa: E402 (the path comes first: a script)
 
 from schemas.config import StitchConfig  # noqa: E402

@@ -11,12 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[:3])
+sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 
-from bench_kernel import span_batch
+from bench.bench_kernel import span_batch
 
 from schemas.config import StitchConfig
-from stitch.drivers.batch import DEFAULT_WINDOW_NS, ImportSettings, import_into
+from stitch.drivers.batch import DEFAULT_WINDOW_NS, import_into
+from stitch.drivers.import_settings import ImportSettings
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
 from stitch.lake.manifest import open_manifest
@@ -75,8 +76,8 @@ def synthetic(n_spans: int) -> None:
     begin = time.process_time()
     size = 0
     for part in cut(made.flows, made.structures, made.params, DEFAULT_WINDOW_NS):
-        size += encode("flows", part.flows, part.window.name).size
-        size += encode("structures", part.structures, part.window.name).size
+        size += encode("flows", part.flows, part.window).size
+        size += encode("structures", part.structures, part.window).size
     seconds = time.process_time() - begin
     print(
         f"synthetic: {events.num_rows:,} spans, {size / events.num_rows:.2f} bytes a span, "

@@ -110,6 +110,7 @@ def main(n_spans: int = 6_000_000, seconds: int = 900, partitions: int = 4) -> N
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["ingest"]:
-        ingest(*sys.argv[2:5], int(sys.argv[5]))
+        bootstrap, topic, lake, spans = sys.argv[2:]
+        ingest(bootstrap, topic, lake, int(spans))
     else:
         main(*map(int, sys.argv[1:]))

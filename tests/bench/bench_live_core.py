@@ -53,7 +53,7 @@ def polls(messages: Sequence[bytes]) -> Iterator[pa.Table]:
 def written(parts: Sequence[WindowPart]) -> int:
     """Bytes of the files of some windows."""
     return sum(
-        encode(name, table, part.window.name).size
+        encode(name, table, part.window).size
         for part in parts
         for name, table in (("flows", part.flows), ("structures", part.structures), ("params", part.params))
         if table.num_rows
@@ -127,7 +127,7 @@ def cost(work: str, n: int, begin: tuple[float, float]) -> None:
     )
 
 
-def main(n_spans: int = 1_000_000, seconds: int = 120, profile: str = "") -> None:
+def main(n_spans: int = 1_000_000, seconds: int = 120, *, profile: bool = False) -> None:
     """Generate, run, print."""
     traffic.SPANS_PER_MESSAGE = 500
     messages = list(traffic.otlp_messages(n_spans // SPANS, seconds=seconds, spans=SPANS))
@@ -151,4 +151,4 @@ def main(n_spans: int = 1_000_000, seconds: int = 120, profile: str = "") -> Non
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]), *sys.argv[3:])
+    main(*map(int, sys.argv[1:3]), profile=len(sys.argv) > 3)

@@ -96,7 +96,7 @@ def our_source(bootstrap: str, topic: str, n: int) -> float:
     meter = Meter()
     while meter.seen < n:
         for stream in source.change().gained:
-            source.start(stream, 0, None)
+            source.start(stream, None)
         payloads = source.poll(0.2)
         meter.saw(0 if payloads is None else len(payloads.payloads))
     rate = meter.rate

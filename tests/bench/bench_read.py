@@ -21,7 +21,8 @@ from unittest.mock import patch
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 
-from bench_lane import PARAMS, NoSync
+import pyarrow as pa
+from bench.bench_lane import PARAMS, NoSync
 from oracles.lake_script import flows_table, structures_table
 
 from schemas.commits import CommitBody, Counters, Segment, Standing
@@ -29,7 +30,7 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window
 from stitch.lake import staging
 from stitch.lake.encoding import encode
 from stitch.lake.lane import Lane
-from stitch.lake.layout import LakeInfo, ensure_lake
+from stitch.lake.layout import LakeInfo, WindowTable, ensure_lake
 from stitch.lake.manifest import open_manifest
 from stitch.lake.staging import segment_name
 from stitch.lake.store import LocalStore
@@ -40,7 +41,11 @@ SEGMENTS = 120
 PUBLISHES_EVERY = 10
 """Commits."""
 MOMENTS = 12
-TABLES = {"flows": flows_table(["r"], [0]), "structures": structures_table(), "params": PARAMS}
+TABLES: dict[WindowTable, pa.Table] = {
+    "flows": flows_table(["r"], [0]),
+    "structures": structures_table(),
+    "params": PARAMS,
+}
 
 
 class Lanes:
@@ -101,11 +106,12 @@ def costs(lanes: Lanes, folder: Path) -> tuple[dict[str, float], int]:
     for _ in range(MOMENTS):
         lanes.go_on(5)
         manifest = open_manifest(store)
-        for what, work in {
+        works: dict[str, Callable[[], object]] = {
             "a read": partial(read, store),
             "windows": manifest.windows,
             "opening a lane": partial(opened, store, lanes.info, 1),
-        }.items():
+        }
+        for what, work in works.items():
             found.setdefault(what, []).append(min(took(work) for _ in range(3)))
     return {what: statistics.median(each) for what, each in found.items()}, manifest.listing.num_rows
 

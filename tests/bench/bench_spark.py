@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ SPARK: Final = (
 )
 
 
-def cpu_seconds(command: list[str]) -> Counter[str]:
+def cpu_seconds(command: list[str]) -> dict[str, float]:
     """CPU seconds of a command and all that it starts, by program, as last seen.
 
     Python of Spark's executors is waited for by nobody, so `getrusage` does not count it. What outlives its
@@ -46,7 +46,7 @@ def cpu_seconds(command: list[str]) -> Counter[str]:
         os.waitpid(-1, os.WNOHANG)
         time.sleep(LOOK_EVERY_S)
     assert process.returncode == 0, command
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     for program, seconds in seen.values():
         spent[program] += seconds
     return spent
@@ -77,18 +77,19 @@ def report(
 ) -> None:
     """Print what an import of the files costs, and what of it is its start."""
 
-    def cost(what: str, files: list[Path]) -> Counter[str]:
+    def cost(what: str, files: list[Path]) -> dict[str, float]:
         lake = str(folder / f"{name}-{what}")
         return cpu_seconds(
             [sys.executable, "-m", "flowdiff", "import", *map(str, files), "--lake", lake, *options]
         )
 
     start, whole = cost("start", [tiny]), cost("all", files)
-    beyond = whole.total() - start.total()
+    total = sum(whole.values())
+    beyond = total - sum(start.values())
     programs = ", ".join(
         f"{program} {seconds:.1f} (start {start[program]:.1f})" for program, seconds in whole.items()
     )
-    print(f"{name}: {spans:,} spans, {whole.total():.1f} CPU s: {programs}; ", end="")
+    print(f"{name}: {spans:,} spans, {total:.1f} CPU s: {programs}; ", end="")
     print(f"{spans / beyond:,.0f} spans a CPU second beyond the start", flush=True)
 
 

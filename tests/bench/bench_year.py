@@ -21,7 +21,8 @@ from unittest.mock import patch
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 
-from bench_lane import PARAMS, WINDOW_NS, NoSync
+import pyarrow as pa
+from bench.bench_lane import PARAMS, WINDOW_NS, NoSync
 from fixtures.timed_command import Took, timed
 from oracles.lake_script import flows_table, structures_table
 from oracles.traffic import START_NS, write_native
@@ -31,7 +32,7 @@ from schemas.windows import NS_PER_DAY, Window
 from stitch.lake import staging
 from stitch.lake.encoding import encode
 from stitch.lake.lane import Lane
-from stitch.lake.layout import ensure_lake
+from stitch.lake.layout import WindowTable, ensure_lake
 from stitch.lake.store import LocalStore
 
 WINDOWS = 100_000
@@ -65,11 +66,10 @@ def build(folder: Path, before: str = "") -> Path:
 
 def _fill(store: LocalStore, before: str) -> None:
     """Files are encoded once for all: they are not what is measured."""
-    open_lane = partial(
-        Lane, store, ensure_lake(store, WINDOW_NS, WINDOW_NS, "bench"), owner="bench", created_by="bench"
-    )
+    info = ensure_lake(store, WINDOW_NS, WINDOW_NS, "bench")
+    open_lane = partial(Lane, store, info, owner="bench", created_by="bench")
     flows, structures = flows_table(["r"], [0]), structures_table()
-    tables = {"flows": flows, "structures": structures, "params": PARAMS}
+    tables: dict[WindowTable, pa.Table] = {"flows": flows, "structures": structures, "params": PARAMS}
     made = {name: encode(name, table, Window(0, WINDOW_NS)) for name, table in tables.items()}
 
     def commit(lane: Lane, windows: range, body: CommitBody) -> None:
@@ -115,7 +115,8 @@ def main(folder: Path, large: Sequence[str] = ("year", "lanes")) -> None:
         " ".join(command): partial(_run, command) for command in COMMANDS
     }
     # Once it is compact there is nothing left to do: last, once, and not in a folder that is kept.
-    for name, measure in {**measures, "seal": _seal, "compact": partial(_run, ("compact",))}.items():
+    measures |= {"seal": _seal, "compact": partial(_run, ("compact",))}
+    for name, measure in measures.items():
         said = []
         for which, lake in lakes.items():
             runs = [measure(lake) for _ in range(1 if name == "compact" else 3)]

@@ -180,8 +180,11 @@ class Sender(threading.Thread):
                 self._producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=written)
 
     def _is_written(self, place: int, error: object, message: Message) -> None:
+        partition, offset = message.partition(), message.offset()
         assert error is None, error
-        self._written.append((message.partition(), message.offset(), place))
+        assert partition is not None
+        assert offset is not None
+        self._written.append((partition, offset, place))
 
 
 class Reader(threading.Thread):

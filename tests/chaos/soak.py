@@ -46,23 +46,13 @@ def main() -> int:
     ):
         folder = Path(name)
         topic = bench.topic(partitions=PARTITIONS)
-        words = ("--bootstrap", ",".join(broker.bootstrap), "--topics", topic, "--lake", folder / "lake")
-        words = (*words, "--default-format", "native", "--group", "soak", "--window-length", "1m")
+        words: list[str | Path] = ["--bootstrap", ",".join(broker.bootstrap), "--topics", topic]
+        words += ["--lake", folder / "lake", "--default-format", "native", "--group", "soak"]
+        words += ["--window-length", "1m", "--commit-interval", "5s", "--lateness", "10s", "--idle", "30s"]
         # What was closed is remembered for so long (an hour by default), and so are the segments that are
         # kept for repairs (two hours): past it, memory is to stay.
-        words = (*words, "--keep-events", "5m")
+        words += ["--keep-events", "5m", "--serve-address", ""]
         env = {"FLOWDIFF_LIVE_STITCH_MAX_AGE": "5m"}
-        words = (
-            *words,
-            "--commit-interval",
-            "5s",
-            "--lateness",
-            "10s",
-            "--idle",
-            "30s",
-            "--serve-address",
-            "",
-        )
         sender = Sender(",".join(broker.bootstrap), topic, 1, options.requests_a_second)
         samples: list[tuple[float, float]] = []
         with IngestProcess(folder / "log", *words, env=env) as ingest:

@@ -73,7 +73,8 @@ def coloured(run: ClustersRun) -> list[ClusterOverlay]:
 
 def most_coloured(run: ClustersRun, held: ClusterOverlay) -> tuple[str, str]:
     """(component, name) of an overlay's most coloured node."""
-    return tuple(run.tree.names[int(held.overlay.node[held.overlay.first])])
+    component, name = run.tree.names[int(held.overlay.node[held.overlay.first])]
+    return component, name
 
 
 def is_there(case: Case, node: tuple[str, str]) -> bool:

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import get_args
 
 from evaluation.quiet_pairs import (
     WORKLOADS,
@@ -64,16 +65,14 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
     settings = {name: value for name, _, value in (text.partition("=") for text in chosen.set)}
     modes: tuple[Mode, ...] = tuple(chosen.mode)
     if chosen.real is not None:
-        parts: list[Part] = [
-            *(["faults"] if chosen.quiet is None else []),
-            *(["quiet"] if not chosen.no_quiet else []),
-        ]
+        skipped = {"faults": chosen.quiet is not None, "quiet": chosen.no_quiet}
+        parts = tuple(part for part in get_args(Part) if not skipped[part])
         rows = measure(
             Wanted(
                 folder=chosen.real,
                 methods=methods,
                 modes=modes,
-                parts=tuple(parts),
+                parts=parts,
                 case=chosen.case,
                 settings=settings,
                 exact=chosen.exact,

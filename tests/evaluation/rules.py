@@ -16,11 +16,12 @@ import argparse
 import json
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -266,7 +267,6 @@ def golden_runs() -> Iterator[Observed]:
 def observed_by(case: Case) -> Observing | None:
     """Let the command line load a comparison, and observe it instead of making its report; None where a
     period has no request."""
-    whole = filled.robust_run
     seen: list[Observing] = []
 
     def observe(compared: Any, history: Any, settings: Any) -> None:
@@ -274,13 +274,8 @@ def observed_by(case: Case) -> Observing | None:
         seen.append(Observing.of(comparison_of(compared, history, plain)))
         raise _Observed
 
-    filled.robust_run = observe  # type: ignore[assignment]
-    try:
+    with patch.object(filled, "robust_run", observe), suppress(_Observed):
         _command(*case.arguments, "--lake", lake_of(case.lake, ROOT, _command), "--no-save")
-    except _Observed:
-        pass
-    finally:
-        filled.robust_run = whole
     return seen[0] if seen else None
 
 
@@ -300,7 +295,7 @@ def recorded_runs(folder: Path, pairs: int) -> Iterator[Observed]:
     for recording in read_recordings(folder):
         lake = recorded_lake(recording, ROOT)
         for mode in ("a", "b"):
-            asked = [
+            asked: list[tuple[Fault | None, Asked]] = [
                 (fault, Asked(recording, lake, mode, fault.reference, fault.problem, quiet=False))
                 for fault in recording.faults
                 if fault.visible != "unclear" and (fault.reference is not None or mode == "a")

@@ -127,8 +127,11 @@ def joined(periods: Sequence[Period]) -> Period:
     """Several runs as one period of as many ranges."""
     if len(periods) == 1:
         return periods[0]
+    flows, structures, params = (pa.concat_tables([getattr(p, name) for p in periods]) for name in TABLES)
     return Period(
-        *(pa.concat_tables([getattr(p, name) for p in periods]) for name in TABLES),
+        flows,
+        structures,
+        params,
         tuple(t for p in periods for t in p.truths),
         min(p.start_ns for p in periods),
         max(p.end_ns for p in periods),

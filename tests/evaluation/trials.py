@@ -112,9 +112,12 @@ def _without_fault(trial: Trial) -> Population:
 
 def _counterfactual(trial: Trial) -> Simulated:
     """The problem's run without its fault, on the same random numbers."""
-    case = case_of(trial.case)
-    fault = ("N1-same", None) if case.base_severity is None else (case.fault, case.base_severity)
-    return _run(trial, *fault, trial.seed * SEEDS_A_TRIAL + PROBLEM_SEED)
+    return _run(trial, *_before(case_of(trial.case)), trial.seed * SEEDS_A_TRIAL + PROBLEM_SEED)
+
+
+def _before(case: Case) -> tuple[str, float | None]:
+    """Fault and severity of runs before the change."""
+    return ("N1-same", None) if case.base_severity is None else (case.fault, case.base_severity)
 
 
 def _run(trial: Trial, fault: str, severity: float | None, seed: int) -> Simulated:
@@ -129,9 +132,8 @@ def runs_of(trial: Trial) -> list[Simulated]:
     problem = _run(trial, case.fault, case.severity, first + PROBLEM_SEED)
     if case.split == "creates":
         return [problem]
-    quiet = ("N1-same", None) if case.base_severity is None else (case.fault, case.base_severity)
     without = [] if case.rule == NOTHING else [_counterfactual(trial)]
-    return [*(_run(trial, *quiet, first + w) for w in range(trial.windows)), *without, problem]
+    return [*(_run(trial, *_before(case), first + w) for w in range(trial.windows)), *without, problem]
 
 
 def _periods(trial: Trial) -> tuple[list[Simulated], Simulated]:

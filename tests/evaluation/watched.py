@@ -69,7 +69,7 @@ def candidates(
     began = MONDAY + learned * WINDOW_NS
     state = State(lake_id="x", tick_ns=WINDOW_NS // ticks, through_ns=began, began_ns=began)
 
-    def decide(_reference: object, problem: Sequence[Range], _history: object, **_: object) -> Decision:
+    def decide(reference: object, problem: Sequence[Range], history: object, **_: object) -> Decision:
         at = _window(problem[-1][1])
         is_change = any(first < at <= first + EFFECTS for first in changes)
         return Decision(CHANGED, "changed") if is_change else Decision(UNCHANGED, "unchanged")
@@ -109,9 +109,9 @@ def alarming(logs: np.ndarray) -> np.ndarray:
     Benjamini and Hochberg, 5 %): the naive rule."""
     past = np.lib.stride_tricks.sliding_window_view(logs, HOUR, axis=1)[:, :-1]
     spread = past.std(axis=2, ddof=1) * np.sqrt(1 + 1 / HOUR)
-    t = (logs[:, HOUR:] - past.mean(axis=2)) / np.where(spread > 0, spread, np.nan)
+    t: np.ndarray = (logs[:, HOUR:] - past.mean(axis=2)) / np.where(spread > 0, spread, np.nan)
     p = np.sort(np.nan_to_num(stats.t.sf(np.abs(t), HOUR - 1) * 2, nan=1.0), axis=0)
-    found: np.ndarray = (p <= 0.05 * np.arange(1, len(p) + 1)[:, None] / len(p)).any(axis=0)
+    found: np.ndarray = np.any(p <= 0.05 * np.arange(1, len(p) + 1)[:, None] / len(p), axis=0)
     return found
 
 
@@ -209,7 +209,8 @@ def days(
         loud = [change for change in changes if small or change not in long]
         return [(a, b) for a, b in ranges if all(b <= c.start_ns or a >= c.end_ns for c in loud)]
 
-    decide, rows = Comparer.of(str(lake), RefineSettings()), []
+    decide = Comparer.of(str(lake), RefineSettings())
+    rows: list[dict[str, Any]] = []
     if least_noise is not None:
         decided_by = decide.chosen.settings.model_copy(update={"min_tau": least_noise})
         decide.chosen = replace(decide.chosen, settings=decided_by)

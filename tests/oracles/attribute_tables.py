@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -47,7 +47,11 @@ def table(
 
 def noise(rng: np.random.Generator, n: int, n_numbers: int, n_words: int) -> list[AttributeColumn]:
     """Columns that have nothing to do with anything: numbers of three laws, words of 2 to 60 levels."""
-    laws = (rng.standard_normal, rng.standard_exponential, lambda n: rng.integers(0, 6, n).astype(np.float64))
+    laws: tuple[Callable[[int], np.ndarray], ...] = (
+        rng.standard_normal,
+        rng.standard_exponential,
+        lambda n: rng.integers(0, 6, n).astype(np.float64),
+    )
     columns = [numbers(f"number{i}", laws[i % 3](n)) for i in range(n_numbers)]
     for i in range(n_words):
         levels = int(rng.integers(2, 61))

@@ -30,5 +30,5 @@ def command(*arguments: str, stdin: bytes = b"") -> Ended:
     texts = []
     for stream in streams[1:]:
         stream.flush()
-        texts.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+        texts.append(stream.buffer.getvalue().decode())
     return Ended(code, *texts)

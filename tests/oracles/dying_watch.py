@@ -19,10 +19,13 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from analyze.report.store import keep_report
 from analyze.watch import watching
 from flowdiff.__main__ import main
 from flowdiff.notify import senders
+from flowdiff.notify.post import post
 from stitch.lake.bucket.bucket_store import BucketStore
 from stitch.lake.layout import STAGE
 from stitch.lake.store import LocalStore
@@ -79,9 +82,10 @@ def live(ledger: Path, grain: str, arguments: list[str]) -> None:
             put = points.around(what, lambda own, name, data, stage: (name, data), getattr(store, what))
             setattr(store, what, put)
         store.remove = points.around("remove", lambda own, name: (name, b""), store.remove)  # type: ignore[method-assign]
-    watching.keep_report = points.around("keep", lambda *given: ("reports/one", b""), watching.keep_report)
-    senders.post = points.around("send", lambda message, timeout_s: (_sent(message), b""), senders.post)
-    main(["watch", *arguments])
+    keep = points.around("keep", lambda *given: ("reports/one", b""), keep_report)
+    send = points.around("send", lambda message, timeout_s: (_sent(message), b""), post)
+    with patch.object(watching, "keep_report", keep), patch.object(senders, "post", send):
+        main(["watch", *arguments])
 
 
 def _sent(message: Any) -> str:

@@ -21,5 +21,6 @@ def examples(number: int, **how: Any) -> settings:
     The suite's profile is derandomized: its examples are the same ones at every run, and what it misses
     once it misses for ever. `make fuzz` draws others each time.
     """
+    assert settings.default is not None
     share = ceil(number * settings.default.max_examples / WHOLE)
     return settings(max_examples=max(share, min(number, FEW)), **how)

@@ -37,7 +37,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -155,28 +155,30 @@ def _begin(asked: Asked, descriptors: list[int]) -> NoReturn:
         code = left.code or 0
     except BaseException:  # noqa: BLE001 - the program's, which ends with it
         sys.excepthook(*sys.exc_info())
-    threading._shutdown()
+    threading._shutdown()  # type: ignore[attr-defined]  # what Python calls at its end
     atexit._run_exitfuncs()
     _leave(code if isinstance(code, int) else 1)
+    os._exit(120)  # as Python ends where what was printed cannot be written
 
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
     """Within, processes that `multiprocessing` starts anew are forked."""
-    started = multiprocessing.util.spawnv_passfds
+    util: Any = multiprocessing.util
+    started = util.spawnv_passfds
 
     def forked(path: str, words: Sequence[str | bytes], passed: Sequence[int]) -> int:
         texts = [os.fsdecode(word) for word in words]
         if texts[1] != "-c" or texts[-1] != _OF_WORKERS:  # the process that tracks what they share
-            return started(path, words, passed)
+            return int(started(path, words, passed))
         numbers = [0, 1, 2, *passed]
         return fork(Asked(texts[1:], None, dict(os.environ), numbers, False), numbers)
 
-    multiprocessing.util.spawnv_passfds = forked
+    util.spawnv_passfds = forked
     try:
         yield
     finally:
-        multiprocessing.util.spawnv_passfds = started
+        util.spawnv_passfds = started
 
 
 class _Worker(Popen):
@@ -331,13 +333,14 @@ def _collect(tests: list[str]) -> None:
     begun: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
-    def reported(collector: Any) -> Iterator[Any]:
+    def reported(collector: Any) -> Generator[None, Any, Any]:
         report = yield
         if not report.passed:
             begun.add(str(collector.path))
         return report
 
-    sys.modules.update(dict.fromkeys(_WITH_THREADS))  # as if they were not installed
+    absent: Any = dict.fromkeys(_WITH_THREADS)
+    sys.modules.update(absent)  # as if they were not installed
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
         pytest.main([*tests, *_COLLECT], [SimpleNamespace(pytest_make_collect_report=reported)])
     halves = (name for name, module in sys.modules.items() if getattr(module, "__file__", None) in begun)
@@ -386,7 +389,7 @@ def _become(asked: Asked, descriptors: list[int], base: list[str]) -> None:
         buffered = (
             io.BufferedReader(raw) if not number else raw if old.write_through else io.BufferedWriter(raw)
         )
-        new = io.TextIOWrapper(
+        new: Any = io.TextIOWrapper(
             buffered,
             old.encoding,
             old.errors,

@@ -108,7 +108,8 @@ class Fleet:
         book = NameBook()
         leaf = book.pattern([])
         children: list[list[tuple[int, bool]]] = [[] for _ in range(self.n_sites)]
-        operations, paths = [], []
+        operations: list[int] = []
+        paths: list[int] = []
         for site, above in enumerate(self.above.tolist()):
             if above == NO_CALLER:
                 book.roots[self.operation(site).text]

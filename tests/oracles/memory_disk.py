@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from stitch.lake.disk import LocalDisk
+
 
 class CrashError(Exception):
     """The process died here."""
@@ -39,7 +41,7 @@ class Pending:
 
 
 @dataclass
-class MemoryDisk:
+class MemoryDisk(LocalDisk):
     """See the module. `crash_at` counts mutating operations from 1; 0 never stops."""
 
     crash_at: int = 0

@@ -6,13 +6,14 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from google.protobuf import json_format
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from ingest.codecs.otlp.otlp_arrow import MAX_KIND, STATUS_ERROR
 from ingest.codecs.otlp.otlp_proto import parse_request, value_of
@@ -32,7 +33,7 @@ _keys = st.sampled_from(
 )
 
 
-def _any(**fields: object) -> AnyValue:
+def _any(**fields: Any) -> AnyValue:
     return AnyValue(**fields)
 
 
@@ -82,7 +83,7 @@ def spans(draw: st.DrawFn) -> Span:
         span_id=draw(st.binary(min_size=8, max_size=8).filter(any)),
         parent_span_id=draw(st.sampled_from([b"", bytes(8), bytes(range(8))])),
         name=draw(st.one_of(_words, st.sampled_from(["GET /users/17", "x" * 300]))),
-        kind=draw(st.sampled_from([0, 1, 2, 3, 4, 5])),
+        kind=draw(st.sampled_from(Span.SpanKind.values())),
         start_time_unix_nano=start,
         end_time_unix_nano=draw(st.sampled_from([0, T0 + 10**9, T0 + 2 * 10**9])),
         trace_state=draw(st.sampled_from(["", "ot=th:8", "x=y,ot=rv:1;th:c", "ot=th:zz"])),
@@ -94,7 +95,7 @@ def spans(draw: st.DrawFn) -> Span:
         span.events.add(name=name, time_unix_nano=T0 + ts, attributes=draw(_attributes))
     for _ in range(draw(st.integers(0, 2))):
         span.links.add(trace_id=draw(st.binary(min_size=16, max_size=16)), span_id=bytes(range(8)))
-    span.status.code = draw(st.sampled_from([0, 1, 2]))
+    span.status.code = draw(st.sampled_from(Status.StatusCode.values()))
     span.status.message = draw(st.sampled_from(["", "broken"]))
     return span
 

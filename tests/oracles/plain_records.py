@@ -128,7 +128,8 @@ class _Graph:
         self.flow = flow
         self.config = config
         self.n_records = len(flow.nodes)
-        self.events: list[Event] = [node.event for node in flow.nodes]
+        self.events: list[Event] = [node.event for node in flow.nodes if node.event is not None]
+        assert len(self.events) == self.n_records
         self.strands: list[list[int]] = []
         self.strand_of: dict[int, int] = {}
         for strand in strands:

@@ -11,7 +11,7 @@ from schemas.config import StitchConfig
 from schemas.events import EventKind as K
 from schemas.quality import Quality
 
-OUTSIDE_IN = [
+OUTSIDE_IN: list[int] = [
     K.SPAN_CLIENT,
     K.SPAN_PRODUCER,
     K.SPAN_INTERNAL,
@@ -172,20 +172,23 @@ def _plant(flow: PlainFlow, spans: list[Span], config: StitchConfig) -> Span:
             span = span.parent
         return span
 
-    hosts = [s for s in spans if s.start is not None and s.end is not None and not top(s).orphan]
+    hosts = [
+        (s, s.start, s.end) for s in spans if s.start is not None and s.end is not None and not top(s).orphan
+    ]
     found = {}
     for orphan in orphans:
         if orphan.start is None or orphan.end is None:
             continue
         fitting = [
-            s
-            for s in hosts
-            if s.start <= orphan.start
-            and orphan.end <= s.end
+            (end - start, -start, *s.order(), s)
+            for s, start, end in hosts
+            if start <= orphan.start
+            and orphan.end <= end
+            and s.event is not None
             and orphan.component in (s.component, s.event["peer"])
         ]
         if fitting:
-            found[id(orphan)] = min(fitting, key=lambda s: (s.end - s.start, -s.start, *s.order()))
+            found[id(orphan)] = min(fitting, key=lambda host: host[:-1])[-1]
     for orphan in orphans:
         orphan.parent = found.get(id(orphan))
     lost = [orphan for orphan in orphans if orphan.parent is None]
@@ -241,6 +244,8 @@ def _fill_times(root: Span, spans: list[Span]) -> None:
             span.end = span.parent.end if span.end is None else span.end
         span.start = span.end if span.start is None else span.start
         span.end = span.start if span.end is None else span.end
+        assert span.start is not None
+        assert span.end is not None
         no_start, no_end = lacks[id(span)]
         if no_end:
             span.end = max(span.start, span.end)
@@ -262,6 +267,8 @@ def _lay_nodes(flow: PlainFlow, root: Span, spans: list[Span], config: StitchCon
         above = -1 if span.parent is None else start[id(span.parent)]
         i = len(flow.nodes)
         start[id(span)], end[id(span)] = i, i + 1
+        assert span.start is not None
+        assert span.end is not None
         for side, ts_ns, mate in ((1, span.start, i + 1), (2, span.end, i)):
             name = (span.component, span.point, label, span.kind, side)
             flow.nodes.append(Node(name, ts_ns, host, status, above, mate, event))

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from analyze.population import Category, Graph, GraphNode, Population
+from analyze.population import Category, Graph, GraphNode, GraphText, Population
 
 
-@dataclass(frozen=True, slots=True)
-class KnownText:
-    """`GraphText` known beforehand."""
+class KnownText(GraphText):
+    """A text that is known beforehand."""
 
-    canonical: str
-    tokens: tuple[str, ...] = ()
+    def __init__(self, canonical: str, tokens: tuple[str, ...] = ()) -> None:
+        self._known = canonical, tokens
+
+    @property
+    def canonical(self) -> str:
+        return self._known[0]
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return self._known[1]
 
 
 def graph(labels: Sequence[str], edges: Sequence[tuple[int, int]] | None = None) -> Graph:

@@ -13,7 +13,7 @@ from analyze.methods.robust.sections.finding_rows import finding_tables
 from analyze.methods.robust.sections.findings import FINDINGS
 from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.report import wording
-from analyze.report.gate import Outcome, weigh
+from analyze.report.gate import ChangedMeasure, Outcome, weigh
 from analyze.report.section_view import views_by_tag
 from analyze.stats.histograms import log_histogram
 from schemas.report.accounts import (
@@ -810,5 +810,14 @@ def robust_outcome() -> Outcome:
             for name, table in finding_tables(found, account_section().accounts).items()
         },
         views_by_tag((VERDICT, BREAKDOWN, FINDINGS)),
-        weigh(found, verdict_section(), (one for one in account_section().accounts if one.changed), N0),
+        weigh(
+            found,
+            verdict_section(),
+            (
+                ChangedMeasure(one.measure, one.before, one.after)
+                for one in account_section().accounts
+                if one.changed
+            ),
+            N0,
+        ),
     )

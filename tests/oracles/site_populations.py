@@ -60,7 +60,7 @@ def span_populations(draw: st.DrawFn) -> Population:
         [timed(rng, shapes[int(rng.integers(len(shapes)))], 0, int(rng.integers(0, 300))) for _ in range(n)]
         for n in (draw(st.integers(1, 6)), draw(st.integers(0, 6)))
     ]
-    return weighted(population(*periods, settings=SETTINGS), rng)
+    return weighted(population(periods[0], periods[1], SETTINGS), rng)
 
 
 @st.composite

@@ -340,10 +340,11 @@ def profile_rows(profile: Profile) -> dict[str, Rows]:
 
 def words_of(names: Names) -> dict[str, list[Any]]:
     """Column -> what each of its numbers says."""
+    operations: list[Operation] = [(*one,) for one in names.operations]
     sites: list[SiteText] = [
         (
-            None if site.caller < 0 else tuple(names.operations[site.caller]),
-            tuple(names.operations[site.operation]),
+            None if site.caller < 0 else operations[site.caller],
+            operations[site.operation],
             site.kind.name,
         )
         for site in names.sites
@@ -447,7 +448,7 @@ def plain_account(
     means = {root: [mean(t, root) for t in (0, 1)] for root in roots}
     overall = [sum(share[root][t] * means[root][t] for root in roots) for t in (0, 1)]
     middle = sum(overall) / 2
-    account = PlainAccount(*overall, {}, {})
+    account = PlainAccount(overall[0], overall[1], {}, {})
     for root in roots:
         account.mix[root] = (share[root][1] - share[root][0]) * (sum(means[root]) / 2 - middle)
         if not (weight[0][root] and weight[1][root]):

@@ -63,7 +63,7 @@ class UnreliableDisk(MemoryDisk):
 
     troubles: Troubles
 
-    def create(self, name: str, data: bytes) -> None:  # type: ignore[override]
+    def create(self, name: str, data: pa.Buffer | bytes) -> None:
         if self.now_ns < self.troubles.full_to_ns:
             raise OSError(errno.ENOSPC, "No space left on device")
         super().create(name, data)

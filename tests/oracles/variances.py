@@ -71,7 +71,7 @@ def mean_of(found: Iterable[PlainRequest], value: Callable[[PlainRequest], int])
 
 def plain_variance(found: Sequence[PlainRequest]) -> PlainVariance:
     """The split, by the definitions."""
-    size = defaultdict(int)
+    size: defaultdict[object, int] = defaultdict(int)
     for request in found:
         size[request.category] += 1
 

@@ -43,10 +43,10 @@ def pod_windows(
     names = [f"pod-{pod}-0" for pod in range(n)]
     for window in range(n_windows):
         replaced = window % rollouts if rollouts and window >= rollouts else n
-        for pod in range(n):
-            if pod % pods == replaced:
-                names[pod] = f"pod-{pod}-{window}"
-                off[pod] = rng.normal(0, apart)
+        for one in range(n):
+            if one % pods == replaced:
+                names[one] = f"pod-{one}-{window}"
+                off[one] = rng.normal(0, apart)
         mean = off[:, None] + moves[:, window]
         if slow[0] <= window < slow[1]:
             mean[2] += slow[2]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import polars as pl
@@ -28,6 +29,9 @@ WHOLE: Final = ("period", "roots")
 """Selections that are a period, held against the other."""
 
 Selection = Literal["period", "slow", "failing", "roots", "slow roots"]
+PLAIN: Final[tuple[Selection, ...]] = ("period", "roots", "failing")
+SLOW: Final[tuple[Selection, ...]] = ("slow", "slow roots")
+"""Those that need a quantile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,14 @@ def _differences(
 def settings() -> Iterator[tuple[str, str, Rule]]:
     """(tool, setting, rule) of all that are tried; a tool is given the one that serves it best."""
     for tool, rule in (("Tempo compare()", shares), ("HyperDX Event Deltas", deltas)):
-        for selection in ("period", "roots", "failing"):
-            yield tool, selection, lambda r, p, rule=rule, s=selection: rule(r, p, s, 0.0)
-        for selection in ("slow", "slow roots"):
+        for selection in PLAIN:
+            yield tool, selection, partial(rule, selection=selection, quantile=0.0)
+        for selection in SLOW:
             for quantile in (0.9, 0.95, 0.99):
                 yield (
                     tool,
                     f"{selection}, over the reference's {quantile:.0%} quantile",
-                    lambda r, p, rule=rule, s=selection, q=quantile: rule(r, p, s, q),
+                    partial(rule, selection=selection, quantile=quantile),
                 )
     for order in ("relative", "absolute", "summed"):
-        yield "PostHog p95 ±20 %", f"by {order} change", lambda r, p, order=order: percentiles(r, p, order)
+        yield "PostHog p95 ±20 %", f"by {order} change", partial(percentiles, order=order)

@@ -80,7 +80,8 @@ def _case(row: Row) -> Case:
 
 def changes(known: dict[str, Case], cases: dict[str, Case]) -> list[str]:
     """Lines that say which cases differ, and in what; those only in the first result last."""
-    found, worded = [], []
+    found: list[str] = []
+    worded: list[str] = []
     for name in dict.fromkeys([*known, *cases]):
         old, new = known.get(name, {}), cases.get(name, {})
         if unlike := [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]:

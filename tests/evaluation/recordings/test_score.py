@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evaluation.recordings.score import changes
+from evaluation.recordings.score import Case, changes
 
 
 def test_a_case_that_is_lost_new_or_other_is_named() -> None:
-    same = {"results": 1, "rank": 1, "first": "slow"}
+    same: Case = {"results": 1, "rank": 1, "first": "slow"}
     known = {"kept": same, "lost": same, "worse": same, "other": same}
     cases = {
         "kept": same,
