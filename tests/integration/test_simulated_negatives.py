@@ -5,15 +5,19 @@ Everything is real from the simulator's lines on: codec, stitching, refinement, 
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.lost_records import LostRecords
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population, Sample
+from analyze.profile.names import SiteKind
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.wording import counted
@@ -24,6 +28,7 @@ from ingest.simulate.output import run as simulate
 from ingest.simulate.run import RunPlan
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
+from schemas.report.findings import ChangeKind
 from schemas.windows import NS_PER_DAY
 from stitch.kernel import stitch
 
@@ -98,6 +103,37 @@ def test_lost_records_are_measured() -> None:
     assert len(changes) == len(found.tested.changes) > 0
     assert found.confounded.hidden_paths == pytest.approx(1.5 * 0.03, rel=0.3)
     assert counted(len(changes), "change") in told
+
+
+def test_a_step_over_a_lost_point_has_no_time_of_its_own() -> None:
+    """Longer ways whose middle is lost join the few requests that took a step directly."""
+    found = run(LOSS)
+    names, calls = found.profile.names, (found.view.before.calls, found.view.after.calls)
+    steps = [site for site, name in enumerate(names.sites) if name.kind is SiteKind.STEP]
+    ways = {(names.sites[site].caller, names.sites[site].operation): site for site in steps}
+    slower = [
+        Change(ChangeKind.SLOWER, site, 0.0, 9.0, "us", 0.0, 28.0, 10.0, 40.0, 6, 9, 1.0) for site in steps
+    ]
+    told = LostRecords().explains(slower, found)
+    assert told is not None
+    over_lost = {change.site for change in told.changes}
+    usual = {way for way, site in ways.items() if calls[0][site]}
+    skipped = {(one, last) for one, near in usual for also, last in usual if near == also != last != one}
+    begun: Counter[int] = Counter()
+    for (first, _), site in ways.items():
+        begun[first] += calls[1][site]
+    # A step that nobody takes unless something is lost; and one that many take, whatever lies between.
+    rare = {
+        site
+        for way, site in ways.items()
+        if way in skipped - usual and calls[1][site] <= 0.03 * begun[way[0]]
+    }
+    often = {site for way, site in ways.items() if calls[1][site] > 0.1 * begun[way[0]]}
+    assert len(rare) > 5
+    assert rare <= over_lost
+    assert often
+    assert not often & over_lost
+    assert not {site for way, site in ways.items() if way not in skipped} & over_lost
 
 
 def test_a_clock_that_was_set_is_set_back() -> None:

@@ -1,4 +1,4 @@
-"""Explain changes of paths that lost events make, where events of one period were lost on the way.
+"""Explain changes that lost events make, where events of one period were lost on the way.
 
 Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
 that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
@@ -21,13 +21,13 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import View
 from analyze.numbering import Numbering
-from analyze.profile.names import NO_CALLER, reached
+from analyze.profile.names import NO_CALLER, SiteKind, reached
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
 from analyze.stats.proportions import exact_p
 from analyze.stats.sums import numbered, row_totals, totals, totals_by_side
 from schemas.arrays import B1, F8, I8
-from schemas.report.findings import PATH_KINDS
+from schemas.report.findings import PATH_KINDS, TIME_KINDS
 from stitch.graph.placed import is_made_up
 
 
@@ -46,7 +46,7 @@ class Loss:
 
 
 class LostRecords(Confounder):
-    """Explains changes of paths that lost events make."""
+    """Explains changes of paths, and times of steps, that lost events make."""
 
     name = "lost-records"
     doc = "Events that never arrived look like calls that are not made."
@@ -140,13 +140,16 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     patterns = _Patterns.of(profile, *(sides if loss.in_problem else sides[::-1]))
     allowed = settings.lost_room * _incomplete_part(profile, patterns, loss.rate)
     base, below = _below(profile, comparison.view, loss.in_problem)
+    over_lost = _steps_over_lost(profile, comparison.view, loss, settings)
 
     def explained(change: Change) -> bool:
         """Tell whether a path moved by no more than the loss lets it, and what grew is what a loss leaves.
 
         Own times are compared within their pattern, and a call that is not made in all of a pattern's
-        requests is another pattern: so a loss moves paths.
+        requests is another pattern: so a loss moves paths, and of times those of steps over what is lost.
         """
+        if change.kind in TIME_KINDS:
+            return bool(over_lost[change.site])
         if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:
             return False
         children = {
@@ -161,6 +164,26 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
         return bool(size <= allowed[change.site] + settings.lost_z * size / max(abs(change.z), 1e-9))
 
     return [change for change in changes if explained(change)]
+
+
+def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: ConfounderSettings) -> B1:
+    """Tell which sites are steps between two points that others lie between, and no more of them than losses
+    make of longer ways: how long they take is not how long such a step took."""
+    whole, lossy = (sums.before, sums.after) if loss.in_problem else (sums.after, sums.before)
+    steps = {
+        (name.caller, name.operation): at
+        for at, name in enumerate(profile.names.sites)
+        if name.kind is SiteKind.STEP
+    }
+    after = _next(profile, whole.calls, range(len(profile.names.operations)))
+    begun: dict[int, float] = defaultdict(float)
+    for (first, _), at in steps.items():
+        begun[first] += lossy.calls[at]
+    found = np.zeros(len(profile.names.sites), dtype=np.bool_)
+    for (first, last), at in steps.items():
+        between = any(last in after.get(near, ()) for near in after.get(first, set()) - {first, last})
+        found[at] = between and lossy.calls[at] <= settings.lost_room * loss.rate * begun[first]
+    return found
 
 
 def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
