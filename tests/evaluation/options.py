@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -24,6 +23,7 @@ from evaluation.recordings.comparing import Mode
 from evaluation.recordings.measuring import Part, Wanted, measure
 from evaluation.recordings.verdicts import crashed, kept_for_page, totals
 from evaluation.runs import make_run
+from golden.report_json import ROW, written
 
 from analyze.methods.registry import method_names
 
@@ -90,9 +90,9 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
         found, name = {"totals": quiet_totals(rows), "rows": [row for row in rows if row["results"]]}, QUIET
         on_page = found
     if chosen.json is not None:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        chosen.json.write_text(written(found, line=ROW) + "\n", encoding="utf-8")
     if chosen.page:
-        (root / "docs" / name).write_text(json.dumps(on_page, indent=1) + "\n", encoding="utf-8")
+        (root / "docs" / name).write_text(written(on_page, line=ROW) + "\n", encoding="utf-8")
     if broken := sum(crashed(row) for row in rows):
         raise SystemExit(f"{broken} comparisons crashed")
     return bool(chosen.page)

@@ -13,7 +13,6 @@ table; `WITHOUT=name` prints what one rule changes.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -36,6 +35,7 @@ from evaluation.tiers import SHORT  # noqa: E402
 from evaluation.trials import NOTHING, Trial, prepare  # noqa: E402
 from golden.comparisons import CASES, Case  # noqa: E402
 from golden.lakes import lake_of  # noqa: E402
+from golden.report_json import ROW, written  # noqa: E402
 
 from analyze.methods.robust import method as filled  # noqa: E402
 from analyze.methods.robust.causes.relations import RELATIONS  # noqa: E402
@@ -362,9 +362,7 @@ def main() -> None:
             | {"acted": acted[r.name], "changed": changed[r.name]}
             for r in every
         ]
-        chosen.json.write_text(
-            json.dumps({"comparisons": n, "rules": rows}, indent=1, ensure_ascii=False) + "\n"
-        )
+        chosen.json.write_text(written({"comparisons": n, "rules": rows}, line=ROW) + "\n", encoding="utf-8")
 
 
 def _all(chosen: argparse.Namespace) -> Iterator[Observed]:

@@ -29,6 +29,7 @@ from evaluation.runs import forget_runs, is_kept, make_run  # noqa: E402
 from evaluation.store import MEASURED, SIMULATOR, Store, fingerprint  # noqa: E402
 from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
 from evaluation.trials import Trial, perform, runs_of  # noqa: E402
+from golden.report_json import ROW, written  # noqa: E402
 
 DOCS = ROOT / "docs"
 KEPT = ROOT / "build" / "evaluation"
@@ -63,9 +64,12 @@ def main() -> None:
         _render()
         return
     tier = FULL if chosen.full else SHORT
+    every = trials(tier)
+    if unknown := {*(chosen.cases or ())} - {t.case for t in every}:
+        parser.error(f"no case is called {', '.join(sorted(unknown))}")
     wanted = [
         t
-        for t in trials(tier)
+        for t in every
         if (chosen.cases is None or t.case in chosen.cases)
         and (chosen.seeds is None or t.seed <= chosen.seeds)
     ]
@@ -82,7 +86,7 @@ def main() -> None:
         results = [store.get(t.name) for t in wanted]
         content = _content(tier, results, fits, store.sources)
         name = FULL_SIZE if tier is FULL else "evaluation.json"
-        (DOCS / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        (DOCS / name).write_text(written(content, line=ROW) + "\n", encoding="utf-8")
         _render()
     print(f"done in {time.monotonic() - began:.0f} s", file=sys.stderr)
 

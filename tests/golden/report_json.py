@@ -24,6 +24,8 @@ ROWS = 8
 NUMBERS = 40
 """Of a list of anything else."""
 LINE = 140
+ROW = 1_000
+"""A line of figures that are kept: a row of a table."""
 DROPPED = frozenset(
     {
         *("id", "source", "preparation", "settings", "schema_version"),
@@ -50,16 +52,16 @@ def _is_empty(value: Json) -> bool:
     return value is None or (isinstance(value, str | list | dict) and not value)
 
 
-def written(value: Json, indent: str = "") -> str:
+def written(value: Json, indent: str = "", line: int = LINE) -> str:
     """JSON in which what fits is on one line: short to keep, and a difference of two is read easily."""
     flat = json.dumps(value, ensure_ascii=False)
-    if len(indent) + len(flat) <= LINE or not isinstance(value, dict | list) or not value:
+    if len(indent) + len(flat) <= line or not isinstance(value, dict | list) or not value:
         return flat
     inner = indent + " "
     if isinstance(value, dict):
-        parts = [f"{json.dumps(key)}: {written(part, inner)}" for key, part in value.items()]
+        parts = [f"{json.dumps(key)}: {written(part, inner, line)}" for key, part in value.items()]
         return "{\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}}}"
-    return "[\n" + ",\n".join(inner + written(part, inner) for part in value) + f"\n{indent}]"
+    return "[\n" + ",\n".join(inner + written(part, inner, line) for part in value) + f"\n{indent}]"
 
 
 def differences(expected: Json, found: Json, path: str = "") -> Iterator[Difference]:
@@ -70,7 +72,8 @@ def differences(expected: Json, found: Json, path: str = "") -> Iterator[Differe
     elif isinstance(expected, list) and isinstance(found, list):
         for at in range(max(len(expected), len(found))):
             sides = [side[at] if at < len(side) else ABSENT for side in (expected, found)]
-            yield from differences(*sides, f"{path}[{at}]")
+            before, after = sides
+            yield from differences(before, after, f"{path}[{at}]")
     elif not _same(expected, found):
         yield path.lstrip("."), expected, found
 
