@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,18 @@ def test_a_worker_is_a_fork_of_who_has_collected() -> None:
         pytest.skip("these tests have no workers")
     assert b"import serve" in Path("/proc/self/cmdline").read_bytes()
     assert sys.orig_argv[1] == "-c", "and sees itself as one that was started"
+
+
+def test_a_thread_that_holds_signals_back_may_be_the_first_to_ask() -> None:
+    """A pool of processes does: a program that another test started never heard of Ctrl-C."""
+
+    def first() -> int:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        server = fork_server._Server()
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        server.end()
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {signal.SIGINT}
+        return int(next(line for line in status.splitlines() if line.startswith("SigBlk")).split()[1], 16)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(first).result() == 0

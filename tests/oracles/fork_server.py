@@ -31,6 +31,7 @@ import multiprocessing.util
 import os
 import pickle
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -203,12 +204,17 @@ class _Server:
         self._asking = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno(), tests)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            )
+        # A thread that holds signals back may be the first to ask; what others start is to hear them.
+        held = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        try:
+            with theirs:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno(), tests)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         self._control = ctypes.CDLL(None, use_errno=True).prctl
         atexit.register(self.end)
 
