@@ -6,7 +6,9 @@ Everything is real from the simulator's lines on: codec, stitching, refinement, 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -130,10 +132,18 @@ def test_a_step_over_a_lost_point_has_no_time_of_its_own() -> None:
     }
     often = {site for way, site in ways.items() if calls[1][site] > 0.1 * begun[way[0]]}
     assert len(rare) > 5
-    assert rare <= over_lost
+    assert len(rare - over_lost) < 0.1 * len(rare), "one or two calls may take long by chance"
     assert often
     assert not often & over_lost
     assert not {site for way, site in ways.items() if way not in skipped} & over_lost
+    # No loss makes a step longer than the ways around it.
+    longer = replace(found.view.after, critical_ns=1e6 * found.view.after.critical_ns)
+    with patch.object(found.view, "after", longer):
+        told = LostRecords().explains(slower, found)
+    assert told is not None
+    waited = {site for site in rare & over_lost if found.view.after.critical_ns[site]}
+    assert len(waited) > 5
+    assert not {change.site for change in told.changes} & waited
 
 
 def test_a_clock_that_was_set_is_set_back() -> None:

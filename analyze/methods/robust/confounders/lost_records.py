@@ -167,22 +167,35 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
 
 
 def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: ConfounderSettings) -> B1:
-    """Tell which sites are steps between two points that others lie between, and no more of them than losses
-    make of longer ways: how long they take is not how long such a step took."""
+    """Tell which sites are steps between two points that others lie between, and neither more of them nor
+    longer ones than losses make of the ways by those: their time is not that of such a step."""
     whole, lossy = (sums.before, sums.after) if loss.in_problem else (sums.after, sums.before)
     steps = {
         (name.caller, name.operation): at
         for at, name in enumerate(profile.names.sites)
         if name.kind is SiteKind.STEP
     }
-    after = _next(profile, whole.calls, range(len(profile.names.operations)))
+    after: dict[int, list[int]] = defaultdict(list)
     begun: dict[int, float] = defaultdict(float)
-    for (first, _), at in steps.items():
+    for (first, last), at in steps.items():
         begun[first] += lossy.calls[at]
+        if whole.calls[at]:
+            after[first].append(last)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        took, takes = whole.critical_ns / whole.calls, lossy.critical_ns / lossy.calls
+    recorded = lossy.n
     found = np.zeros(len(profile.names.sites), dtype=np.bool_)
     for (first, last), at in steps.items():
-        between = any(last in after.get(near, ()) for near in after.get(first, set()) - {first, last})
-        found[at] = between and lossy.calls[at] <= settings.lost_room * loss.rate * begun[first]
+        ways = [
+            took[steps[first, near]] + took[steps[near, last]]
+            for near in after[first]
+            if near not in (first, last) and last in after.get(near, ())
+        ]
+        if not ways or lossy.calls[at] > settings.lost_room * loss.rate * begun[first]:
+            continue
+        # Times deviate by about as much as they take.
+        chance = 1 + settings.lost_z / np.sqrt(max(recorded[at], 1.0))
+        found[at] = takes[at] <= settings.lost_room * chance * max(ways)
     return found
 
 
