@@ -80,6 +80,11 @@ def test_names_with_ids_come_first() -> None:
     assert "40 root types in 40 traces" in rows[0].text
     assert "A smaller refine.max_names, say 20, folds" in rows[0].text
     assert rows[0].severe
+    # Names are folded component by component.
+    calls = [call(f"user{at % 10}/mk dir_{at // 10}", 0, 100) for at in range(150)]
+    (row,) = (row for row in rows_of(population(calls, calls[:50])) if row.kind == "labels")
+    assert "150 root types in 200 traces" in row.text
+    assert "A smaller refine.max_names, say 14, folds" in row.text
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,12 @@ from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.lake import FLOWS_SCHEMA
 from schemas.quality import Quality
-from schemas.rejects import Reason, Reject
 from stitch.closing import NEVER, event_times
 from stitch.columnar.hashing import hash_rows, mix
 from stitch.columnar.runs import connected_components
 from stitch.drivers.partition import shared_params
 from stitch.flow_rows import named_params
-from stitch.kernel import ClosedFlows, reject_rows, stitch_closed
+from stitch.kernel import ClosedFlows, stitch_closed
 from stitch.lake.windowing import flow_names
 from stitch.records.components import request_codes
 from stitch.structures import StructureMemo
@@ -55,11 +54,6 @@ class LateOutcome(IntEnum):
     """The request reaches into windows that left the lake. Events that lie in those are dropped."""
 
 
-_SETTLED: Final = (LateOutcome.FOLDED, LateOutcome.SAME)
-_STUCK: Final = (LateOutcome.LOST, LateOutcome.SPLIT, LateOutcome.RETIRED)
-"""What does not come right by waiting."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Which windows may be written anew."""
@@ -80,35 +74,34 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mended:
-    """What becomes of some late events."""
+    """What becomes of some late events. Units are numbered from 0."""
 
     lane: int
     late: pa.Table
     """EVENT_SCHEMA."""
-    verdict: I8
-    """[late] LateOutcome of its unit."""
+    late_unit: I8
+    expired: B1
+    """[late] older than all windows of the lake."""
     aged: B1
-    """[late] dropped: cannot be folded in, and all of the unit is past the age of late events."""
-    dropped: B1
-    """[late] `aged`, or older than all windows of the lake."""
-    requests: int
-    """Units that are FOLDED."""
+    """[late] past the age of late events, all of the unit."""
+    verdict: I8
+    """[units] LateOutcome."""
     gone: pa.Table
-    """FLOWS_SCHEMA: flows of the lake of these."""
+    """FLOWS_SCHEMA: flows of the lake of units that are FOLDED."""
+    gone_unit: I8
     flows: pa.Table
     """FLOWS_SCHEMA: what comes in their place."""
+    flow_unit: I8
     structures: pa.Table
     """STRUCTURES_SCHEMA: of `flows` and perhaps others, each category once."""
     params: pa.Table
     """PARAMS_SCHEMA: of `flows`."""
-    rejects: list[Reject]
-    """Of events, late or not, that are refused now."""
-
-    @property
-    def settled(self) -> B1:
-        """[late] need not be looked at again: in flows, or a copy, or refused."""
-        settled: B1 = np.isin(self.verdict, _SETTLED)
-        return settled
+    conflicts: pa.Table
+    """EVENT_SCHEMA: refused now, another version of their id is kept; late or not."""
+    conflict_unit: I8
+    timeless: pa.Table
+    """EVENT_SCHEMA: late, and refused: no event of their request has a time."""
+    timeless_unit: I8
 
 
 def mend(
@@ -154,6 +147,8 @@ def _mend(
     before = stitch_closed(concat_events([kept]), config, lane=lane, memo=memo)
     after = stitch_closed(events, config, lane=lane, memo=memo)
     unit, of_before, of_after = _units(events, n_late, before, after)
+    has_late = np.zeros(int(unit.max()) + 1, dtype=np.bool_)
+    has_late[unit[:n_late]] = True
     names = flow_names(pa.concat_tables([before.flows.select(_NAMED), after.flows.select(_NAMED)]))
     of_name = np.concatenate((of_before, of_after))
     wanted = pa.concat_arrays([part.flows["request_id"].combine_chunks() for part in (before, after)])
@@ -161,7 +156,7 @@ def _mend(
     place = pc.index_in(flow_names(there), value_set=names)
     there = there.filter(place.is_valid()).combine_chunks()
     of_there = of_name[place.drop_null().to_numpy()]
-    n = int(unit.max()) + 1
+    n = len(has_late)
     verdict = np.full(n, int(LateOutcome.FOLDED))
     had = _content(there, of_there, n)
     verdict[had == _content(after.flows, of_after, n)] = LateOutcome.SAME
@@ -177,34 +172,34 @@ def _mend(
             retired[of_flow[starts + bounds.length_ns <= bounds.retired_to_ns]] = True
     verdict[waits] = LateOutcome.WAITS
     verdict[retired] = LateOutcome.RETIRED
-    has_late = np.zeros(n, dtype=np.bool_)
-    has_late[unit[:n_late]] = True
+    number = np.cumsum(has_late) - 1
     folded = has_late & (verdict == LateOutcome.FOLDED)
-    flows = after.flows.filter(pa.array(folded[of_after])).combine_chunks()
+    settled = folded | (verdict == LateOutcome.SAME)
+    gone, comes = folded[of_there], folded[of_after]
+    flows = after.flows.filter(pa.array(comes)).combine_chunks()
+    conflicts = np.setdiff1d(after.conflicts, before.conflicts + n_late)
+    conflicts = conflicts[settled[unit[conflicts]]]
+    timeless = after.timeless[(after.timeless < n_late) & settled[unit[after.timeless]]]
     params = named_params(after.params, after.flows)
-    of_late = verdict[unit[:n_late]]
-    aged = _aged(late, unit[:n_late], bounds) & np.isin(of_late, _STUCK)
-    new_conflicts = np.setdiff1d(after.conflicts, before.conflicts + n_late)
-    rejects = []
-    for rows, reason in (
-        (new_conflicts, Reason.CONFLICT),
-        (after.timeless[after.timeless < n_late], Reason.BAD_TIME),
-    ):
-        rejects += reject_rows(events, rows[np.isin(verdict[unit[rows]], _SETTLED)], reason)
     return Mended(
         lane=lane,
         late=late,
-        verdict=of_late,
-        aged=aged,
-        dropped=aged | (_expired(late, bounds) & (of_late == LateOutcome.RETIRED)),
-        requests=int(np.count_nonzero(folded)),
-        gone=there.filter(pa.array(folded[of_there])).combine_chunks(),
+        late_unit=number[unit[:n_late]],
+        expired=_expired(late, bounds),
+        aged=_aged(late, unit[:n_late], bounds),
+        verdict=verdict[has_late],
+        gone=there.filter(pa.array(gone)).combine_chunks(),
+        gone_unit=number[of_there[gone]],
         flows=flows,
+        flow_unit=number[of_after[comes]],
         structures=after.structures,
         params=shared_params(
             params.filter(pc.is_in(flow_names(params), flow_names(flows))).combine_chunks(), params_share
         ),
-        rejects=rejects,
+        conflicts=events.take(pa.array(conflicts)).combine_chunks(),
+        conflict_unit=number[unit[conflicts]],
+        timeless=events.take(pa.array(timeless)).combine_chunks(),
+        timeless_unit=number[unit[timeless]],
     )
 
 

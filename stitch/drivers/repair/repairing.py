@@ -3,37 +3,49 @@
 A commit of the upkeep lane takes flows out of windows and puts those in that the kernel makes of all events,
 moves the late events that this settles from `late/` to `repaired/`, and writes those that wait anew. All of
 it is in one record, so a reader sees a request before the repair or after it. What was settled stays under
-`repaired/` for the next late event of the same request. A run makes one commit.
+`repaired/` for the next late event of the same request. A commit takes so many windows, and all of a unit.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.commits import Counters, Generation, Repair, Replaced, WindowChange
 from schemas.events import concat_events, with_text_ids
-from schemas.rejects import rejects_table
+from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from schemas.windows import Window
 from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.drivers.repair.kept_events import kept_segments, lane_settings, read_kept, related
 from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
+from stitch.kernel import reject_rows
 from stitch.lake.chain import read_tail
 from stitch.lake.known import KnownRequests
 from stitch.lake.late_events import late_files, read_events
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.store import Store
-from stitch.lake.upkeep.compaction import Edit, behind_pending, rewrite, settle_published
+from stitch.lake.upkeep.compaction import (
+    WINDOWS_A_COMMIT,
+    Edit,
+    behind_pending,
+    rewrite,
+    settle_published,
+)
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
-from stitch.lake.windowing import flow_names, merged_structures, starts_of
+from stitch.lake.windowing import flow_names, merged_structures
+
+_STUCK: Final = (LateOutcome.LOST, LateOutcome.SPLIT, LateOutcome.RETIRED)
+"""What does not come right by waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +76,30 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
     lane = None
     if not dry_run and (manifest.has_upkeep or late_files(manifest, "late")):
         lane = UpkeepLane(run, manifest.info)
-        # After opening: what another upkeep does now takes our number.
-        manifest = open_manifest(store, run.lake)
+        manifest = open_manifest(
+            store, run.lake
+        )  # after opening: what another upkeep does now takes our number
         settle_published(store)
     mended = [*_mended(store, manifest, finished=finished)]
-    windows = _windows(mended, manifest.info.window_length_ns)
-    if lane is not None and any(part.settled.any() or part.dropped.any() for part in mended):
-        _commit(run, lane, manifest, mended, windows)
-    return Repaired(
-        requests=sum(part.requests for part in mended),
-        windows=len(windows),
-        events=Counter(LateOutcome(v) for part in mended for v in part.verdict[~part.aged].tolist()),
-        aged=sum(int(np.count_nonzero(part.aged)) for part in mended),
-        removed=0 if lane is None else lane.sweep(run.sweep_ns),
+    events = Counter(
+        LateOutcome(verdict)
+        for part in mended
+        for verdict in part.verdict[part.late_unit][~_past_age(part)].tolist()
     )
+    requests = sum(int(np.count_nonzero(part.verdict == LateOutcome.FOLDED)) for part in mended)
+    aged = sum(int(np.count_nonzero(_past_age(part))) for part in mended)
+    summary = Repaired(requests, 0, events, aged, 0)
+    todo = _shares(mended, manifest.info.window_length_ns)
+    if lane is None:
+        return replace(summary, windows=len({window for share in todo for window in share.windows}))
+    through = manifest.heads
+    windows = 0
+    for number, share in enumerate(todo):
+        if number:
+            manifest = open_manifest(store, run.lake)
+        _commit(run, lane, manifest, share, through)
+        windows += len(share.windows)
+    return replace(summary, windows=windows, removed=lane.sweep(run.sweep_ns))
 
 
 def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]:
@@ -122,16 +144,18 @@ def _kept(
 
 
 def _commit(
-    run: UpkeepRun, lane: UpkeepLane, manifest: Manifest, mended: Sequence[Mended], windows: Sequence[Window]
+    run: UpkeepRun,
+    lane: UpkeepLane,
+    manifest: Manifest,
+    share: Share,
+    late_through: tuple[tuple[int, int], ...],
 ) -> None:
-    """Write windows anew, and say what becomes of all late events."""
-    files = manifest.by_window(windows)
-    structures = merged_structures([part.structures for part in mended])
+    """Make one commit: some windows, and what becomes of all late events."""
+    files = manifest.by_window(Window(start, manifest.info.window_length_ns) for start in share.windows)
     changed, emptied, flows = [], [], 0
-    through = lane.all_of(manifest)
     with lane.stage() as staging:
         for window, own in files.items():
-            done = rewrite(run.store, manifest, staging, window, own, _edit(mended, window, structures))
+            done = rewrite(run.store, manifest, staging, window, own, share.edit(window))
             flows += done.flows
             if not done.flows:
                 emptied.append(window.name)
@@ -139,58 +163,174 @@ def _commit(
                 changed.append(
                     WindowChange(window=window.name, flows=done.flows_more, params=done.params_more)
                 )
-        for number in sorted({part.lane for part in mended}):
-            of_lane = [part for part in mended if part.lane == number]
-            waiting = [part.late.filter(pa.array(~part.settled & ~part.dropped)) for part in of_lane]
-            settled = [part.late.filter(pa.array(part.settled)) for part in of_lane]
-            staging.add_side("late", number, with_text_ids(concat_events(waiting)))
-            staging.add_side("repaired", number, with_text_ids(concat_events(settled)))
-        rejects = [reject for part in mended for reject in part.rejects]
-        if rejects:
-            staging.add_side("dead_letters", 0, rejects_table(rejects, KERNEL_SOURCE, [0]))
-        generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=through, emptied=tuple(emptied))
+        for number, waiting, settled in share.late():
+            staging.add_side("late", number, waiting)
+            staging.add_side("repaired", number, settled)
+        letters = share.letters(KERNEL_SOURCE)
+        staging.add_side("dead_letters", 0, letters)
+        through = {**dict(late_through), UPKEEP_LANE: lane.seq - 1}
+        generation = Generation(
+            seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest), emptied=tuple(emptied)
+        )
+        reasons = letters["reason"].cast(pa.string()).value_counts().to_pylist()
         lane.commit(
             staging,
-            counters=Counters(flows=flows, rejects=Counter(reject.reason.value for reject in rejects)),
+            counters=Counters(flows=flows, rejects={each["values"]: each["counts"] for each in reasons}),
             repair=Repair(
                 changed=tuple(changed),
-                late=sum(part.late.num_rows for part in mended),
-                expired=sum(int(np.count_nonzero(part.dropped)) for part in mended),
-                events=sum(int(np.count_nonzero(part.settled)) for part in mended),
-                requests=sum(part.requests for part in mended),
+                late=share.n_late,
+                expired=share.n_expired,
+                events=share.n_settled,
+                requests=share.n_requests,
             ),
             generation=generation if files else None,
-            replaced=[Replaced(seq=lane.seq, at_ns=run.now_ns, table="late", through=through)],
+            replaced=[
+                Replaced(seq=lane.seq, at_ns=run.now_ns, table="late", through=tuple(sorted(through.items())))
+            ],
         )
     lane.set_aside(file for own in files.values() for file in own)
-    heads = dict(through)
-    lane.set_aside(file for file in manifest.files("late") if file.seq <= heads.get(file.lane, 0))
+    lane.set_aside(file for file in manifest.files("late") if file.seq <= through.get(file.lane, 0))
 
 
-def _edit(mended: Sequence[Mended], window: Window, structures: pa.Table) -> Edit:
-    """Return what leaves a window and what comes; structures: of all that was mended."""
-    flows = [_inside(part.flows, window) for part in mended]
-    params = [
-        part.params.filter(pc.is_in(flow_names(part.params), flow_names(own)))
-        for part, own in zip(mended, flows, strict=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """What one commit does. The shares before it are done."""
+
+    mended: Sequence[Mended]
+    group: Sequence[I8]
+    """Of each of `mended`: [units] the share that settles them; -1: none does."""
+    number: int
+    length_ns: int
+    windows: tuple[int, ...]
+    """Starts of those that change, ascending."""
+    structures: pa.Table
+    """Of all that was mended, each category once."""
+
+    def _mine(self, place: int, unit: I8) -> B1:
+        """[rows] of units that this commit settles, by the unit of each."""
+        mine: B1 = self.group[place][unit] == self.number
+        return mine
+
+    @property
+    def n_late(self) -> int:
+        """Late events that no share before this one settled."""
+        return sum(int(np.count_nonzero(left)) for left in self._left())
+
+    @property
+    def n_settled(self) -> int:
+        """Late events that this one settles."""
+        return sum(
+            int(np.count_nonzero(self._mine(place, part.late_unit))) for place, part in enumerate(self.mended)
+        )
+
+    @property
+    def n_expired(self) -> int:
+        """Late events that this one drops: the first one drops all."""
+        return 0 if self.number else sum(int(np.count_nonzero(_gone(part))) for part in self.mended)
+
+    @property
+    def n_requests(self) -> int:
+        """Units whose flows change."""
+        return sum(
+            int(np.count_nonzero((own == self.number) & (part.verdict == LateOutcome.FOLDED)))
+            for part, own in zip(self.mended, self.group, strict=True)
+        )
+
+    def _left(self) -> Iterator[B1]:
+        for part, own in zip(self.mended, self.group, strict=True):
+            settled_by = np.where(_gone(part), 0, own[part.late_unit])
+            yield (settled_by < 0) | (settled_by >= self.number)
+
+    def edit(self, window: Window) -> Edit:
+        """Return what leaves a window and what comes."""
+        gone, flows, params = [], [], []
+        for place, part in enumerate(self.mended):
+            inside = _starts(part.gone, self.length_ns) == window.start_ns
+            gone.append(part.gone.filter(pa.array(inside & self._mine(place, part.gone_unit))))
+            inside = _starts(part.flows, self.length_ns) == window.start_ns
+            own = part.flows.filter(pa.array(inside & self._mine(place, part.flow_unit)))
+            flows.append(own)
+            params.append(part.params.filter(pc.is_in(flow_names(part.params), flow_names(own))))
+        return Edit(
+            gone=pa.concat_tables(gone).select(["request_id", "kind", "lane"]).combine_chunks(),
+            flows=pa.concat_tables(flows).unify_dictionaries().combine_chunks(),
+            structures=self.structures,
+            params=pa.concat_tables(params).unify_dictionaries().combine_chunks(),
+        )
+
+    def late(self) -> Iterator[tuple[int, pa.Table, pa.Table]]:
+        """`(lane, events that wait, events settled)`, a lane once, TEXT_EVENT_SCHEMA."""
+        left = [*self._left()]
+        for lane in sorted({part.lane for part in self.mended}):
+            waiting, settled = [], []
+            for place, part in enumerate(self.mended):
+                if part.lane == lane:
+                    mine = self._mine(place, part.late_unit)
+                    waiting.append(part.late.filter(pa.array(left[place] & ~mine & ~_gone(part))))
+                    settled.append(part.late.filter(pa.array(mine)))
+            yield lane, with_text_ids(concat_events(waiting)), with_text_ids(concat_events(settled))
+
+    def letters(self, source: str) -> pa.Table:
+        """REJECT_SCHEMA: dead letters of what is settled."""
+        rejects = []
+        for place, part in enumerate(self.mended):
+            for reason, events, unit in (
+                (Reason.CONFLICT, part.conflicts, part.conflict_unit),
+                (Reason.BAD_TIME, part.timeless, part.timeless_unit),
+            ):
+                rejects += reject_rows(events, np.flatnonzero(self._mine(place, unit)), reason)
+        return rejects_table(rejects, source, [0]) if rejects else REJECT_SCHEMA.empty_table()
+
+
+def _shares(mended: Sequence[Mended], length_ns: int) -> list[Share]:
+    """The commits that settle what can be settled; empty where nothing can."""
+    firsts = [_first_windows(part, length_ns) for part in mended]
+    folded = [part.verdict == LateOutcome.FOLDED for part in mended]
+    same = [part.verdict == LateOutcome.SAME for part in mended]
+    none = np.zeros(0, dtype=np.int64)
+    starts = np.unique(np.concatenate([none, *(f[own] for f, own in zip(firsts, folded, strict=True))]))
+    if not len(starts) and not any(own.any() for own in (*same, *map(_gone, mended))):
+        return []
+    group = []
+    for first, own, copies in zip(firsts, folded, same, strict=True):
+        # Of windows in which a unit begins: those that it moves out of or into come on top.
+        place = np.searchsorted(starts, first) // WINDOWS_A_COMMIT
+        group.append(np.where(own, place, np.where(copies, 0, -1)))
+    structures = merged_structures([part.structures for part in mended])
+    return [
+        Share(mended, group, number, length_ns, _windows(mended, group, number, length_ns), structures)
+        for number in range(max(1, -(-len(starts) // WINDOWS_A_COMMIT)))
     ]
-    return Edit(
-        gone=pa.concat_tables(_inside(part.gone, window) for part in mended)
-        .select(["request_id", "kind", "lane"])
-        .combine_chunks(),
-        flows=pa.concat_tables(flows).unify_dictionaries().combine_chunks(),
-        structures=structures,
-        params=pa.concat_tables(params).unify_dictionaries().combine_chunks(),
-    )
 
 
-def _inside(flows: pa.Table, window: Window) -> pa.Table:
-    """Flows that start in a window."""
-    start_ns = flows["start_ns"].to_numpy()
-    return flows.filter(pa.array((start_ns >= window.start_ns) & (start_ns < window.end_ns)))
+def _past_age(part: Mended) -> B1:
+    """[late] dropped: they cannot be folded in, and `flowdiff retain` keeps late events no longer."""
+    gone: B1 = part.aged & np.isin(part.verdict[part.late_unit], _STUCK)
+    return gone
 
 
-def _windows(mended: Sequence[Mended], length_ns: int) -> list[Window]:
-    """Windows that change, in order of time."""
-    starts = [starts_of(flows["start_ns"], length_ns) for part in mended for flows in (part.gone, part.flows)]
-    return [Window(start, length_ns) for start in sorted({at for own in starts for at in own.tolist()})]
+def _gone(part: Mended) -> B1:
+    """[late] dropped: nothing of the lake is so old, or they are past the age of late events."""
+    gone: B1 = _past_age(part) | (part.expired & (part.verdict[part.late_unit] == LateOutcome.RETIRED))
+    return gone
+
+
+def _windows(mended: Sequence[Mended], group: Sequence[I8], number: int, length_ns: int) -> tuple[int, ...]:
+    found = [np.zeros(0, dtype=np.int64)]
+    for part, own in zip(mended, group, strict=True):
+        for flows, unit in ((part.gone, part.gone_unit), (part.flows, part.flow_unit)):
+            found.append(_starts(flows, length_ns)[own[unit] == number])
+    return tuple(np.unique(np.concatenate(found)).tolist())
+
+
+def _first_windows(part: Mended, length_ns: int) -> I8:
+    """[units] start of the first window that changes; 0 where none does."""
+    first = np.full(len(part.verdict), np.iinfo(np.int64).max)
+    for flows, unit in ((part.gone, part.gone_unit), (part.flows, part.flow_unit)):
+        np.minimum.at(first, unit, _starts(flows, length_ns))
+    return np.where(part.verdict == LateOutcome.FOLDED, first, 0)
+
+
+def _starts(flows: pa.Table, length_ns: int) -> I8:
+    starts: I8 = flows["start_ns"].to_numpy() // length_ns * length_ns
+    return starts

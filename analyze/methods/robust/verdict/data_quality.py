@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -64,15 +65,20 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
     """
     traces = sum(category.n_requests for category in population.categories)
     roots = {category.graph.root for category in population.categories}
-    components = {node.component for category in population.categories for node in category.graph.nodes}
-    for noun, names in (("root types", roots), ("components", components)):
+    of_components = {
+        (n.component, n.point) for category in population.categories for n in category.graph.nodes
+    }
+    names_of = Counter(component for component, _ in of_components)
+    # They are folded component by component, and components themselves.
+    together = max([len(names_of), *names_of.values()])
+    for noun, names in (("root types", roots), ("components", names_of)):
         if hold_ids(names, traces, settings):
+            fewer = max(min(settings.names_least, together - 1), 1)
             yield QualityRow(
                 kind="labels",
                 severe=True,
                 text=f"{len(names):,} {noun} in {traces:,} traces: names hold ids, so that little can be "
-                f"compared. A smaller refine.max_names, say {settings.names_least}, folds what differs in "
-                "them.",
+                f"compared. A smaller refine.max_names, say {fewer}, folds what differs in them.",
             )
 
 
