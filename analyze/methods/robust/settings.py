@@ -159,7 +159,8 @@ class ConfounderSettings(Config):
     lost_requests: int = Field(default=50, ge=1)
     """Fewest recorded requests of either period at such a call."""
     lost_room: float = Field(default=1.5, ge=1, le=100)
-    """Times what loss makes on average that one place may lack: places differ, and losses come together."""
+    """Times what loss makes on average that one place may lack, and that a step over what is lost may take:
+    places differ, and losses come together."""
     lost_z: float = Field(default=2.0, ge=0, le=30)
     """Standard errors beside it."""
 

@@ -183,7 +183,6 @@ def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: Confoun
             after[first].append(last)
     with np.errstate(divide="ignore", invalid="ignore"):
         took, takes = whole.critical_ns / whole.calls, lossy.critical_ns / lossy.calls
-    recorded = lossy.n
     found = np.zeros(len(profile.names.sites), dtype=np.bool_)
     for (first, last), at in steps.items():
         ways = [
@@ -194,7 +193,7 @@ def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: Confoun
         if not ways or lossy.calls[at] > settings.lost_room * loss.rate * begun[first]:
             continue
         # Times deviate by about as much as they take.
-        chance = 1 + settings.lost_z / np.sqrt(max(recorded[at], 1.0))
+        chance = 1 + settings.lost_z / np.sqrt(max(lossy.n[at], 1.0))
         found[at] = takes[at] <= settings.lost_room * chance * max(ways)
     return found
 
