@@ -92,7 +92,8 @@ def test_who_leaves_something_behind_is_named(
         "test_open_file": f"open: {tmp_path}/made/test_open_file0/lost open file (deleted)",
         "test_temporary_file": f"{tmp_path}/made/temporary0/lost file",
     }, done.stdout
-    assert "test_limit - PermissionError: resource limits are for processes that a test starts" in done.stdout
+    assert "PermissionError: resource limits are for processes that a test starts" in done.stdout
+    assert re.findall(r"^FAILED .*::(\w+) - PermissionError", done.stdout, re.MULTILINE) == ["test_limit"]
     assert "1 failed, 7 passed, 6 errors" in done.stdout
 
 
