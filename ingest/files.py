@@ -130,6 +130,8 @@ MIN_PAYLOAD_BYTES: Final = 64
 """A poll has no more lines or messages than chunk_bytes over this: tiny ones cost more than their bytes."""
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
 """A document that cannot be cut at line ends is held in memory whole, up to this size."""
+PAGE_BYTES: Final = 256 * 2**20
+"""Bytes of a page of a Parquet file, unpacked, at the most: a good one has one or a few megabytes."""
 _EMPTY_BYTES = 4096
 """Brackets around nothing are no further apart."""
 _LINE_END = ord("\n")
@@ -146,12 +148,13 @@ def decode_file(
     pool: Executor | None = None,
     ahead: int = 0,
     columns: SpanColumns = _COLUMNS,
+    page_bytes: int = PAGE_BYTES,
 ) -> Iterator[DecodedBatch]:
-    """`decode_polls` of a file; `columns`: of a table.
+    """`decode_polls` of a file; `columns`: of a table; `page_bytes`: its largest page that is unpacked.
 
     Raises UnknownFormatError for a `format_` that is none, InputError.
     """
-    source = FileSource(path, format_, config, chunk_bytes, columns)
+    source = FileSource(path, format_, config, chunk_bytes, columns, page_bytes)
     # The source keeps the limit, and lets whole documents pass.
     largest = max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)
     unlimited = config.model_copy(update={"max_payload_bytes": largest})
@@ -173,6 +176,7 @@ class FileSource:
         config: DecodeConfig,
         chunk_bytes: int = CHUNK_BYTES,
         columns: SpanColumns = _COLUMNS,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         """Raises UnknownFormatError for a `format_` that is none. Nothing is opened before it is read."""
         self._path = path
@@ -180,7 +184,9 @@ class FileSource:
         self._format = None if format_ is None else format_of(format_)
         self._limit = config.max_payload_bytes
         self._chunk_bytes = chunk_bytes
+        self._config = config
         self._columns = columns
+        self._page_bytes = page_bytes
         self._max_payloads = max(1, chunk_bytes // MIN_PAYLOAD_BYTES)
 
     def polls(self) -> Iterator[Payloads]:
@@ -202,7 +208,13 @@ class FileSource:
                     )
             elif format_.layout is FileLayout.TABLE:
                 yield from read_table(
-                    self._path, self._stream, format_.name, self._columns, self._chunk_bytes
+                    self._path,
+                    self._stream,
+                    format_.name,
+                    self._columns,
+                    self._config,
+                    self._chunk_bytes,
+                    self._page_bytes,
                 )
             elif format_.layout is FileLayout.MESSAGES:
                 framing = framing_of(head, format_, is_whole=is_whole)

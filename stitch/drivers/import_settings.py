@@ -76,6 +76,12 @@ class ImportSettings(Config):
         return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
 
 
+    @property
+    def page_bytes(self) -> int:
+        """Largest page of a Parquet file that is unpacked: Arrow holds it, and what is read of it."""
+        return self.memory_bytes // 4
+
+
 class ImportSummary(Config):
     """What an import did."""
 
