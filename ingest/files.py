@@ -30,6 +30,8 @@ from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 from schemas.visible import readable_name
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
+_WRAPPERS: Final = ("trace", "result")
+"""Of a request in an answer of Tempo's API, and of Jaeger's."""
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
 """Looked at in JSON text: some lines, even long ones."""
@@ -111,7 +113,7 @@ def _format_of_json(text: bytes) -> Format | None:
 def _keys_of_first_object(text: str) -> Set[str]:
     """Keys of the outermost object, or of the first in a list; of all objects seen if it is cut off.
 
-    Those of what it wraps as its `trace` are among them.
+    Those of what it wraps as its `trace` or its `result` are among them.
     """
     start = text.find("{")
     if start < 0 or text[:start].strip(" \t\r\n["):
@@ -120,8 +122,8 @@ def _keys_of_first_object(text: str) -> Set[str]:
         value, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return frozenset(_KEY.findall(text))
-    wrapped = value.get("trace")
-    return frozenset(value) | frozenset(wrapped if isinstance(wrapped, dict) else ())
+    wrapped = [value.get(name) for name in _WRAPPERS]
+    return frozenset(value).union(*(inner for inner in wrapped if isinstance(inner, dict)))
 
 
 CHUNK_BYTES: Final = 16 * 2**20
