@@ -81,10 +81,8 @@ def test_who_leaves_something_behind_is_named(
 ) -> None:
     (tmp_path / "tests" / "some" / "test_leave.py").write_text(LEAVE)
     words = [*suite, "-o", "patience_s=1", "-o", "leaves_nothing=tests/some"]
-    lists = (
-        LEAVE.partition("def ")[0]
-        + "def test_lists():\n    held.append(subprocess.Popen(['sleep', '615']))\n"
-    )
+    imports = LEAVE.partition("def ")[0]
+    lists = f"{imports}def test_lists():\n    held.append(subprocess.Popen(['sleep', '615']))\n"
     (tmp_path / "tests" / "other" / "test_lists.py").write_text(lists)
     done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True)
     listed = r"^=+ left behind =+\ntests/other/test_lists.py::test_lists left behind: process \d+, sleep 615$"

@@ -12,6 +12,7 @@ from flowdiff.commands.config import default_toml, effective_toml
 from flowdiff.settings.effective import KEYS, Effective, effective, kafka_of
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.settings.keys import KeyKind, duration_of, shown_duration, shown_size, size_of
+from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.errors import ConfigError, FlowdiffError
 
 NEEDED = {"lake": "lake", "kafka.topics": "spans"}
@@ -272,9 +273,7 @@ def test_brokers_are_names_or_addresses_with_a_port(server: str) -> None:
     assert KafkaSettings(bootstrap=(server,), topics=("t",)).bootstrap == (server,)
 
 
-@pytest.mark.parametrize(
-    "server", ["h:abc", "h:", "h:65536", ":1", "h:1/t", "http://h:1", "h:1 ", "[::1", "h:-1"]
-)
+@pytest.mark.parametrize("server", ["h:abc", "h:", "h:65536", ":1", "h:1/t", "http://h:1", "[::1", "h:-1"])
 def test_what_is_no_broker_is_said_in_one_line(server: str) -> None:
     with pytest.raises(ConfigError, match="brokers are host:port"):
         effective({"lake": "x", "kafka.topics": "t", "kafka.bootstrap": server}, {})
