@@ -14,6 +14,7 @@ from flowdiff.cli.settings_options import Flags, takes_settings
 from flowdiff.commands.ingest import INGEST_OPTIONS
 from flowdiff.settings.effective import DEFAULT, KEYS, Effective, effective
 from flowdiff.settings.keys import Key, KeyKind
+from ingest.codecs.otlp.wire.library import native_library
 from schemas.visible import visible
 
 
@@ -28,10 +29,12 @@ def command(
     """Print the settings of `flowdiff ingest` in force: file, environment and flags together.
 
     TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown.
+    The first line says which reader of OTLP protobuf runs.
     """
     if defaults:
         typer.echo(default_toml(), nl=False)
         return
+    typer.echo(f"# OTLP protobuf: {native_library().reader}")
     typer.echo(effective_toml(effective(flags, os.environ, config)), nl=False)
 
 

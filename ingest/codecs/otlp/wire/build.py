@@ -15,9 +15,10 @@ from typing import Final
 
 FOLDER: Final = Path(__file__).resolve().parent
 SOURCES: Final = ("Cargo.toml", "Cargo.lock", "src/*.rs")
-_NAMES: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}
-LIBRARY: Final = _NAMES.get(sys.platform, "libwire.so")
-"""As cargo names it."""
+_BUILT: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}.get(sys.platform, "libwire.so")
+"""The library as cargo names it."""
+LIBRARY: Final = "libwire.native"
+"""The library as it is installed: Python takes a `.so` for a module of its own."""
 DIGEST: Final = "libwire.sha256"
 """File beside the library: the digest of the sources that it was built from."""
 
@@ -54,7 +55,7 @@ def build(sources: Path, to: Path, target: Path) -> Path | None:
     command += ["--manifest-path", str(sources / "Cargo.toml"), "--target-dir", str(target)]
     try:
         subprocess.run(command, check=True, stdout=sys.stderr)
-        shutil.copy(target / "release" / LIBRARY, made)  # a new file: processes may have the old one mapped
+        shutil.copy(target / "release" / _BUILT, made)  # a new file: processes may have the old one mapped
         made.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"flowdiff: no native library, the portable reader is used: {error}", file=sys.stderr)

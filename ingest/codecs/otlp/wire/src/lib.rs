@@ -6,6 +6,8 @@
 mod cursor;
 mod rows;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod walk;
 mod words;
 
