@@ -177,26 +177,26 @@ class SessionProcess:
 
 def serve(descriptor: int) -> None:
     """The child: open the session that is asked for, then answer statements until the parent is gone."""
-    from analyze.scope import notes, resolve
+    from analyze.scope import Lakes, notes
     from analyze.sql.session import attached_tables, open_session
     from schemas.periods import parse_period
 
     pipe = Connection(descriptor)
     asked: Asked = pipe.recv()
     try:
-        found = resolve(
-            parse_period(asked.period, now_ns=asked.now_ns),
-            default_lake=asked.lake,
-            may_be_empty=True,
-            provisional=asked.provisional,
-        )
+        lakes = Lakes(asked.lake, provisional=asked.provisional)
+        period = parse_period(asked.period, now_ns=asked.now_ns)
+        bounds = lakes.bounds(period, may_be_empty=True)
         with open_session(
-            found, memory=f"{asked.memory_bytes}B", attached=attached_tables(asked.attached)
+            bounds,
+            listed=lambda: lakes.find(period, may_be_empty=True),
+            memory=f"{asked.memory_bytes}B",
+            attached=attached_tables(asked.attached),
         ) as session:
             _take_no_more_than(asked.memory_bytes + BESIDE)
             statements: SimpleQueue[tuple[str, Values]] = SimpleQueue()
             threading.Thread(target=_listen, args=[pipe, statements], daemon=True).start()
-            pipe.send(notes([found]))
+            pipe.send(notes([bounds]))
             while True:
                 _run(session, pipe, *statements.get())
     except (FlowdiffError, OSError) as error:
