@@ -23,13 +23,11 @@ from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
-from analyze.sql.stored_tables import LISTED, behind, tables_behind
+from analyze.sql.stored_tables import LISTED, WATCHED, behind, tables_behind
 from analyze.verify import verify
 from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
 from schemas.quality import Quality
-from schemas.watch_tables import WATCH_TABLES
 from stitch.lake.encoding import still_at
-from stitch.lake.watch_files import table_files
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
@@ -279,7 +277,7 @@ class Session:
         tables = sorted(self._unread & self._tables_of(text))
         filled = [table for table in tables if self._files[table]]
         for table in filled:
-            if table not in WATCH_TABLES:
+            if table not in WATCHED:
                 verify(self._files.found, self._files[table])
         by_path = {table: self._files.now(table) for table in filled if LISTED[table].rows is None}
         if by_path:
@@ -411,7 +409,9 @@ class _Files:
                 return self.found.params
             case "dead_letters":
                 return self.found.dead_letters
-        if table in WATCH_TABLES:
+        if table in WATCHED:
+            from stitch.lake.watch_files import table_files
+
             # Names within the lake: they are read by Arrow, and verified then.
             return [Path(name) for name in table_files(self.found.store, table)]
         file = f"{_REPORT_TABLES[table]}.parquet"
