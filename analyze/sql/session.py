@@ -20,6 +20,7 @@ from duckdb.func import PythonUDFType
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
+from analyze.sql.comparisons import COMPARING, Comparing, Comparisons, with_named_where
 from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
@@ -60,6 +61,7 @@ BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
 
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
+_WRONG_CALL: Final = re.compile(rf"Macro (?P<name>{'|'.join(COMPARING)})\(\) does not support")
 _TEMPORARY: Final = re.compile(
     r"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+table\s+[a-z]\w*\s+as\s+(?:select|from|with)\b",
     re.IGNORECASE,
@@ -93,6 +95,7 @@ class Session:
         memory: str,
         threads: int,
         attached: Mapping[str, pa.Table],
+        comparing: Comparing | None,
     ) -> None:
         self._bounds = bounds
         self._files = _Files(listed)
@@ -100,6 +103,9 @@ class Session:
         self._threads = threads
         self._attached = attached
         self._span_times = SpanTimes()
+        self._comparisons = None if comparing is None else Comparisons(comparing)
+        self._compares = False
+        """Whether the functions that compare are made: a tenth of an opening."""
         self._unread = {*LISTED}
         self._made: set[str] = set()
         """Views that were made, and views `_<table>` behind them."""
@@ -128,6 +134,7 @@ class Session:
 
         What goes wrong late is raised by the reader, as the same errors.
         """
+        text = with_named_where(text)
         if isinstance(values, Mapping):
             text = bound_names(text, values)
         try:
@@ -211,6 +218,8 @@ class Session:
             connection.execute(_STEADY_SUM)
             for name, table in self._attached.items():
                 connection.register(name, table)
+            if self._compares and self._comparisons is not None:
+                self._comparisons.add_to(connection, self._noted)
         return connection
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -254,6 +263,10 @@ class Session:
         rest of an opening. What an interruption left is made again.
         """
         words = {*_WORD.findall(text.lower())}
+        if words & COMPARING.keys() and self._comparisons is not None and not self._compares:
+            with _enough(self._memory):
+                self._comparisons.add_to(self._connection, self._noted)
+            self._compares = True
         named = words & _RELATIONS.keys()
         if any(map(_CATALOG.fullmatch, words)):
             named = {*_RELATIONS}
@@ -319,6 +332,12 @@ class Session:
             return QueryError(
                 f"There is no table '{unknown['name']}'.",
                 remedy=f"There are {', '.join(VIEWS)}: docs/sql.md.",
+            )
+        if called := _WRONG_CALL.search(str(error)):
+            return QueryError(
+                f"{called['name']}() does not take these arguments.",
+                remedy=f"Write {called['name']}(REFERENCE, PROBLEM), and behind the periods by name: "
+                "history := PERIOD, where := FILTER, reference_where, problem_where, method.",
             )
         failed = f"The query failed: {_first_lines(error)}"
         if isinstance(error, duckdb.OutOfMemoryException):
@@ -430,15 +449,17 @@ def open_session(
     memory: str = "2GB",
     threads: int = 2,
     attached: Mapping[str, pa.Table] | None = None,
+    comparing: Comparing | None = None,
 ) -> Iterator[Session]:
     """A locked session on one period of a lake (its filter aside), and on the lake's reports.
 
     `listed` gives the period with its files where `found` has none; it is called by the first query that
     reads any. `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
-    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name. Raises ConfigError where
+    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name; `comparing` makes what
+    the table functions `compare` and `breakdown` give, which there are not without. Raises ConfigError where
     `memory` is no size or too small. Files are opened by the queries that use them.
     """
-    session = Session(found, listed or (lambda: found), memory, threads, attached or {})
+    session = Session(found, listed or (lambda: found), memory, threads, attached or {}, comparing)
     with closing(session):
         yield session
 

@@ -72,19 +72,22 @@ def command(
     The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
     """
     from analyze.sql.session_process import SessionProcess
+    from flowdiff.query_comparisons import QueryComparisons, with_spinner
 
     output = None if str(output) == "-" else output
     format_ = _form(format_, output)
-    seconds = _seconds(timeout)
+    seconds, now_ns = _seconds(timeout), time.time_ns()
+    provisional = provisional_folder() if unsealed else None
     started = SessionProcess(
         lake,
         period,
-        now_ns=time.time_ns(),
+        now_ns=now_ns,
         memory=memory,
         seconds=seconds,
-        provisional=provisional_folder() if unsealed else None,
+        provisional=provisional,
         attached={name: Path(file) for name, file in named_values("--attach", attach, filled=True).items()},
         may_fork=True,
+        comparing=with_spinner(QueryComparisons(lake, now_ns)),
     )
     values = named_values("--param", param)
     with closing(started) as session:
