@@ -29,7 +29,7 @@ from schemas.errors import ConfigError, InputError, LakeError, QueryError
 from schemas.quality import Quality
 from schemas.watch_tables import WATCH_TABLES
 from stitch.lake.encoding import still_at
-from stitch.lake.watch_files import table_files
+from stitch.lake.watch_files import WATCH
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
@@ -307,8 +307,8 @@ def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
             for table, name in _REPORT_TABLES.items()
         },
         "dead_letters": found.dead_letters,
-        # Names within the lake: they are read by Arrow, and verified then.
-        **{table: [Path(name) for name in table_files(found.store, table)] for table in WATCH_TABLES},
+        # Whichever files there are: the watch's last commit names them, and is read once a query asks.
+        **dict.fromkeys(WATCH_TABLES, [Path(WATCH)] if found.store.names(WATCH) else []),
     }
 
 
