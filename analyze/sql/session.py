@@ -429,10 +429,10 @@ class _Files:
             case "dead_letters":
                 return self.found.dead_letters
         if table in WATCHED:
-            from stitch.lake.watch_files import table_files
+            from stitch.lake.watch_files import WATCH
 
-            # Names within the lake: they are read by Arrow, and verified then.
-            return [Path(name) for name in table_files(self.found.store, table)]
+            # Whichever files there are: the watch's last commit names them, and is read once a query asks.
+            return [Path(WATCH)] if self.found.store.names(WATCH) else []
         file = f"{_REPORT_TABLES[table]}.parquet"
         return [path for path in self._reports if path.name == file]
 
