@@ -22,7 +22,6 @@ from analyze.load import load_population
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import (
     Stored,
-    encode,
     encode_stored,
     profile_of_stored,
     stored_of,
@@ -482,7 +481,12 @@ def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None
 
 
 def _kept_or_made(
-    stored: Stored | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
+    stored: Stored | None,
+    here: LakePeriod,
+    settings: RefineSettings,
+    tally: ProfileTally,
+    *,
+    with_totals: bool = False,
 ) -> Stored | None:
     """The profile of a window, or the sum of several, from what was kept, if that is one; else made, and that
     of a whole window kept: of a part of one, or of what a filter leaves of it, there is no other use."""
@@ -491,24 +495,26 @@ def _kept_or_made(
         tally.read += len(here.windows)
         return stored
     if key is not None and key.span == "quarter":
-        return _summed_windows(here, settings, tally)
+        whole = _summed_windows(here, settings, tally)
+        return whole if with_totals or whole is None else whole.without_totals()
     tally.made += 1
     try:
         loaded = load_population([("window", here)], settings)
     except PeriodError:  # the filter keeps nothing of it
         return None
     slot = Slot(0, here.period.start_ns, here.period.end_ns)
-    profile = profile_of(loaded.population, [slot]).profile
+    stored = stored_of(profile_of(loaded.population, [slot], with_totals=True).profile)
     if key is not None:
-        _keep(here.store, key, encode(profile), tally)
-    return stored_of(profile)
+        _keep(here.store, key, encode_stored(stored), tally)
+    return stored if with_totals else stored.without_totals()
 
 
 def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
     """Add up several windows, each kept or made; None where none holds a request."""
     adding = Adding()
     for here in whole_windows(quarter):
-        stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, tally)
+        kept = stored_tables(_read(here, settings), with_totals=True)
+        stored = _kept_or_made(kept, here, settings, tally, with_totals=True)
         if stored is not None:
             adding.add(stored)
     return adding.stored()
