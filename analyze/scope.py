@@ -166,6 +166,12 @@ class Lakes:
             sums={**found.sums, **{found.root / file.name: file.sha256 for file in letters}},
         )
 
+    def bounds(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
+        """Windows of one period, without their files, of which none is looked at; see `resolve`."""
+        lake = self._whole(period)
+        windows = self._windows(period, may_be_empty=may_be_empty)
+        return _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
+
     def counts(
         self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None
     ) -> PeriodCounts:
