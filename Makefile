@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progre
 # In the order of their folders: what takes long begins first, and thousands of unit tests fill up the end.
 SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not chaos and not collector and not spark"
 
-.PHONY: help demo live test check buckets spark fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check check-kernels buckets spark fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -57,6 +57,9 @@ check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, un
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit tests/golden
+
+check-kernels: $(VENV)/dev.stamp ## Numerical tests, goldens and scores under every kernel of OpenBLAS and numpy that the processor offers
+	$(BIN)/python tests/check_kernels.py
 
 test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then property, integration, evaluation and browser tests
 	$(BIN)/ruff format --check .
