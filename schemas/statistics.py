@@ -175,6 +175,10 @@ STATISTICS_SCHEMA: Final = pa.schema(
 """The row of a statistics file. Every key occurs once in a relation."""
 
 
+NAMES: Final = ("operations", "sites", "patterns", "paths", "roots", "errors")
+"""Relations of names; the key is their first column."""
+
+
 def columns_of_relation(name: str) -> pa.Schema:
     """Columns of a relation of STATISTICS_SCHEMA."""
     return pa.schema([*STATISTICS_SCHEMA.field(name).type.value_type])

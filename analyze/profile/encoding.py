@@ -329,10 +329,18 @@ class StatisticsFile:
         if metadata.num_rows != 1 or most > _MOST_NUMBERS:
             raise ValueError("no row of statistics")
 
+    @staticmethod
+    def of(data: pa.Buffer | bytes) -> StatisticsFile | None:
+        """The file of some bytes; None where they are none."""
+        try:
+            return StatisticsFile(data)
+        except _UNREADABLE:
+            return None
+
     @property
     def version(self) -> str:
         """Version of what is stored, `version()`; empty for other files."""
-        return self._metadata.get(META_VERSION, b"").decode()
+        return str(self._metadata.get(META_VERSION, b""), "utf-8")
 
     def slot(self) -> Slot:
         """Time that the statistics are of."""
@@ -356,6 +364,11 @@ class StatisticsFile:
             rows = _array(row[name]).flatten()
             found[name] = {field.name: rows.field(field.name) for field in columns_of_relation(name)}
         return found
+
+    def relation(self, name: str) -> pa.StructArray:
+        """Rows of one relation."""
+        rows: pa.StructArray = _array(self._file.read([name], use_threads=False)[name]).flatten()
+        return rows
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -474,6 +474,18 @@ def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
         )
 
 
+def window_pieces(part: LakePeriod) -> list[LakePeriod]:
+    """What a period has of each of its windows, without its filter, in the order of time."""
+    whole = replace(part, period=replace(part.period, where=None))
+    return [_clipped(here, whole) for here in whole_windows(whole)]
+
+
+def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
+    """Statistics that are kept of a window; None where there are none, or of a part of one."""
+    is_listed = all(path in here.sums for path in (*here.flows, *here.structures))
+    return _read(here, settings) if is_listed and _is_whole(here) else None
+
+
 def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
     stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, ProfileTally())
