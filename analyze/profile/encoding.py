@@ -303,6 +303,15 @@ _UNREADABLE: Final = (
 """Errors that bytes raise which are no statistics."""
 
 
+def is_of_other_version(data: pa.Buffer | bytes) -> bool:
+    """Whether a file holds statistics of another version, of whatever form; of no statistics it is false."""
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
+        return metadata.get(META_VERSION, version().encode()) != version().encode()
+    except _UNREADABLE:
+        return False
+
+
 def votes_kept(data: pa.Buffer | bytes) -> int:
     """Count the votes that a file holds from its footer; 0 of no such file."""
     try:

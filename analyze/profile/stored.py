@@ -23,6 +23,7 @@ from analyze.profile.build import profile_of
 from analyze.profile.encoding import (
     Stored,
     encode_stored,
+    is_of_other_version,
     profile_of_stored,
     stored_of,
     stored_tables,
@@ -42,6 +43,7 @@ from stitch.lake.place import open_store
 from stitch.lake.stats_files import (
     StatsKey,
     drop_stats,
+    drop_versions,
     has_stats,
     put_stats,
     read_stats,
@@ -76,6 +78,8 @@ class ProfileTally:
     """Windows (or parts of one) whose requests were read."""
     kept: int = 0
     """Of those made, how many were written to the lake."""
+    outdated: int = 0
+    """Files of another version that gave way to them."""
     refusals: list[str] = field(default_factory=list)
     """Why some could not be written, each reason once."""
 
@@ -84,6 +88,7 @@ class ProfileTally:
         self.read += other.read
         self.made += other.made
         self.kept += other.kept
+        self.outdated += other.outdated
         self.refusals += [reason for reason in other.refusals if reason not in self.refusals]
 
 
@@ -405,7 +410,7 @@ def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally
     if stored is None:
         return False
     _keep(quarter.store, key, encode_stored(stored), written)
-    tally.add(ProfileTally(refusals=written.refusals))
+    tally.add(ProfileTally(refusals=written.refusals, outdated=written.outdated))
     return not written.refusals
 
 
@@ -553,6 +558,7 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
     """Write it if that is possible: a lake that may only be read is compared all the same."""
     try:
         put_stats(store, key, data)
+        tally.outdated += drop_versions(store, key, is_of_other_version)
     except OSError as error:
         reason = error.strerror or str(error)
         if reason not in tally.refusals:

@@ -76,7 +76,8 @@ def command(
         typer.echo(json.dumps(counts))
         return
     total = counted(tally.read + tally.made, "window")
-    typer.echo(f"{total}: {tally.made} worked out, {tally.read} there already")
+    anew = f" ({tally.outdated} of them anew: an earlier version kept them)" if tally.outdated else ""
+    typer.echo(f"{total}: {tally.made} worked out{anew}, {tally.read} there already")
     if sums:
         typer.echo(f"{counted(n_sums, 'quarter')} of a day with several windows: the sum of each is kept")
 

@@ -16,10 +16,12 @@ from oracles.call_site_times import call_sites, made_traces, otlp_lines
 from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 
+from analyze.profile import encoding
 from analyze.profile.stored import ProfileTally, keep_profiles
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.session import open_session
+from flowdiff.__main__ import main
 from schemas.periods import parse_period
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
@@ -224,3 +226,21 @@ def test_any_engine_reads_the_percentiles_of_a_call_site(
     assert done.returncode == 0, done.stderr
     for found in json.loads(done.stdout):
         assert {int(start): value for start, value in found.items()} == pytest.approx(expected, rel=1e-12)
+
+
+def test_statistics_of_another_version_are_made_anew_and_reported(
+    mixed: LakePeriod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = views(mixed)
+    monkeypatch.setattr(encoding, "STORED_VERSION", encoding.STORED_VERSION - 1)
+    summarized(mixed)
+    monkeypatch.undo()
+    n = len(mixed.windows)
+    files = sorted((mixed.root / "stats").glob("window=*/*.parquet"))
+    assert views(mixed) == made
+    with pytest.raises(SystemExit):
+        main(("summarize", "--lake", str(mixed.root)))
+    assert f"{n} worked out ({n} of them anew: an earlier version kept them)" in capsys.readouterr().out
+    now = sorted((mixed.root / "stats").glob("window=*/*.parquet"))
+    assert len(now) == n
+    assert not {*now} & {*files}
