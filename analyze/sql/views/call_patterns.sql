@@ -55,8 +55,8 @@ times AS (
         start_ns,
         site,
         pattern,
-        bin_quantile(50, bin, w, up_to, total) / 1e3 AS p50_us,
-        bin_quantile(95, bin, w, up_to, total) / 1e3 AS p95_us
+        _bin_quantile(50, bin, w, up_to, total) / 1e3 AS p50_us,
+        _bin_quantile(95, bin, w, up_to, total) / 1e3 AS p95_us
     FROM cumulated
     GROUP BY ALL
 )

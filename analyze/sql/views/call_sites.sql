@@ -46,9 +46,9 @@ times AS (
         site,
         is_own,
         steady_sum(2 ** ((bin + 0.5) / 32) / 1e3 * (w / total)) AS mean_us,
-        bin_quantile(50, bin, w, up_to, total) / 1e3 AS p50_us,
-        bin_quantile(95, bin, w, up_to, total) / 1e3 AS p95_us,
-        bin_quantile(99, bin, w, up_to, total) / 1e3 AS p99_us
+        _bin_quantile(50, bin, w, up_to, total) / 1e3 AS p50_us,
+        _bin_quantile(95, bin, w, up_to, total) / 1e3 AS p95_us,
+        _bin_quantile(99, bin, w, up_to, total) / 1e3 AS p99_us
     FROM cumulated
     GROUP BY ALL
 )

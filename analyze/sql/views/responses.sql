@@ -27,9 +27,9 @@ SELECT
     sum(h.n)::BIGINT AS requests,
     steady_sum(h.w) AS weighted,
     steady_sum(h.ns) / steady_sum(h.w) / 1e3 AS mean_us,
-    bin_quantile(50, h.bin, h.whole, h.up_to, h.total) / 1e3 AS p50_us,
-    bin_quantile(95, h.bin, h.whole, h.up_to, h.total) / 1e3 AS p95_us,
-    bin_quantile(99, h.bin, h.whole, h.up_to, h.total) / 1e3 AS p99_us,
+    _bin_quantile(50, h.bin, h.whole, h.up_to, h.total) / 1e3 AS p50_us,
+    _bin_quantile(95, h.bin, h.whole, h.up_to, h.total) / 1e3 AS p95_us,
+    _bin_quantile(99, h.bin, h.whole, h.up_to, h.total) / 1e3 AS p99_us,
     steady_sum(h.failed) / steady_sum(h.w) AS failing
 FROM cumulated AS h
 JOIN _stats_roots AS r ON r.root = h.root
