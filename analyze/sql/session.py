@@ -57,8 +57,9 @@ _STEADY_SUM: Final = (
 # of its bins, 32 an octave; rows have a bin, its weight, that up to its end, and the whole. Weights are
 # integers.
 _BIN_QUANTILE: Final = (
-    "CREATE MACRO _bin_quantile(q, bin, w, up_to, total) AS min(CASE WHEN 100 * up_to >= q * total THEN"
-    " 2 ** ((bin + greatest(0, least(1, (q * total - 100 * (up_to - w))::DOUBLE / (100 * w)::DOUBLE))) / 32) END)"
+    "CREATE MACRO _bin_quantile(q, bin, w, up_to, total) AS"
+    " min(CASE WHEN 100 * up_to >= q * total THEN 2 ** ((bin + greatest(0, least(1,"
+    " (q * total - 100 * (up_to - w))::DOUBLE / (100 * w)::DOUBLE))) / 32) END)"
 )
 
 _KEPT_TABLES: Final = (
