@@ -35,8 +35,7 @@ def command(
     if defaults:
         echo_lines(default_toml())
         return
-    echo_lines(f"# OTLP protobuf: {native_library().reader}
-")
+    echo_lines(f"# OTLP protobuf: {native_library().reader}\n")
     echo_lines(effective_toml(effective(flags, os.environ, config)))
 
 
