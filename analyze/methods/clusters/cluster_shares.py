@@ -16,9 +16,9 @@ from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Population
 from analyze.stats.estimate import share_change
 from analyze.stats.multiple import q_values
-from analyze.stats.rank import in_requests
+from analyze.stats.rank import requests_per_weight
 from analyze.stats.sums import row_totals
-from analyze.stats.time_blocks import dealt_blocks
+from analyze.stats.time_blocks import common_blocks
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 
@@ -94,7 +94,7 @@ def _worth(population: Population, clustered: ClusteredRequests) -> F8:
     for root, category in zip(clustered.root.tolist(), population.categories, strict=True):
         w[root] += np.bincount(category.sample, category.weight, shape[1])
         w2[root] += np.bincount(category.sample, category.weight**2, shape[1])
-    return in_requests(w, w2)
+    return requests_per_weight(w, w2)
 
 
 def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool:
@@ -123,7 +123,7 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
         when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
-        for block, part, dealt in zip(found, rows, dealt_blocks(when, n_blocks), strict=True):
+        for block, part, dealt in zip(found, rows, common_blocks(when, n_blocks), strict=True):
             block[part] = dealt
     return found
 
