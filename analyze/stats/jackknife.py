@@ -53,7 +53,11 @@ class Jackknifed:
 
 
 def jackknife(sums: F8, estimate: Callable[[F8], F8]) -> Jackknifed:
-    """Statistic of sums over blocks, and its standard error."""
+    """Statistic of sums over blocks, and its standard error.
+
+    sums: [items, blocks, sums]. estimate: smooth function from [..., sums] to [...]. A block whose sums are
+    all 0 for an item is not one of its blocks. O(items · blocks · sums).
+    """
     whole = sums.sum(axis=1)
     there = (sums != 0).any(axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):

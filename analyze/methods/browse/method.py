@@ -1,4 +1,4 @@
-"""Browse a period, `flowdiff browse`: one sample in, what can be looked at out."""
+"""Browse a period, `flowdiff browse`: one sample in, sections to explore out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from schemas.report.browse import (
 from schemas.report.report import Verdict
 
 _NAMED: Final = 3
-"""Modes that the first sentence names."""
+"""Most modes named in the first sentence."""
 
 
 def analyse(
@@ -38,8 +38,8 @@ def analyse(
     settings: BrowseSettings,
     limits: ReportLimits,
 ) -> Result:
-    """What a period looks like: response times, typical requests, time, places. Of two samples the second,
-    with the first's curves beside it."""
+    """Describe a period: response times, typical requests, time, places. With two samples, the second, with
+    the first one's curves beside it."""
     population = compared.population
     run = browse_run(population, settings)
     shown = ranges_section(run, limits)

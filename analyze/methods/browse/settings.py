@@ -1,4 +1,4 @@
-"""Set what `flowdiff browse` shows."""
+"""Settings of `flowdiff browse`."""
 
 from __future__ import annotations
 

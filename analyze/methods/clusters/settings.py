@@ -1,4 +1,4 @@
-"""Set how `flowdiff clusters` clusters, tests and draws."""
+"""Settings of `flowdiff clusters`."""
 
 from __future__ import annotations
 

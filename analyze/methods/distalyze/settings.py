@@ -1,4 +1,4 @@
-"""Set how `flowdiff distalyze` works; defaults are the paper's where it names one."""
+"""Settings of `flowdiff distalyze`; defaults are the paper's where it gives one."""
 
 from __future__ import annotations
 

@@ -96,7 +96,12 @@ class PaperRun:
 
 
 def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
-    """Find all mutations of both kinds, ranked as the variant ranks."""
+    """Find all mutations of both kinds, ranked as the variant ranks.
+
+    Cost: one sort of each category's response times; for response-time mutations the critical path and one
+    sort of each edge (`released`: one sort of each edge of every category); one edit distance for each
+    distinct pair of structural mutation and precursor of a root type.
+    """
     categories = population.categories
     moments = category_moments(categories, len(population.samples))
     place = Numbering[str]()

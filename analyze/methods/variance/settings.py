@@ -1,4 +1,4 @@
-"""Set what `flowdiff variance` ranks and looks into."""
+"""Settings of `flowdiff variance`."""
 
 from __future__ import annotations
 
