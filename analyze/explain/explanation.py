@@ -46,26 +46,26 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
     (`Controls`). Deterministic in its arguments.
     """
     left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
-    standing: list[str] = []
+    ordinary: list[str] = []
     for _ in range(SETTINGS.most_standing + 1):
         chosen = [
             number
             for number, column in enumerate(table.columns)
-            if not _excluded(column, (*exclude, *standing))
+            if not _excluded(column, (*exclude, *ordinary))
         ]
         coded, whole = _coded(table, chosen)
-        found = _judged(table, coded)
+        found = _judged_tree(table, coded)
         if found.split is None or whole is None:
             break
         if not _fits_ordinary_times(table, coded, whole, found.split):
             break
-        standing += found.separating
+        ordinary += found.separating
     rows = attribute_rows(coded, table.affected)
     identifiers = tuple(i for i in table.identifiers if not _named(i.where, i.key, exclude))
     return Explanation(
         contrast=table.contrast,
         reliable=found.reason == "",
-        sentence=_sentence(table, found, standing),
+        sentence=_sentence(table, found, ordinary),
         auc=found.auc,
         root_stability=found.stability,
         rules=found.rules,
@@ -133,7 +133,7 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _JudgedTree:
     """Tree of a contrast as far as it is reliable; else the reason why it is not."""
 
     reason: _Reason
@@ -150,29 +150,29 @@ class _Judged:
     """Split of the root; None without a reliable tree."""
 
 
-def _judged(table: FeatureTable, coded: CodedColumns) -> _Judged:
+def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
     """Grow the tree and judge its reliability."""
     affected = table.affected
     n = len(affected)
     if min(int(affected.sum()), int((~affected).sum())) < SETTINGS.least_requests:
-        return _Judged("too-few")
+        return _JudgedTree("too-few")
     if not coded.columns:
-        return _Judged("not-predictive" if table.had_columns else "no-parameters")
+        return _JudgedTree("not-predictive" if table.had_columns else "no-parameters")
     rows = np.arange(n)
     tree = grow(coded, affected, table.block, rows, SETTINGS.perms)
     if tree.question is None:
-        return _Judged("not-predictive")
+        return _JudgedTree("not-predictive")
     area = cross_validated_auc(coded, affected, table.block, table.fold)
     if area is None or area < SETTINGS.min_auc:
-        return _Judged("not-predictive", area)
+        return _JudgedTree("not-predictive", area)
     stability = root_stability(coded, affected, tree.question)
     root = coded.columns[tree.question.split.column]
     competing = tuple(coded.columns[c].text for c in stability.competing[:_TWINS_SHOWN])
     if stability.share < SETTINGS.min_stability:
-        return _Judged("unstable", area, stability.share, competing=(root.text, *competing))
+        return _JudgedTree("unstable", area, stability.share, competing=(root.text, *competing))
     weights = class_weights(affected)
     twins = _twins(coded, tree.question, rows)
-    return _Judged(
+    return _JudgedTree(
         "",
         area,
         stability.share,
@@ -197,7 +197,7 @@ def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[Attribute
     return tuple(twins.values())
 
 
-def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> str:
+def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) -> str:
     """Summary for the reader, in one or two sentences."""
     changed = ""
     if table.identifiers:
@@ -209,9 +209,9 @@ def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> s
         ]
         more = f" and {len(named) - 2} more" if len(named) > 2 else ""
         changed = f" Changed with the period: {'; '.join(named[:2])}{more}."
-    if standing:
-        verb = "tells" if len(standing) == 1 else "tell"
-        changed += f" {', '.join(standing[:_TWINS_SHOWN])} {verb} such requests apart in the reference, too."
+    if ordinary:
+        verb = "tells" if len(ordinary) == 1 else "tell"
+        changed += f" {', '.join(ordinary[:_TWINS_SHOWN])} {verb} such requests apart in the reference, too."
     if found.reason == "":
         return _best_rule(table, found) + changed
     area = "" if found.auc is None else f" (AUC {found.auc:.2f})"
@@ -227,7 +227,7 @@ def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> s
     return f"No reliable explanation: {why}.{changed}"
 
 
-def _best_rule(table: FeatureTable, found: _Judged) -> str:
+def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
     """Sentence with the rule that fits most of the affected and fewest of the other requests."""
     n1 = max(int(table.affected.sum()), 1)
     n0 = max(int((~table.affected).sum()), 1)

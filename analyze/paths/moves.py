@@ -422,9 +422,9 @@ def grouped_moves(
         )
         for k in np.lexsort((flows.target, flows.source, -score)).tolist()
     ]
-    looked = _looked(table, moves)
+    compared = _compared_moves(table, moves)
     groups: list[PathGroup] = []
-    for one in looked:
+    for one in compared:
         mine = next((group for group in groups if group.lead.is_like(one)), None)
         if mine is None:
             groups.append(PathGroup([one]))
@@ -435,24 +435,24 @@ def grouped_moves(
         part = abs(group.contribution_us) / scale
         return -max(part, _SHARE_WEIGHT * group.share), group.lead.partners
 
-    return tuple(sorted(groups, key=rank)), moves[len(looked) :]
+    return tuple(sorted(groups, key=rank)), moves[len(compared) :]
 
 
-def _looked(table: PathTable, moves: Sequence[PathMove]) -> list[ComparedMove]:
+def _compared_moves(table: PathTable, moves: Sequence[PathMove]) -> list[ComparedMove]:
     """Compare the largest moves step by step, as many as the settings allow."""
     usual = _usual(table)
-    looked: list[ComparedMove] = []
+    compared: list[ComparedMove] = []
     cells = 0
     for move in moves[: table.settings.aligned]:
         before, after = _partners(table, move, usual)
         graphs = table.graphs[before], table.graphs[after]
         cells += graphs[0].n_nodes * graphs[1].n_nodes
-        if looked and cells > table.settings.aligned_cells:
+        if compared and cells > table.settings.aligned_cells:
             break
         pairs = aligned_steps(*graphs)
         mark = signature(*graphs, pairs) if before != after else None
-        looked.append(ComparedMove(move, mark, (before, after), pairs))
-    return looked
+        compared.append(ComparedMove(move, mark, (before, after), pairs))
+    return compared
 
 
 def _usual(table: PathTable) -> I8:

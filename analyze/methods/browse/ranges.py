@@ -21,7 +21,7 @@ from analyze.methods.browse.response_bins import (
     kinds_in,
     leading_kinds,
     leading_sites,
-    parted,
+    split_sums,
     sites_in,
 )
 from analyze.profile.names import caller_name, site_name
@@ -207,7 +207,7 @@ def _range_row(
     list."""
     first, past = chosen.first, chosen.past
     (inside, outside), (us_in, us_out), (failed_in, failed_out) = (
-        [float(part) for part in parted(values, first, past)]
+        [float(part) for part in split_sums(values, first, past)]
         for values in (bins.weight, bins.us, bins.failed)
     )
     low, high = int(bins.edges_ns[first]), int(bins.edges_ns[past])

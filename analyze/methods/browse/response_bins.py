@@ -253,7 +253,7 @@ class SitesInRange(NamedTuple):
     failed: F8
 
 
-def parted(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
+def split_sums(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
     """Sums of [..., bins] inside the bins `first` to `past`, and outside of them."""
     inside = values[..., first:past].sum(axis=-1)
     return np.asarray(inside), np.asarray(values[..., :first].sum(axis=-1) + values[..., past:].sum(axis=-1))
@@ -268,8 +268,8 @@ def over(part: F8, whole: F8 | float) -> F8:
 
 def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
     """Compare kinds in the bins `first` to `past` with the others. O(kinds · bins)."""
-    inside, outside = parted(kinds.weight, first, past)
-    failed, _ = parted(kinds.failed, first, past)
+    inside, outside = split_sums(kinds.weight, first, past)
+    failed, _ = split_sums(kinds.failed, first, past)
     return KindsInRange(
         kinds.n[:, first:past].sum(axis=1),
         over(inside, inside.sum()),
@@ -280,10 +280,10 @@ def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
 
 def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
     """Compare places in the bins `first` to `past` with the others. O(sites · bins)."""
-    inside, outside = (float(part) for part in parted(bins.weight, first, past))
-    waiting, waiting_else = parted(bins.sites.weight, first, past)
-    us, us_else = parted(bins.sites.us, first, past)
-    failed, _ = parted(bins.sites.failed, first, past)
+    inside, outside = (float(part) for part in split_sums(bins.weight, first, past))
+    waiting, waiting_else = split_sums(bins.sites.weight, first, past)
+    us, us_else = split_sums(bins.sites.us, first, past)
+    failed, _ = split_sums(bins.sites.failed, first, past)
     return SitesInRange(
         over(waiting, inside),
         over(waiting_else, outside),

@@ -74,21 +74,21 @@ def tested_shares(
     """Test every cluster's share of its dominant root type, second sample against first."""
     dominant = clustered.dominant()
     by_root = clustered.by_root()
-    worth = _worth(population, clustered)[dominant]
-    held = by_root[dominant, np.arange(clustered.n_clusters)] * worth
-    asked = by_root.sum(axis=1)[dominant] * worth
+    per_weight = _requests_per_weight(population, clustered)[dominant]
+    held = by_root[dominant, np.arange(clustered.n_clusters)] * per_weight
+    asked = by_root.sum(axis=1)[dominant] * per_weight
     blocks, whole = _blocks(population, clustered, block_of, settings.blocks)
     return share_tests(
         held,
         asked,
-        blocks[dominant, np.arange(clustered.n_clusters)] * worth[:, :1],
-        whole[dominant] * worth[:, :1],
+        blocks[dominant, np.arange(clustered.n_clusters)] * per_weight[:, :1],
+        whole[dominant] * per_weight[:, :1],
         settings,
         noise_assumed=noise_is_assumed(population, settings),
     )
 
 
-def _worth(population: Population, clustered: ClusteredRequests) -> F8:
+def _requests_per_weight(population: Population, clustered: ClusteredRequests) -> F8:
     """[roots, samples] effective requests per unit of weight."""
     shape = (len(clustered.roots), clustered.n_samples)
     w, w2 = np.zeros(shape), np.zeros(shape)

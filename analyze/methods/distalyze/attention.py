@@ -109,7 +109,7 @@ class LogEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundComponent:
     """Component of P for one feature type."""
 
     log_type: LogType
@@ -168,13 +168,15 @@ class Found:
         return None if best is None else best[1]
 
 
-def components(evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings) -> list[Found]:
+def components(
+    evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings
+) -> list[FoundComponent]:
     """Find the component of P for every feature type; types with the same values once.
 
     weight: [instances]; level: largest p of a diverging feature.
     """
     tests, maker, kept = evidence.tests, evidence.maker, evidence.kept
-    seen: list[Found] = []
+    seen: list[FoundComponent] = []
     finite = np.abs(np.where(tests.significant(level), tests.t, 0.0))
     usual = finite[finite < MOST_T]
     largest = float(usual.max(initial=0.0)) or MOST_T
@@ -222,7 +224,7 @@ def components(evidence: LogEvidence, weight: F8, level: float, settings: Distal
         )
         pooled = of_both.score > of_c1.score
         seen.append(
-            Found(
+            FoundComponent(
                 maker.series.log_type,
                 (type_,),
                 evidence,

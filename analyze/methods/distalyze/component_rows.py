@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.distalyze.attention import Found
+from analyze.methods.distalyze.attention import FoundComponent
 from analyze.methods.distalyze.features import EVENT_TIMES, quantity_of
 from analyze.methods.distalyze.instance_logs import VariableName
 from analyze.report.model_values import number
@@ -31,7 +31,9 @@ _LOG_RATIO: Final = 20.0
 _LEAST_EDGE: Final = 1e-12
 
 
-def component_row(found: Found, root: str, share: float, level: float, bh_level: float) -> NetworkComponent:
+def component_row(
+    found: FoundComponent, root: str, share: float, level: float, bh_level: float
+) -> NetworkComponent:
     """Row of a component in the report, without its rank. share: the root type's part of the difference."""
     component = found.component
     p_node = len(found.values)
@@ -68,7 +70,7 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
     )
 
 
-def _when(found: Found) -> F8:
+def _when(found: FoundComponent) -> F8:
     """[variables] time by which variables are ordered: for event times the feature itself, in C1.
 
     Mean times are over the instances in which a variable occurs, which differ between variables.
@@ -78,7 +80,7 @@ def _when(found: Found) -> F8:
     return found.evidence.maker.when_us()
 
 
-def _with_p(found: Found) -> B1:
+def _with_p(found: FoundComponent) -> B1:
     """[nodes] True if a chain may begin there: for event times, only variables that move in the direction of
     P.
 
@@ -92,12 +94,12 @@ def _with_p(found: Found) -> B1:
     return nodes
 
 
-def _shown(found: Found, chain: Sequence[int]) -> list[int]:
+def _shown(found: FoundComponent, chain: Sequence[int]) -> list[int]:
     """Members to show: P, the chain, then members by contribution to the score, each with its path to P."""
     component = found.component
-    worth = found.divergence[component.node] * component.weight
+    score_part = found.divergence[component.node] * component.weight
     shown = dict.fromkeys([0, *chain])
-    for member in np.argsort(-worth, kind="stable").tolist():
+    for member in np.argsort(-score_part, kind="stable").tolist():
         way = []
         step = int(member)
         while step not in shown and step >= 0:
@@ -108,7 +110,7 @@ def _shown(found: Found, chain: Sequence[int]) -> list[int]:
     return list(shown)
 
 
-def _edges(found: Found, nodes: Sequence[int], shown: Sequence[int]) -> list[NetworkEdge]:
+def _edges(found: FoundComponent, nodes: Sequence[int], shown: Sequence[int]) -> list[NetworkEdge]:
     here, there = found.networks[1].weight, found.networks[0].weight
     parent = {member: int(found.component.parent[member]) for member in shown}
     edges = []
@@ -133,7 +135,7 @@ def _edges(found: Found, nodes: Sequence[int], shown: Sequence[int]) -> list[Net
     return edges
 
 
-def _performance(found: Found) -> NetworkVariable:
+def _performance(found: FoundComponent) -> NetworkVariable:
     instances = found.evidence.maker.instances
     before, after = instances.means_us
     return NetworkVariable(
@@ -152,7 +154,7 @@ def _performance(found: Found) -> NetworkVariable:
     )
 
 
-def _variable(found: Found, node: int, level: float, bh_level: float) -> NetworkVariable:
+def _variable(found: FoundComponent, node: int, level: float, bh_level: float) -> NetworkVariable:
     tests = found.evidence.tests
     row, place = int(found.tested[node]), int(found.evidence.kept[node])
     name: VariableName = found.evidence.maker.series.names[node]

@@ -81,4 +81,4 @@ METHOD: Final = Method(
     sections=(DISTALYZE,),
     kinds=("divergence",),
 )
-"""Found by the registry."""
+"""FoundComponent by the registry."""

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from analyze.explain.chosen_requests import Selection
-from analyze.methods.variance.covariance import GroupParts, Looked
+from analyze.methods.variance.covariance import GroupParts, DecomposedGroup
 from analyze.population import Population
 from schemas.arrays import B1, F8
 from schemas.report.explanations import Explanation
@@ -143,21 +143,21 @@ def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
 
 
 def edge_advice(
-    population: Population, looked: Sequence[Looked], *, least_share: float, most: int
+    population: Population, looked: Sequence[DecomposedGroup], *, least_share: float, most: int
 ) -> list[EdgeAdvice]:
     """Advise on parts of a group's variance that are large, unmarked, and mix two behaviours.
 
     One piece of advice for each edge label, largest share of the total variance first, described in the group
     to which it adds most. For the first `most` of them, parameters are compared with the two behaviours.
     """
-    by_label: dict[str, list[tuple[float, Looked, int, TwoBehaviours]]] = {}
+    by_label: dict[str, list[tuple[float, DecomposedGroup, int, TwoBehaviours]]] = {}
     for of in looked:
         for part in np.flatnonzero((of.shares.share >= least_share) & ~of.parts.marked).tolist():
             if (two := two_behaviours(of.parts.us[part])) is not None:
                 worth = of.impact * float(of.shares.share[part])
                 by_label.setdefault(of.parts.names[part].text, []).append((worth, of, part, two))
 
-    def order(alike: Sequence[tuple[float, Looked, int, TwoBehaviours]]) -> tuple[float, int, int]:
+    def order(alike: Sequence[tuple[float, DecomposedGroup, int, TwoBehaviours]]) -> tuple[float, int, int]:
         _, of, part, _ = alike[0]
         return -sum(worth for worth, *_ in alike), of.group, part
 

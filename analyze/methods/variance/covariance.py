@@ -238,7 +238,7 @@ def squares_over_orders(cut: F8) -> F8:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class DecomposedGroup:
     """One group with its decomposition."""
 
     group: int

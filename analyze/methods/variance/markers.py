@@ -165,10 +165,10 @@ def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules
             labels.setdefault(edge_name(category.graph, edge, site).text, set()).add(site)
     for site in range(len(times.names.sites)):
         labels.setdefault(site_name(site, times.names).text, set()).add(site)
-    return replace(rules, sites=tuple(_judged(marker, rules, labels) for marker in rules.markers))
+    return replace(rules, sites=tuple(_marker_state(marker, rules, labels) for marker in rules.markers))
 
 
-def _judged(
+def _marker_state(
     marker: Marker, rules: LabelRules, labels: dict[str, set[int]]
 ) -> tuple[MarkerRow, frozenset[int]]:
     meant = frozenset[int]().union(*(sites for text, sites in labels.items() if marker.matches(text)))

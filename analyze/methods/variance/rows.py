@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from analyze.methods.variance.bimodality import edge_advice
 from analyze.methods.variance.covariance import (
-    Looked,
+    DecomposedGroup,
     correlated_pairs,
     covariance_shares,
     group_parts,
@@ -281,7 +281,9 @@ def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsSection, list[Looked]]:
+def details_section(
+    run: VarianceRun, sites: pa.Table
+) -> tuple[VarianceDetailsSection, list[DecomposedGroup]]:
     """Make the section, and return the detailed groups."""
     split, settings = run.shown.whole.split, run.settings
     by_impact = np.argsort(-split.within, kind="stable").tolist()
@@ -296,7 +298,7 @@ def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsS
     return section, looked
 
 
-def _look(run: VarianceRun, group: int) -> Looked:
+def _look(run: VarianceRun, group: int) -> DecomposedGroup:
     by_sites = run.settings.by == "sites"
     groups, rules = run.shown.groups, run.rules
     parts = group_parts(run.population, run.times, groups, group, rules, by_sites=by_sites)
@@ -304,16 +306,16 @@ def _look(run: VarianceRun, group: int) -> Looked:
     pairs = correlated_pairs(parts.us, parts.weight, shares.share)
     split = run.shown.whole.split
     impact = _over(split.within[group], split.total)
-    return Looked(group, run.key_of(group), impact, parts, shares, pairs)
+    return DecomposedGroup(group, run.key_of(group), impact, parts, shares, pairs)
 
 
-def _part_order(look: Looked) -> list[int]:
+def _part_order(look: DecomposedGroup) -> list[int]:
     """Order of parts by share; compensating ones last."""
     found: list[int] = np.argsort(-look.shares.share, kind="stable").tolist()
     return found
 
 
-def _detail(run: VarianceRun, look: Looked) -> VarianceDetail:
+def _detail(run: VarianceRun, look: DecomposedGroup) -> VarianceDetail:
     edges = edge_rows(run, look)
     listed = edges[: run.limits.brief_edges]
     place = {part: i + 1 for i, part in enumerate(_part_order(look))}
@@ -355,7 +357,7 @@ def _detail(run: VarianceRun, look: Looked) -> VarianceDetail:
     )
 
 
-def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
+def edge_rows(run: VarianceRun, look: DecomposedGroup) -> list[VariableEdge]:
     """Rows of all parts of a group, by share."""
     parts, shares, order = look.parts, look.shares, _part_order(look)
     place = {part: i + 1 for i, part in enumerate(order)}
@@ -411,7 +413,10 @@ _PARTS: Final = (
 
 
 def variance_tables(
-    run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory], looked: Sequence[Looked]
+    run: VarianceRun,
+    sites: pa.Table,
+    categories: Sequence[VariableCategory],
+    looked: Sequence[DecomposedGroup],
 ) -> Mapping[str, pa.Table]:
     """Make the complete tables, by name."""
     parts = [(look, row) for look in looked for row in edge_rows(run, look)]
