@@ -21,8 +21,8 @@ from analyze.methods.browse.response_bins import (
     kinds_in,
     leading_kinds,
     leading_sites,
-    split_sums,
     sites_in,
+    split_sums,
 )
 from analyze.profile.names import caller_name, site_name
 from analyze.profile.times import AllPathTimes

@@ -81,4 +81,4 @@ METHOD: Final = Method(
     sections=(DISTALYZE,),
     kinds=("divergence",),
 )
-"""FoundComponent by the registry."""
+"""Found by the registry."""

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from analyze.explain.chosen_requests import Selection
-from analyze.methods.variance.covariance import GroupParts, DecomposedGroup
+from analyze.methods.variance.covariance import DecomposedGroup, GroupParts
 from analyze.population import Population
 from schemas.arrays import B1, F8
 from schemas.report.explanations import Explanation
