@@ -152,9 +152,13 @@ def kept_at(row: KeptReport) -> str:
     return f"{datetime.fromtimestamp(row.kept_ns // 10**9, UTC):%Y-%m-%d %H:%M}"
 
 
+_OUTCOMES: Final = {"shown": "overview", "mutations": "changed (paper)", "no-mutation": "unchanged (paper)"}
+"""Words for outcomes that do not describe themselves beside those of other methods."""
+
+
 def outcome_words(row: KeptReport) -> str:
     """Outcome in words: `not explained`."""
-    return row.outcome.replace("-", " ")
+    return _OUTCOMES.get(row.outcome, row.outcome.replace("-", " "))
 
 
 _COLUMNS: Final = (

@@ -66,14 +66,14 @@ def _verdict(ranges: BrowseRangesSection, places: BrowsePlacesSection) -> Verdic
     if not peaks:
         text = f"All requests take {wording.duration(ranges.ranges[0].mean_us)}."
     elif len(peaks) == 1:
-        text = f"Response times have one hump, at {wording.duration(peaks[0].peak_us)}."
+        text = f"Response times have one peak, at {wording.duration(peaks[0].peak_us)}."
     else:
         largest = sorted(peaks, key=lambda one: -one.share)[:_NAMED]
         listed = ", ".join(
             f"{wording.duration(one.peak_us)} ({wording.percent(one.share)})" for one in largest
         )
         which = "" if len(largest) == len(peaks) else ", the largest"
-        text = f"Response times have {len(peaks)} humps{which} at {listed}."
+        text = f"Response times have {len(peaks)} peaks{which} at {listed}."
     if places.sites:
         top = places.sites[0]
         text += f" Most time is spent at {top.label}, {wording.percent(top.share_of_time)}."

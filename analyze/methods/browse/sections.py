@@ -88,6 +88,8 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
         s.ranges,
     )
     yield b.Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
+    if s.curves:
+        yield b.Details("How the curve was estimated", (b.Text(bandwidth_sentence(s)),))
     yield b.Drawing(_chooser(s))
     for number, one in enumerate(s.ranges, 1):
         title = (f"{range_name(number, one)} ", b.dim(f"({span(one, s)})"))
@@ -105,7 +107,7 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
         f"All categories by number of requests ({wording.count(s.categories_total)})", (categories,)
     )
     sites = b.Grid("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
-    yield b.Details(f"The call sites that ranges are title by ({wording.count(s.sites_total)})", (sites,))
+    yield b.Details(f"Call sites listed in ranges ({wording.count(s.sites_total)})", (sites,))
 
 
 def _chooser(s: BrowseRangesSection) -> Markup:
@@ -147,7 +149,7 @@ def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[b.Block]:
         row = one.categories[0]
         category = s.categories[row.place]
         name = f"{category.root}, path {wording.short(category.category)}"
-    yield b.Text(f"   most are {name}: {wording.percent(row.share_in)}, lift {lift(row.lift)}", "dim")
+    yield b.Text(f"   most are {name}: {wording.percent(row.share_in)}, {how_often(row.lift)}", "dim")
     if one.sites and one.mean_out_us is not None:
         site = one.sites[0]
         moved = wording.change(site.mean_in_us - site.mean_out_us)
@@ -233,7 +235,7 @@ def _waits(one: TypicalRequest) -> b.Words:
     lanes = sorted(one.medoid.lanes, key=lambda lane: -lane.waited_us)[:3]
     waits = ", ".join(f"{lane.component} {wording.duration(lane.waited_us)}" for lane in lanes)
     request = f"{wording.clip(one.medoid.request_id or '', 40)}  {one.root}: {typical_sentence(one)}"
-    return (request, b.dim(f" {wording.duration(one.medoid.response_us)}: {waits}"))
+    return (request, b.dim(f"; this one {wording.duration(one.medoid.response_us)}: {waits}"))
 
 
 def _typical(one: TypicalRequest, is_open: bool) -> b.Part:
@@ -391,6 +393,11 @@ def lift(value: float | None) -> str:
     return "only here" if value is None else wording.factor(value)
 
 
+def how_often(value: float | None) -> str:
+    """Word a lift in a sentence: `0.9 × as often as elsewhere`."""
+    return "only here" if value is None else f"{wording.rough(value, 2)} × as often as elsewhere"
+
+
 def span(one: ResponseRange, section: BrowseRangesSection) -> str:
     """Word a range: `1.2 ms to 4 ms`, `from 4 ms`, `all`."""
     low, high = wording.duration(one.low_us), wording.duration(one.high_us)
@@ -423,11 +430,15 @@ def range_sentence(one: ResponseRange) -> str:
 
 
 def density_sentence(section: BrowseRangesSection) -> str:
-    """Sentence on the density estimate."""
+    """Caption of the density."""
+    return f"Density of {wording.counted(section.curves[-1].requests, 'response time')} on a log scale"
+
+
+def bandwidth_sentence(section: BrowseRangesSection) -> str:
+    """Sentence on the bandwidth of the density estimate."""
     shown = section.curves[-1]
     return (
-        f"Density of {wording.counted(shown.requests, 'response time')} on a log scale, bandwidth "
-        f"{wording.significant(shown.bandwidth, 2)} octaves ({_RULE[shown.rule]})"
+        f"Gaussian kernel, bandwidth {wording.significant(shown.bandwidth, 2)} octaves ({_RULE[shown.rule]})."
     )
 
 

@@ -175,8 +175,7 @@ def _overlays(s: ClustersSection) -> Iterator[b.Block]:
     )
     text = (
         "The deeper the colour, the more of the difference in response time arises there: warm where B is "
-        f"slower or more, cool where it is faster or less; outlined is the most. {what} No way is drawn that "
-        "no request took."
+        f"slower or more, cool where it is faster or less; outlined is the most. {what}"
     )
     yield b.Only("page", (b.Text(text, "dim"),))
     alike = []

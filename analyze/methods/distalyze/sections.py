@@ -74,7 +74,7 @@ def _blocks(s: DistalyzeSection) -> Iterator[b.Block]:
     if not s.components:
         yield b.Text("No variable that response time depends on differs between the two.")
     if s.components:
-        yield b.Text(_SCORE, "dim")
+        yield b.Details("How components are ranked", (b.Text(_SCORE),))
     yield from (_component(component, s) for component in s.components)
     if len(s.components) < s.components_total:
         shown = f"{len(s.components)} of {wording.count(s.components_total)} components"
@@ -150,6 +150,7 @@ def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[b.Bloc
     yield b.Drawing(draw_network(c, moved, title), caption, wide=f"Network of component {c.rank}")
     table = b.Grid(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
     yield b.Details("Variables and their two distributions", (table,))
+    yield b.Details("Score and feature types", (b.Text(score_sentence(c)),))
     if c.trivial:
         left = c.trivial_total - len(c.trivial)
         more = f" and {wording.count(left)} more" if left > 0 else ""
@@ -220,14 +221,18 @@ def beginning(component: NetworkComponent) -> NetworkVariable | None:
 
 
 def described(component: NetworkComponent) -> str:
-    """`12 variables of the events by first time (the same: median time); score 3.1`."""
-    first, *others = (FeatureType(feature).words for feature in component.feature_types)
-    by = f"{first} (the same: {', '.join(others)})" if others else first
+    """Size and feature type of a component: `12 variables of the events by first time`."""
     return (
         f"{wording.counted(component.variables_total - 1, 'variable')} of the "
-        f"{'events' if component.log_type == 'event' else 'states'} by {by}; "
-        f"score {wording.significant(component.own_score)}"
+        f"{'events' if component.log_type == 'event' else 'states'} by "
+        f"{FeatureType(component.feature_types[0]).words}"
     )
+
+
+def score_sentence(component: NetworkComponent) -> str:
+    """Sentence on the score, and on equivalent feature types: `Score 3.1. The same by: median time.`"""
+    others = ", ".join(FeatureType(feature).words for feature in component.feature_types[1:])
+    return f"Score {wording.significant(component.own_score)}.{f' The same by: {others}.' if others else ''}"
 
 
 def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:

@@ -67,8 +67,7 @@ def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Ve
             top = more[0]
             text = (
                 f"More variable at {wording.counted(len(more), 'place')}: most at {top.label} "
-                f"(its variance {wording.factor(top.ratio)}, its part "
-                f"{wording.percent(top.change, sign=True)} of the variance before)."
+                f"({wording.rough(top.ratio, 2)} times its variance before)."
             )
             return Verdict(outcome="more-variable", text=text)
         if less:

@@ -270,7 +270,7 @@ def change_blocks(section: VarianceChangeSection) -> b.Blocks:
 
 
 def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
-    yield b.Text(f"{change(s)} {change_check(s)}".strip())
+    yield b.Text(change(s))
     axis = Axis.over(row.change for row in s.sites)
     columns = (
         b.Column("", "Call site", "text", _place),
@@ -289,6 +289,8 @@ def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
         of = f"{wording.count(s.categories_total)} of {wording.count(s.categories_tested)}"
         table = b.Grid("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
         yield b.Part("Categories whose C² changed", (table,), note=of)
+    if check := change_check(s):
+        yield b.Details("The papers' check of large categories", (b.Text(check),))
 
 
 def residual(section: VarianceSection) -> str:
