@@ -167,7 +167,7 @@ class Lakes:
         )
 
     def bounds(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
-        """Windows of one period, without their files, of which none is looked at; see `resolve`."""
+        """Find the windows of one period, without listing their files; see `resolve`."""
         lake = self._whole(period)
         windows = self._windows(period, may_be_empty=may_be_empty)
         return _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)

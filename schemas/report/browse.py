@@ -157,7 +157,7 @@ class ResponseRange(Frozen):
 
 
 class BrowseRangesSection(Section):
-    """Density, modes, and what lies in ranges of response times."""
+    """Density, modes, and the content of ranges of response times."""
 
     section: Literal["browse-ranges"] = "browse-ranges"
     sample: str
@@ -235,8 +235,8 @@ class EntryTraffic(Frozen):
     busy: float
     """Share of the time with a request in flight."""
     gap_us: tuple[float, float, float] | None
-    """Median, 99th percentile and longest time without a request in flight; None if there was no such time.
-    """
+    """Median, 99th percentile and longest time without a request in flight; None if there was no such
+    time."""
 
 
 class EntryBefore(EntryTraffic):

@@ -194,7 +194,7 @@ class When(Frozen):
     """Start and end of a finding within the problem period; None where it goes beyond that side."""
 
     began: Instant | None
-    """None: present from the start of the period, or too near to it to tell."""
+    """None: present from the start of the period, or too near to it to decide."""
     ended: Instant | None
     """None: present at the end of the period."""
 

@@ -144,8 +144,8 @@ class EdgeRow(Frozen):
         float,
         column("change", "A_e: exact part of the change of the mean, µs", label="Contribution"),
     ]
-    """Contribution to the change of the category's mean; the contributions of all its edges add up to that.
-    """
+    """Contribution to the change of the category's mean; the contributions of all its edges add up to
+    that."""
     latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
     """Part from a changed latency."""
     criticality_us: Annotated[float, column("change", "part of A_e from criticality, µs")]
@@ -167,8 +167,8 @@ class PrecursorRow(ListedCategory):
     edits: int
     """Levenshtein distance of the token sequences."""
     distance: float
-    """Distance by which precursors are ranked (raw edits, or divided by the longer sequence; see settings).
-    """
+    """Distance by which precursors are ranked (raw edits, or divided by the longer sequence; see
+    settings)."""
     share: float
     """Weight in the mutation's baseline mean; the candidates of one mutation sum to 1."""
 
@@ -322,5 +322,5 @@ PAINTED: Final = (
     stored("ks_p", "p", "its p-value", null=True),
     stored("changed", "flag", "the test rejected: the edge is painted"),
 )
-"""Columns of the table `painted`, one row an edge of every category; in reports of `variant=released` only.
-"""
+"""Columns of the table `painted`, one row an edge of every category; in reports of `variant=released`
+only."""

@@ -63,8 +63,8 @@ class NetworkEdge(Frozen):
     """Place in `variables`; of a directed edge the earlier variable."""
     dst: int
     weight: float
-    """Instances at the largest node that one variable splits in the other's tree, as a share of all, 0 to 1.
-    """
+    """Instances at the largest node that one variable splits in the other's tree, as a share of all, 0 to
+    1."""
     weight_other: float
     """The same weight in C0's network; 0: no such dependency there."""
     directed: bool

@@ -115,8 +115,8 @@ class GraphDifference(Frozen):
 class StepRow(Frozen):
     """One step of the reference beside its counterpart of the problem, or a run of `steps` without names.
 
-    A step's time is what the response waited for it, from the step before it on the critical path, as the
-    mean over all requests (0 in those in which it was not on the path).
+    A step's time is the response's waiting for it, from the previous step on the critical path, as the mean
+    over all requests (0 for requests in which it was not on the path).
     """
 
     before: NodeName | None
@@ -161,8 +161,8 @@ class StepAccount(Frozen):
     mean1_us: float
     """Mean response times of these requests: sums of the rows."""
     rows: tuple[StepRow, ...]
-    """In order of occurrence. Of large graphs the steps with the smallest contributions are merged to runs.
-    """
+    """In order of occurrence. Of large graphs the steps with the smallest contributions are merged to
+    runs."""
 
 
 class Section(Frozen):
