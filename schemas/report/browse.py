@@ -197,7 +197,7 @@ class BrowseVarianceSection(Section):
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
-    """One a sample."""
+    """One curve a sample."""
     roots: tuple[RootVariance, ...]
     """Root types of the last sample, most requests first."""
     roots_total: int
@@ -332,7 +332,7 @@ class SiteRow(Frozen):
 
 
 class BrowsePlacesSection(Section):
-    """Where time is spent and what fails: sites, hosts, errors."""
+    """Places of time and of failures: call sites, hosts, error classes."""
 
     section: Literal["browse-places"] = "browse-places"
     sample: str

@@ -147,7 +147,7 @@ class StepRow(Frozen):
 
 
 class StepAccount(Frozen):
-    """Where the time went, step by step, before and after; adds up to both means exactly (to rounding)."""
+    """Times of each step before and after; they add up to both means exactly (to rounding)."""
 
     category0: str
     category1: str
@@ -235,7 +235,7 @@ class TrainSchedule(Frozen):
     """None for the mean of many requests."""
     response_us: float
     message_us: float
-    """Share of the critical path spent in messages."""
+    """Time of the critical path spent in messages, µs."""
     lanes: tuple[ScheduleLane, ...]
     """In the order in which the request reaches them."""
     bars: tuple[ScheduleBar, ...]

@@ -154,7 +154,7 @@ class VarianceSection(Section):
     categories: tuple[VariableCategory, ...]
     categories_total: int
     curves: tuple[C2Curve, ...]
-    """One a sample."""
+    """One curve a sample."""
     rare_requests: float
     """Share of the requests in categories of at most 10 requests."""
     markers: tuple[MarkerRow, ...]

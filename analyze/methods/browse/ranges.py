@@ -55,7 +55,7 @@ _CANONICAL: Final = 600
 
 
 def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
-    """Make the section."""
+    """Make the section: density curves, bins, and the ranges with their leading entries."""
     bins, samples = run.bins, run.population.samples
     inside = [_leading(bins, one.first, one.past) for one in run.ranges]
     sizes = (

@@ -25,7 +25,7 @@ _MOST_ROOTS: Final = 40
 
 
 def c2_section(run: BrowseRun) -> BrowseVarianceSection:
-    """Make the section."""
+    """Make the section of C² curves and large categories by root type."""
     population, moments, c2 = run.population, run.moments, run.moments.c2
     large = moments.count > LARGE
     last = len(population.samples) - 1

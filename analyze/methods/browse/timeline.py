@@ -95,7 +95,7 @@ def entries_of(population: Population, sample: int) -> list[Entry]:
 
 
 def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
-    """Make the section."""
+    """Make the section of a sample's entry components by time."""
     entries = entries_of(population, sample)
     named = population.samples[sample]
     edges = time_edges(entries, named, settings.times)

@@ -104,7 +104,7 @@ def _dependencies(run: DistalyzeRun) -> pa.Table:
 
 
 def distalyze_section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection:
-    """Make the section."""
+    """Make the section from the results, within its bounds."""
     variables = _variables(run)
     return DistalyzeSection(
         instances=settings.instances,
