@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from schemas.config import Config
+from schemas.closed import Closed
 from schemas.visible import readable_name
 
 RECORD_VERSION: Final = 2
@@ -18,7 +18,7 @@ NO_COMMIT: Final = "0" * 64
 """`previous` of the first record of a lane."""
 
 
-class InputFile(Config):
+class InputFile(Closed):
     """One imported file, or part of a topic; `sha256` decides, the name is for people."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
@@ -45,7 +45,7 @@ class InputFile(Config):
         return self.events != 0 or (self.format, self.columns) == (format_, columns)
 
 
-class FlowCounts(Config):
+class FlowCounts(Closed):
     """What a file of flows holds, for whoever lists windows without reading it."""
 
     weight: float
@@ -64,7 +64,7 @@ class FlowCounts(Config):
     """The smallest hashes of their categories, ascending: see `stitch.lake.flow_counts`."""
 
 
-class Publish(Config):
+class Publish(Closed):
     """One file to be moved from the stage to where readers look."""
 
     table: str
@@ -84,7 +84,7 @@ class Publish(Config):
     """Of `flows`; else None."""
 
 
-class Segment(Config):
+class Segment(Closed):
     """A file of raw events that are still open, kept for whoever takes the lane over."""
 
     name: str
@@ -93,7 +93,7 @@ class Segment(Config):
     rows: int
 
 
-class PartitionRange(Config):
+class PartitionRange(Closed):
     """What was taken from one topic partition: offsets `[start, end)`."""
 
     topic: str
@@ -107,7 +107,7 @@ class PartitionRange(Config):
     it was before it was cut back. None: the log has none."""
 
 
-class Counters(Config):
+class Counters(Closed):
     """The ledger of one commit (I1 of `flowdiff fsck`); events are rows of batches that codecs made."""
 
     events_read: int = 0
@@ -153,7 +153,7 @@ class Counters(Config):
         )
 
 
-class CheckpointRef(Config):
+class CheckpointRef(Closed):
     """Names a checkpoint: everything the lane committed up to and with `through`."""
 
     through: int
@@ -165,7 +165,7 @@ class CheckpointRef(Config):
     inputs_sha256: str
 
 
-class Retirement(Config):
+class Retirement(Closed):
     """Windows that end at `to_ns` or before are no longer part of the lake."""
 
     to_ns: int
@@ -173,7 +173,7 @@ class Retirement(Config):
     """When that was said, by the clock of who said it."""
 
 
-class Generation(Config):
+class Generation(Closed):
     """The windows of one commit of the upkeep lane, written anew by it: what was there before is replaced."""
 
     seq: int
@@ -186,7 +186,7 @@ class Generation(Config):
     """Windows (names) that are written anew and have no flow left, so that no file reports them."""
 
 
-class Replaced(Config):
+class Replaced(Closed):
     """Files of a table that lies in no window (`late`, …) that are no longer part of the lake."""
 
     seq: int
@@ -198,7 +198,7 @@ class Replaced(Config):
     """(lane, commit), ascending: files of the lane up to that commit."""
 
 
-class Upkeep(Config):
+class Upkeep(Closed):
     """What upkeep took out of the lake and nobody needs to have swept yet."""
 
     retired: tuple[Retirement, ...] = ()
@@ -212,7 +212,7 @@ class Upkeep(Config):
     writes anew looks young, so the age of its file does not say. None: nothing was said."""
 
 
-class Standing(Config):
+class Standing(Closed):
     """Where a live lane is: what a takeover resumes from, and how far readers may trust it."""
 
     cluster_id: str | None = None
@@ -238,7 +238,7 @@ class Standing(Config):
         return self.model_copy(update={"positions": still})
 
 
-class WindowChange(Config):
+class WindowChange(Closed):
     """Rows that a repaired window has more than before; less than zero: fewer."""
 
     window: str
@@ -246,7 +246,7 @@ class WindowChange(Config):
     params: int
 
 
-class Repair(Config):
+class Repair(Closed):
     """What a commit of the upkeep lane did with late events."""
 
     changed: tuple[WindowChange, ...] = ()
@@ -261,7 +261,7 @@ class Repair(Config):
     """Requests stitched anew."""
 
 
-class CommitBody(Config):
+class CommitBody(Closed):
     """What a writer says; the lane adds who, where and after what."""
 
     kind: Literal["import", "live", "takeover", "upkeep"]

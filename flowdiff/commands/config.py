@@ -15,6 +15,7 @@ from flowdiff.cli.terminal import echo_lines
 from flowdiff.commands.ingest import INGEST_OPTIONS
 from flowdiff.settings.effective import DEFAULT, KEYS, Effective, effective
 from flowdiff.settings.keys import Key, KeyKind
+from ingest.codecs.otlp.wire.library import native_library
 from schemas.visible import visible
 
 
@@ -29,10 +30,12 @@ def command(
     """Print the settings of `flowdiff ingest` in force: file, environment and flags together.
 
     TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown.
+    The first line says which reader of OTLP protobuf runs.
     """
     if defaults:
         echo_lines(default_toml())
         return
+    echo_lines(f"# OTLP protobuf: {native_library().reader}\n")
     echo_lines(effective_toml(effective(flags, os.environ, config)))
 
 

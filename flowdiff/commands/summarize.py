@@ -77,7 +77,8 @@ def command(
         echo_json(json.dumps(counts))
         return
     total = counted(tally.read + tally.made, "window")
-    echo(f"{total}: {tally.made} worked out, {tally.read} there already")
+    anew = f" ({tally.outdated} of them anew: an earlier version kept them)" if tally.outdated else ""
+    echo(f"{total}: {tally.made} worked out{anew}, {tally.read} there already")
     if sums:
         echo(f"{counted(n_sums, 'quarter')} of a day with several windows: the sum of each is kept")
 

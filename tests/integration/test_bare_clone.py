@@ -87,3 +87,11 @@ def test_no_path_outside_the_clone_is_opened(repository: Path, tmp_path: Path) -
         }
     assert outside.pop("beside") == {tmp_path / "neighbour.json"}  # so that the test can fail
     assert not any(outside.values()), outside
+
+
+def test_a_clone_beside_the_program_does_not_stand_for_the_package(repository: Path, tmp_path: Path) -> None:
+    """From the folder above a clone called `flowdiff`, which holds a folder of that name and is none."""
+    (tmp_path / "flowdiff").symlink_to(repository)
+    assert (
+        run(sys.executable, "-c", "import flowdiff; print(flowdiff.open.__name__)", cwd=tmp_path) == "open\n"
+    )
