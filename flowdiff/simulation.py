@@ -29,9 +29,9 @@ def simulate(
     from flowdiff.cli.output import open_output
     from flowdiff.commands.simulate import chosen_faults, epoch_ns
     from flowdiff.times import instant_text
-    from ingest.simulate.faults import plan_causes
-    from ingest.simulate.output import RunFormat, run, write_lines
-    from ingest.simulate.run import RunPlan
+    from simulator.faults import plan_causes
+    from simulator.output import RunFormat, run, write_lines
+    from simulator.run import RunPlan
 
     names = [fault] if isinstance(fault, str) else [*fault]
     plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen_faults(names))))

@@ -16,11 +16,11 @@ from flowdiff.cli.output import is_stdout, open_output
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.terminal import echo, echo_json
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
-from ingest.simulate.faults import FAULTS, Fault, find_fault, plan_causes
-from ingest.simulate.output import RunFormat, run, write_lines
-from ingest.simulate.run import RunPlan
-from ingest.simulate.workloads import WORKLOADS
 from schemas.errors import ConfigError
+from simulator.faults import FAULTS, Fault, find_fault, plan_causes
+from simulator.output import RunFormat, run, write_lines
+from simulator.run import RunPlan
+from simulator.workloads import WORKLOADS
 
 DEFAULT_REQUESTS = 4_000
 DEFAULT_START = "2026-01-05T00:00:00Z"
