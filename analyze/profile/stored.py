@@ -50,7 +50,7 @@ from stitch.lake.stats_files import (
     source_of,
     stats_size,
 )
-from stitch.lake.store import Store, ahead
+from stitch.lake.store import Store, prefetch
 from stitch.processes import in_turn, worker_processes
 from stitch.scratch import Scratch
 
@@ -267,7 +267,9 @@ def _read_there(block: _KeptBlock) -> Added | None:
     adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
-        for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
+        for key, data in zip(
+            keys, prefetch(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True
+        ):
             stored = stored_tables(data, with_account=block.keep_account)
             if stored is None or not _is_of(stored, key):
                 return None
@@ -453,7 +455,7 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     if not pieces:
         return iter(())
     slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
-    return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
+    return prefetch(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:

@@ -1,7 +1,7 @@
-"""Keep under `watch/` what `flowdiff watch` decided: its commits, and tables as plain Parquet.
+"""Files of the watch under `watch/`: its commits, and tables as plain Parquet.
 
 A commit is a file under the next number, its first line the SHA-256 of the rest. A file of a table is named
-by the number of its commit and its content (`stitch.lake.kept_files`), so that whoever comes next can put it
+by the number of its commit and its content (`stitch.lake.kept_files`), so that the next process can put it
 again.
 """
 
@@ -24,20 +24,17 @@ from stitch.lake.store import Store
 WATCH: Final = "watch"
 COMMITS: Final = f"{WATCH}/commits"
 KEPT_COMMITS: Final = 8
-"""Older ones are removed: what they said is in the tables."""
+"""Commits kept; older ones are deleted, as the tables have their content."""
 
 
 class TakenError(LakeError):
-    """Another process committed under the number that this one wanted."""
+    """Another process committed under this number first."""
 
     slug = "commit-taken"
 
 
 def last_body(store: Store) -> bytes | None:
-    """Read what the last commit says; None where there is none.
-
-    Raises LakeError where it is damaged, OSError.
-    """
+    """Body of the last commit; None without one. Raises LakeError where it is damaged, OSError."""
     names = store.names(COMMITS)
     if not names:
         return None
@@ -52,7 +49,7 @@ def last_body(store: Store) -> bytes | None:
 
 
 def put_body(store: Store, seq: int, body: bytes) -> None:
-    """Make something the commit of a number. Raises TakenError, OSError."""
+    """Put the commit of a number. Raises TakenError, OSError."""
     name = f"{COMMITS}/{seq:012d}.json"
     data = _hash(body).encode() + b"\n" + body
     if store.names(COMMITS, after=f"{seq:012d}.json"):  # ours may be among those that were removed
@@ -66,13 +63,13 @@ def put_body(store: Store, seq: int, body: bytes) -> None:
 
 
 def forget_commits(store: Store) -> None:
-    """Remove those that nobody needs to go on."""
+    """Delete commits that a restart no longer needs."""
     for old in store.names(COMMITS)[:-KEPT_COMMITS]:
         store.remove(f"{COMMITS}/{old}")
 
 
 def put_rows(store: Store, table: str, seq: int, rows: Sequence[dict[str, Any]]) -> None:
-    """Put rows of a commit into a table; nothing happens where they are there."""
+    """Put rows of a commit into a table, unless they exist."""
     if not rows:
         return
     sink = pa.BufferOutputStream()
@@ -88,8 +85,8 @@ def table_files(store: Store, table: str) -> list[str]:
 
 
 def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -> pa.Table:
-    """Rows of a table, of all its files or some. Raises LakeError for one that is damaged or
-    missing, OSError.
+    """Rows of a table, of all its files or the named ones. Raises LakeError for a damaged or missing file,
+    OSError.
     """
     parts = [WATCH_TABLES[table].empty_table()]
     for name in table_files(store, table) if names is None else names:
@@ -104,7 +101,7 @@ def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -
 
 
 def damaged_watch_files(store: Store) -> Iterator[str]:
-    """Names of files that are not what was written; what is gone by now is passed by. Raises OSError."""
+    """Names of damaged files; files deleted meanwhile are skipped. Raises OSError."""
     for table in WATCH_TABLES:
         yield from kept_files.damaged(store, table_files(store, table))
     for name in store.names(COMMITS):
