@@ -1,4 +1,4 @@
-"""Configuration that crosses a boundary. Frozen pydantic; every bound says what happens at it."""
+"""Configuration models, frozen. Every bound documents what happens when it is reached."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretBytes, model_validator
 from schemas.windows import NS_PER_SECOND
 
 MAX_KEPT: Final = 10_000
-"""Dead letters kept of one decode; the others are counted only."""
+"""Dead letters stored of one decode, at most; the others are only counted."""
 
 
 class Config(BaseModel):
@@ -20,9 +20,9 @@ class Config(BaseModel):
 
 
 DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")
-"""Patterns of parameters that are never kept, whatever else is asked for."""
+"""Patterns of parameters that are never kept, whatever the settings."""
 MIN_HASH_KEY_BYTES = 16
-"""A shorter key could be found by trying."""
+"""A shorter key could be found by brute force."""
 
 
 class ParamRules(Config):
@@ -106,18 +106,18 @@ class SpanColumns(Config):
 
     @property
     def told(self) -> str:
-        """Tell what differs from the default, as JSON; empty: nothing."""
+        """JSON of the settings that differ from the defaults; empty if none do."""
         return self.model_dump_json(exclude_defaults=True) if self != SpanColumns() else ""
 
     def _named(self) -> dict[str, str]:
         return {field: name for field, name in self if name and field != "time_unit"}
 
     def found_in(self, given: Sequence[str]) -> dict[str, str]:
-        """Return the columns that a table has, of those named: what each says, and its name."""
+        """Column names by field, of those that a table has."""
         return {field: name for field, name in self._named().items() if name in given}
 
     def missing_in(self, given: Sequence[str]) -> str:
-        """Name the columns that a table must have and has not; empty: none."""
+        """Required columns that a table lacks, as text; empty if none."""
         needed = {*_NEEDED_COLUMNS, *self.model_fields_set}
         lost = [f for f, name in self._named().items() if f in needed and name not in given]
         return ", ".join(f"'{getattr(self, field)}' ({field})" for field in lost)

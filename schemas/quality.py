@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Quality(IntFlag):
-    """Why a flow may not be what the program did (`MEANINGS`). Zero is a clean flow."""
+    """Reasons for which a flow may differ from the program's behaviour (`MEANINGS`). Zero is a clean flow."""
 
     ORPHAN = 1 << 0
     INCOMPLETE = 1 << 1
@@ -61,4 +61,4 @@ MEANINGS: Final[Mapping[Quality, str]] = {
     Quality.MIXED_SEQ: "only some records of a breadcrumb have seq; time orders it. Kept in tests",
     Quality.MIXED_RATE: "events disagree on the sampling rate; the smallest holds. Kept in tests",
 }
-"""What each flag means to who reads a table, and what it does to a comparison."""
+"""Meaning of each flag for readers of a table, and its effect on a comparison."""
