@@ -1,4 +1,6 @@
-"""Give kafka-python its security: TLS, passwords, tokens. Secrets are read here, at the last moment."""
+"""Convert security settings to kafka-python's arguments: TLS, passwords, tokens. Secrets are read here, as
+late as possible.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ SECRETS: Final = {
     "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
-"""Variables of the environment with secrets; files are the other way."""
+"""Environment variables with secrets, by setting; files are the alternative."""
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -60,7 +62,7 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
     if security.certificate_file is not None:
         password = secret(security.key_password, security.key_password_file)
         try:
-            # Without a password OpenSSL would ask at the terminal.
+            # Without a password OpenSSL would prompt at the terminal.
             context.load_cert_chain(security.certificate_file, security.key_file, password or (lambda: ""))
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
@@ -75,7 +77,7 @@ def _why(error: OSError) -> str:
 
 
 def needed_secret(security: KafkaSecurity, name: str) -> str:
-    """The secret in a field or its file. Raises ConfigError where there is none."""
+    """Secret from a setting or its file. Raises ConfigError where there is none."""
     found = secret(getattr(security, name), getattr(security, f"{name}_file"))
     if found is None:
         raise ConfigError(
@@ -86,7 +88,9 @@ def needed_secret(security: KafkaSecurity, name: str) -> str:
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """A secret from its setting or from its file. Raises ConfigError; never says the secret."""
+    """Secret from its setting or its file; None without either. Raises ConfigError, which never contains the
+    secret.
+    """
     if value is not None:
         return value.get_secret_value()
     if file is None:
@@ -101,25 +105,27 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
 
 
 REQUEST_TIMEOUT_S: Final = 5.0
-"""For a token. The client's other work waits meanwhile; heartbeats have several times as long."""
+"""Time limit of a token request. The client's other work waits meanwhile; heartbeats allow several times as
+much.
+"""
 _EARLY: Final = 0.2
-"""A token is renewed when this share of its life is left."""
+"""Fraction of a token's lifetime that is left when it is renewed."""
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
 class TokenError(RuntimeError):
-    """No token could be had. Says why, and nothing secret."""
+    """No token is available. The message has the reason, and nothing secret."""
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """The token that a file holds at the moment."""
+    """Token read from a file at each use."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
         self._file = file
 
     def token(self) -> str:
-        """Raises TokenError."""
+        """Current token. Raises TokenError."""
         try:
             return self._file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -127,7 +133,9 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Tokens from an authority (RFC 6749, 4.4), each used until a fifth of its life is left."""
+    """Tokens from an authorization server (RFC 6749, 4.4), each used until a fifth of its lifetime is
+    left.
+    """
 
     def __init__(
         self,
@@ -145,7 +153,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         self._renew_at = 0.0
 
     def token(self) -> str:
-        """Raises TokenError where there is no token that still holds and none can be had."""
+        """Valid token, requested if necessary. Raises TokenError."""
         with self._lock:
             if not self._token or self._clock() >= self._renew_at:
                 self._token, life_s = self._ask()
@@ -169,14 +177,14 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         except urllib.error.HTTPError as error:
             raise TokenError(f"{self._url} answers {error.code} {error.reason}") from None
         except http.client.HTTPException as error:
-            # Its text is what came.
+            # The error's text is the server's answer.
             raise TokenError(f"{self._url} does not answer as HTTP does: {type(error).__name__}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TokenError(f"no token from {self._url}: {error}") from None
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
-    """Make the token provider that the settings ask for."""
+    """Token provider as configured."""
     if security.token_file is not None:
         return FileTokens(security.token_file)
     assert security.token_url is not None, "checked by the settings"

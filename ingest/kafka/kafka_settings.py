@@ -1,4 +1,4 @@
-"""Set how to reach Kafka, what to read of it, in which formats, and how to write to it."""
+"""Settings of Kafka: connection, topics and formats to read, and writing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from schemas.config import Config
 from schemas.errors import UnknownFormatError
 
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
-"""A client that waits longer sleeps on after the broker is back."""
+"""Longest pause between reconnects: with more, a client keeps sleeping after the broker is back."""
 
 
 class Protocol(StrEnum):
-    """How a broker's listener is spoken to."""
+    """Protocol of a broker's listener."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -26,17 +26,17 @@ class Protocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """True if the connection is encrypted."""
         return self in (Protocol.SSL, Protocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client names itself with credentials."""
+        """True if the client authenticates with credentials."""
         return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
 
 
 class Mechanism(StrEnum):
-    """How a client shows who it is."""
+    """SASL mechanism: how a client authenticates."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
@@ -45,7 +45,7 @@ class Mechanism(StrEnum):
 
     @property
     def has_password(self) -> bool:
-        """Whether it takes a user name and a password."""
+        """True if it needs a user name and a password."""
         return self is not Mechanism.OAUTHBEARER
 
 
@@ -131,7 +131,7 @@ class TopicFormat(Config):
     @field_validator("format")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        # Codecs' types load Arrow; a command that only shows its options does without.
+        # Codecs' types load Arrow, which a command that only shows its options does not need.
         from ingest.formats import format_of
 
         try:
