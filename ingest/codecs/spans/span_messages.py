@@ -17,7 +17,7 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 _MOST_SPANS: Final = 5_000
-"""Become events together: a call costs 2 ms whatever it reads, and their columns are large."""
+"""Spans converted to events at once: a call costs 2 ms whatever its size, and the columns are large."""
 _CROWDED: Final = f"the span has more than {MAX_FIELDS:,} fields"
 
 
