@@ -359,13 +359,10 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
     """
     place = open_place(lake)
     last = _watched(place)
-    going = [one.incident for one in last.state.tracked if one.goes_on]
-    mine = [incident for incident in going if incident.id.startswith(id_)]
+    named = [one.incident for one in last.state.tracked if one.incident.id.startswith(id_)]
+    mine = [incident for incident in named if incident.goes_on]
     if len(mine) != 1:
-        raise NotFoundError(
-            f"Of the incidents that go on, {len(mine)} have an id that begins with '{id_}'.",
-            remedy="`flowdiff incidents` lists them.",
-        )
+        raise NotFoundError(not_acceptable(id_, named), remedy="`flowdiff incidents` lists them.")
     settings = WatchSettings.model_validate(last.settings)
     watcher = Watcher(last.state, settings, _never)
     watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
@@ -373,6 +370,16 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
     watcher.collect(decided)
     _put(place, last, decided, state=watcher.state, owner=owner, created_by=created_by)
     return decided.events[-1].incident
+
+
+def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
+    """Reason why `accepted` finds no single open incident among those whose id begins with `id_`."""
+    n_open = sum(incident.goes_on for incident in named)
+    if n_open:
+        return f"The ids of {n_open} open incidents begin with '{id_}'."
+    if named:
+        return f"{named[-1].id} is {named[-1].state}; only open ones can be accepted."
+    return f"No open incident has an id that begins with '{id_}'."
 
 
 def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> None:

@@ -1,4 +1,4 @@
-"""`flowdiff calibrate`: how many findings do ordinary times of this lake give?"""
+"""`flowdiff calibrate`: number of findings in comparisons of ordinary times of a lake."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """Do what `flowdiff compare` does, without writing."""
+    """Comparison as in `flowdiff compare`, without writing."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.gate import Outcome

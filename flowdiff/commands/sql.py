@@ -1,4 +1,4 @@
-"""`flowdiff sql`: DuckDB on a lake, read only."""
+"""`flowdiff sql`: query a lake with DuckDB, read only."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
-"""Rows a terminal shows; the rest is counted."""
+"""Rows that a terminal shows; the rest is counted."""
 PLAN: Final = ["explain_key", "explain_value"]
-"""Columns of what EXPLAIN answers: one text, drawn over many lines."""
+"""Columns of EXPLAIN's result: one text, drawn over many lines."""
 
 _SUFFIXES: Final = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
@@ -99,7 +99,7 @@ def command(
 
 
 def _form(given: TableFormat, output: Path | None) -> TableFormat:
-    """The form of the result; a file says its own by its name where none is given. Raises ConfigError."""
+    """Output format; without a given one, by the file's suffix. Raises ConfigError."""
     if given is not TableFormat.TABLE or output is None:
         return given
     form = _SUFFIXES.get(output.suffix.lower())
@@ -112,7 +112,7 @@ def _form(given: TableFormat, output: Path | None) -> TableFormat:
 
 
 def _seconds(timeout: str) -> float:
-    """Raises ConfigError for what is no duration."""
+    """Seconds of a duration. Raises ConfigError for an invalid one."""
     try:
         return parse_duration_ns(timeout) / NS_PER_SECOND
     except ConfigError as error:
@@ -120,7 +120,7 @@ def _seconds(timeout: str) -> float:
 
 
 def _piped() -> str:
-    """The query on standard input. Raises QueryError where there is none."""
+    """Query on standard input. Raises QueryError where there is none."""
     try:
         query = sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -144,7 +144,7 @@ def _answer(
 
 
 def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
-    """The first rows, and how many there are."""
+    """Print the first rows, and the number of all."""
     from analyze.report.wording import count
     from analyze.sql.values import python_values
 
@@ -165,7 +165,7 @@ def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
 
 
 def _kind(type_: pa.DataType) -> Kind:
-    """Say what may happen to values of a type in a narrow terminal."""
+    """Kind of column for values of a type, which decides how a narrow terminal shortens them."""
     import pyarrow as pa
 
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
@@ -174,7 +174,7 @@ def _kind(type_: pa.DataType) -> Kind:
 
 
 def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
-    """Read queries until the end; an error, or Ctrl-C, costs its query only."""
+    """Read and run queries until the end; an error, or Ctrl-C, ends its query only."""
     import readline  # noqa: F401 - gives input() line editing and history
 
     from analyze.sql.catalog import VIEWS

@@ -1,4 +1,4 @@
-"""Check and part the address of a receiver."""
+"""Validate and parse the address of a receiver."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _PLAIN: Final = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address in its parts; shown without its path, which may hold a secret."""
+    """Parsed address; printed without its path, which may be secret."""
 
     is_tls: bool
     host: str
     port: int
     target: str
-    """Path and query, as they are asked for."""
+    """Path and query."""
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way reads what is sent."""
+        """True if messages cannot be read on the way."""
         return self.is_tls or is_loopback(self.host)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Address:
 
 
 def address_of(url: str, below: str = "") -> Address:
-    """The address; `below` is added to its path. Raises ValueError, in whose text no part of it stands."""
+    """Parsed address; `below` is appended to its path. Raises ValueError, whose text has no part of it."""
     if len(url) > MOST_CHARACTERS or not _PLAIN.fullmatch(url):
         raise ValueError("write a plain address: printable ASCII, no spaces")
     try:
@@ -61,7 +61,7 @@ def address_of(url: str, below: str = "") -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is reached by it."""
+    """True if the host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_no_receiver(host: str) -> bool:
-    """Whether it is an address of no machine, or one where clouds give out credentials (link-local)."""
+    """True for an address of no machine, or of a link-local service, where clouds provide credentials."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Collect all settings of `ingest` and `watch` in one model (where from: `flowdiff.settings.effective`)."""
+"""Settings of `ingest` and `watch` in one model (their sources: `flowdiff.settings.effective`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ServeSettings(Config):
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines may connect."""
+        """True if other machines may connect."""
         if not self.address:
             return False
         return not is_loopback(split_address(self.address)[0])
