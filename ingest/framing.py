@@ -13,7 +13,7 @@ from ingest.codecs.values.wire import BYTES, MAX_VARINT, fields_of, varint
 
 
 class Framing(StrEnum):
-    """How messages are delimited."""
+    """Delimiters of messages in a file."""
 
     LENGTH32 = "length32"
     VARINT = "varint"

@@ -180,7 +180,7 @@ class CutBackError(StreamError):
             remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
         )
         self.first = first
-        """First position that is not as it was; None: not known."""
+        """First position behind the truncation; None: unknown."""
 
 
 class CorruptStreamError(StreamError):

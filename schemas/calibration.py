@@ -10,7 +10,7 @@ from schemas.config import Config
 
 
 class CalibrationSettings(Config):
-    """How ordinary times are paired."""
+    """Settings for pairing ordinary times."""
 
     pairs: int = Field(default=50, ge=1, le=10_000)
     """Pairs to compare."""

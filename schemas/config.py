@@ -26,7 +26,7 @@ MIN_HASH_KEY_BYTES = 16
 
 
 class ParamRules(Config):
-    """Which parameters are kept, and how. Patterns: `ingest.codecs.privacy`."""
+    """Rules for keeping, dropping, blanking or hashing parameters. Patterns: `ingest.codecs.privacy`."""
 
     allow: tuple[str, ...] = ()
     """If any are given, only parameters that match one are kept."""
@@ -47,7 +47,7 @@ class ParamRules(Config):
 
 
 class DecodeConfig(Config):
-    """What codecs keep, and the size of input they accept."""
+    """Settings of codecs: data to keep, and the size of input to accept."""
 
     label_keys: tuple[str, ...] = ("flowdiff.label",)
     """Span attributes that become the semantic label (values joined by `;`), not params."""
@@ -68,10 +68,10 @@ class DecodeConfig(Config):
 
 
 class SpanColumns(Config):
-    """Which columns of a table of spans say what; none where the name is empty.
+    """Columns of a table of spans by meaning; an empty name means no column.
 
-    By default those of the Collector's ClickHouse exporter. Of them a table needs the first five, and
-    whatever is named otherwise; the rest may be missing.
+    The defaults are those of the Collector's ClickHouse exporter. A table needs the first five, and every
+    column named explicitly; the rest may be missing.
     """
 
     trace_id: str = "TraceId"

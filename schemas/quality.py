@@ -32,7 +32,7 @@ class Quality(IntFlag):
 # Flows with one of these are counted, shown as a data-quality finding, and left out of every test.
 UNTESTABLE = Quality.INCOMPLETE | Quality.CYCLE | Quality.CAPPED | Quality.MULTI_ROOT
 
-# Flags of flows of which an event was never delivered.
+# Flags that mean that an event of the flow was never delivered.
 SOMETHING_MISSING = (
     Quality.ORPHAN
     | Quality.INCOMPLETE

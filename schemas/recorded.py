@@ -45,7 +45,9 @@ def recordings(
         earlier, later = own[own + length_ns <= start_ns], own[own >= end_ns]
         before = int(earlier[-1]) if len(earlier) else None
         after = int(later[0]) + length_ns if len(later) else None
-        if live and number == len(found) and start < end_ns:  # what is sealed is whole, to the last instant
+        if (
+            live and number == len(found) and start < end_ns
+        ):  # sealed windows are complete, to the last instant
             end, after = max(end, end_ns), end_ns
         elif live and after is not None:
             after = end_ns

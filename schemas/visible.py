@@ -55,9 +55,9 @@ _IN_FILES: Final = {code: text for code, text in _ESCAPED.items() if code not in
 
 
 def visible(text: str) -> str:
-    """`text` with a picture for a control character, U+FFFD for what is invisible or turns text around.
+    """`text` on one line, with pictures for control characters, U+FFFD for invisible and bidi ones.
 
-    A byte of a name that is not UTF-8 becomes `\\xNN`. One line in, or many, is one line out.
+    A byte of a name that is not UTF-8 becomes `\\xNN`.
     """
     plain = text.isascii() and text.isprintable()  # nearly every name, and ten times as fast
     return text if plain else text.translate(_VISIBLE)

@@ -51,9 +51,9 @@ class ClosedFlows:
     """Flows of closed requests, and the fate of each event, for callers that account for each flow."""
 
     flows: pa.Table
-    """As `Stitched.flows`."""
+    """Flows, as in `Stitched.flows`."""
     structures: pa.Table
-    """As `Stitched.structures`."""
+    """Structures, as in `Stitched.structures`."""
     params: pa.Table
     """FLOW_PARAMS_SCHEMA, in the order of `flows`."""
     events: pa.Table

@@ -124,7 +124,7 @@ class _Workers(Executor):
         self._server: SpawnProcess | None = None
         self._pipes: list[Connection] = []
         self._unused: list[Connection] = []
-        """Those of the pipes that no thread has taken."""
+        """Pipes not yet taken by a thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See Executor."""

@@ -218,14 +218,14 @@ def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> Windo
 
 def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -> WindowTicks | MaybeTicks:
     """Stored statistics, else the result of `make`, which is then stored. Raises what `make` raises."""
-    with suppress(OSError):  # a cache that may not be read is none
+    with suppress(OSError):  # an unreadable cache counts as empty
         kept = read_stats(store, key)
         found = None if kept is None else _decode(kept)
         if found is not None:
             return found
     made = make()
     if made is not None:
-        with suppress(OSError):  # a lake that may only be read is watched all the same
+        with suppress(OSError):  # a read-only lake can be watched, too
             put_stats(store, key, _encode(made))
     return made
 
@@ -461,7 +461,7 @@ class Ring:
     """Hours since the epoch, ascending."""
     hours: Sums = field(default_factory=lambda: Sums())
     slow: list[Rows] = field(default_factory=list)
-    """One array a window: its rows with a bin, `tick` as number since the epoch."""
+    """Rows with a bin, one array a window, `tick` as number since the epoch."""
     gone_windows: int = 3
     """An instance is gone after so many windows that have its component but not the instance,"""
     gone_visits: float = 32.0
@@ -469,8 +469,8 @@ class Ring:
     gone_ticks: int = 1024
     """or if they span so many ticks that nothing of it is needed any more."""
     instances: list[Rows] = field(default_factory=list)
-    """One array a window: its rows of instances, `series` as index into `instance_names`. They are kept as
-    long as ticks, also after an instance is gone.
+    """Rows of instances, one array a window, `series` as index into `instance_names`. They are kept as long
+    as ticks, also after an instance is gone.
     """
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)

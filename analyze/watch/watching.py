@@ -305,7 +305,7 @@ class LakeWatch:
 
     def _look_at(self, watcher: Watcher, rollout: Rollout, key: str, window: Window) -> Rollout:
         during = self._ranges(rollout.start_ns, window.end_ns)
-        as_long = (1 << self.settings.looks - 1) * self._length  # as what the last look has
+        as_long = (1 << self.settings.looks - 1) * self._length  # length of the last look
         before = watcher.quiet(self._ranges(rollout.start_ns - as_long, rollout.start_ns))
         found = looked_at(rollout, key, during, before, watcher.decide_by)
         at = window.end_ns // watcher.tick_ns - 1

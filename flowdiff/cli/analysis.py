@@ -206,7 +206,7 @@ def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
         at = keep_report(place, outcome, page)
     except LakeError as error:
         return error
-    with suppress(OSError):  # the list is mended by whoever looks next
+    with suppress(OSError):  # the next reader repairs the list
         kept_reports(place)
     return at
 

@@ -36,7 +36,7 @@ BAR: Final = " │ "
 
 
 class Kind(Enum):
-    """How a column's values may be shortened."""
+    """Kind of a column: the ways in which its values may be shortened."""
 
     NUMBER = "number"
     """Right-aligned, never cut."""

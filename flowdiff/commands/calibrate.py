@@ -71,7 +71,7 @@ def command(
             created_by=f"flowdiff {version()}",
         )
     _print(record, as_json=as_json)
-    if save:  # after it is printed: where it cannot be kept, the runs were not for nothing
+    if save:  # after printing: if storing fails, the result is not lost
         kept = keep_record(found[0], record)
         if not as_json:
             typer.echo(f"Kept: {kept}")

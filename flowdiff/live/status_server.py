@@ -59,7 +59,7 @@ class StatusServer:
         }
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Who is connected, the oldest first."""
+        """Open connections, the oldest first."""
         try:
             listening = _listening(host, port)
         except OSError as error:
@@ -68,7 +68,7 @@ class StatusServer:
                 remedy="Take another with --serve-address, or '' to serve nothing.",
             ) from error
         self.port: Final[int] = listening.getsockname()[1]
-        """Where it listens."""
+        """Port that it listens on."""
         self._ended = asyncio.Event()
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()

@@ -52,7 +52,7 @@ class Notifier:
         self._secret = _secret("notify.webhook.secret", settings.webhook.secret, settings.webhook.secret_file)
         self._senders: list[EventSender | AlertSender] = []
         self._waiting: list[IncidentEvent] = []
-        """What could not be read of the lake when sending was to begin, and what came since."""
+        """Events queued while the lake could not be read at the start of sending."""
         self._is_behind = False
 
     @contextmanager

@@ -78,7 +78,7 @@ def post(message: Message, timeout_s: float) -> None:
     finally:
         deadline.cancel()
         connection.close()
-    if is_late.is_set():  # what was cut looks whole to the client
+    if is_late.is_set():  # a connection cut at the deadline looks complete to the client
         raise SendError("no whole answer in time")
     if not 200 <= status < 300:
         wait_s = min(float(wait), LONGEST_WAIT_S) if wait.isascii() and wait.isdigit() else 0.0

@@ -174,7 +174,7 @@ class AlertSender(Sender):
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[str, tuple[Incident, int]] = {}
-        """Incident, and until when it is sent."""
+        """Incident id -> (incident, time until which its end is sent)."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 

@@ -59,7 +59,7 @@ class WebhookReceiver(Receiver):
 
 
 class NotifySettings(Config):
-    """Who is notified of incidents, and how."""
+    """Settings of notifications: receivers, links, timing."""
 
     webhook: WebhookReceiver = WebhookReceiver()
     alertmanager: Receiver = Receiver()

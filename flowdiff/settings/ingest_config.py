@@ -17,8 +17,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 
 
 class ServeSettings(Config):
-    """Metrics and health over HTTP. What is reported there holds names of topics and no data, and no
-    secret."""
+    """Settings of metrics and health over HTTP. These contain names of topics, but no data and no secrets."""
 
     address: str = "127.0.0.1:9464"
     """`host:port` for /metrics, /healthz and /readyz; port 0 takes a free one, the empty text serves nothing.
@@ -54,8 +53,7 @@ class LogSettings(Config):
 
 
 class IngestConfig(Config):
-    """What `flowdiff ingest` reads, where to, and how; in `watch` how the lake is
-    watched, in `notify` who hears of it."""
+    """Settings of `flowdiff ingest`; `watch` and `notify` are for `flowdiff watch`."""
 
     lake: str
     """Folder of the lake, or s3://bucket/prefix; made where it is missing."""

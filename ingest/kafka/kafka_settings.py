@@ -141,7 +141,7 @@ class TopicFormat(Config):
 
 
 class KafkaSettings(Config):
-    """What is read of which Kafka, as which member of which group."""
+    """Settings for reading a Kafka as a member of a consumer group."""
 
     bootstrap: tuple[str, ...] = Field(default=("localhost:9092",), min_length=1)
     """Brokers to ask first, `host:port`; one that answers is enough."""
@@ -230,7 +230,7 @@ def _checked_pattern(pattern: str) -> str:
 
 
 class ProduceSettings(Config):
-    """How messages are written."""
+    """Settings for writing messages."""
 
     rate: float | None = Field(default=None, gt=0)
     """Spans or records a second, at most."""

@@ -80,14 +80,14 @@ class KafkaSource:
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
         self._errors: deque[StreamError] = deque()
-        """Of streams that are stopped; one is raised a poll."""
+        """Errors of stopped streams; each poll raises one."""
         self._lost: dict[StreamId, Place] = {}
-        """Stopped, and to be reported when brokers say what their logs have."""
+        """Stopped streams whose errors await the brokers' answer on the range of the log."""
         self._lost_asked = 0.0
         self._lost_trouble: str | None = None
         self._ends = StreamEnds(self._consumer)
         self._is_unconfirmed = True
-        """Messages came since the ids of topics were looked up."""
+        """True if messages arrived since the ids of topics were refreshed."""
         self._trouble: str | None = None
         self._probed = 0.0
         self._is_closed = False

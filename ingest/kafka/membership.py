@@ -118,12 +118,12 @@ class Membership:
         self._wants_to_join = consumer._coordinator.need_rejoin
         consumer._coordinator.need_rejoin = self._may_join
         self._known: set[StreamId] = set()
-        """Reported as gained, and not yet given back."""
+        """Streams reported as gained and not yet released."""
         self._asked: dict[StreamId, float] = {}
-        """Asked for and not yet released: when we give them up."""
+        """Revoked and unreleased streams -> deadline after which they count as lost."""
         self._given_up: set[StreamId] = set()
         self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())
-        """Gained, asked for, lost since the last `change`."""
+        """(Gained, revoked, lost) streams since the last `change`."""
         self._checked = 0.0
         self._beating = time.monotonic()
         self._topics: frozenset[str] = frozenset()
@@ -248,7 +248,7 @@ class Membership:
         return now_s > self._beating + _FENCED_S
 
     def look_for_forgotten(self, now_s: float) -> None:
-        """As the group's leader, rejoin if there are unassigned partitions."""
+        """Rejoin, as the group's leader, if there are unassigned partitions."""
         if now_s < self._checked + _CHECK_S:
             return
         self._checked = now_s

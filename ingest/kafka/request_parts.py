@@ -73,7 +73,7 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """One message of several parts; None if the format has one item a message."""
+    """Message combined from several parts; None if the format has one item a message."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 

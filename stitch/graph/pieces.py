@@ -100,9 +100,9 @@ class StructurePiece:
         self.size = len(words)
         """Number of folded positions."""
         self.depth = 0
-        """Loops inside one another, itself included."""
+        """Nesting depth of loops, itself included."""
         self.open: dict[int, int] | None = None
-        """Join -> references that it still misses (or, below 0, that still miss it); None: all are inside."""
+        """Join -> its references outside this piece (negative: the join itself is outside); None: closed."""
         if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0

@@ -67,7 +67,7 @@ LAKE: Final = "flowdiff.lake"
 """Property of a table: location of its lake."""
 _PROPERTIES: Final = {
     "gc.enabled": "false",
-    "commit.retry.num-retries": "0",  # what was planned for one snapshot must not go on top of another
+    "commit.retry.num-retries": "0",  # changes planned for one snapshot must not be applied to another
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
 }

@@ -40,7 +40,7 @@ class Lease:
         self.holder_lives = False
         """True if another holder renewed it between two of our reads."""
         self.is_lost = False
-        """Whether another process took it from us."""
+        """True if another process took it over."""
 
     def take(self) -> bool:
         """Acquire the lease if it is free or its holder stopped renewing it; True if held. One read. Raises

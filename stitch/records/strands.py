@@ -57,7 +57,7 @@ class Records:
     seq: I8
     """0 where null."""
     has_seq: B1
-    """Where `seq` is set."""
+    """True where `seq` is set."""
     crumb: I8
     """Breadcrumb, or NO_CODE."""
     n_crumbs: int

@@ -39,10 +39,10 @@ class SpanRows:
         self._resources: list[tuple[str | None, str | None]] = []
         self._resource_attributes = _PairRows()
         self._events: list[tuple[int, int, str]] = []
-        """Owner, time, name."""
+        """(Owner, time, name) of each event."""
         self._event_attributes = _PairRows()
         self._links: list[tuple[int, str, str]] = []
-        """Owner, trace, span."""
+        """(Owner, trace, span) of each link."""
         self._follows: list[tuple[int, str]] = []
 
     def __len__(self) -> int:

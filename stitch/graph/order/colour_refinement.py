@@ -73,7 +73,7 @@ class SegmentGraphs:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One round of a sweep: the colours `seen` are summed from `first[k]` on for segment `into[k]`."""
+    """Round of a sweep: the colours `seen` are summed from `first[k]` on for segment `into[k]`."""
 
     seen: I8
     first: I8

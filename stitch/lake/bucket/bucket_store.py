@@ -141,7 +141,7 @@ class BucketStore:
         self.url = settings.url
         self._client = _client_of(settings, retries=READ_RETRIES)
         self._once = _client_of(settings, retries=0)
-        """For what must not be repeated unseen."""
+        """Client without retries, for requests that must not be repeated blindly."""
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="bucket")
         self._room = Room(_BYTES_UNDER_WAY)
         self._under_way: dict[str, Future[None]] = {}
