@@ -22,7 +22,7 @@ from schemas.ranges import united
 from schemas.recorded import Recorded, recordings
 from schemas.windows import Window
 from stitch.lake.copies import Copies
-from stitch.lake.disk import mapped
+from stitch.lake.disk import inside, mapped
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
 from stitch.lake.layout import REPORT_END, REPORTS, WINDOW_TABLES
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
@@ -162,9 +162,15 @@ class Lakes:
         letters = lake.manifest.files("dead_letters")
         return replace(
             found,
-            dead_letters=tuple(found.root / file.name for file in letters),
-            sums={**found.sums, **{found.root / file.name: file.sha256 for file in letters}},
+            dead_letters=tuple(inside(found.root, file.name) for file in letters),
+            sums={**found.sums, **{inside(found.root, file.name): file.sha256 for file in letters}},
         )
+
+    def bounds(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
+        """Windows of one period, without their files, of which none is looked at; see `resolve`."""
+        lake = self._whole(period)
+        windows = self._windows(period, may_be_empty=may_be_empty)
+        return _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
 
     def counts(
         self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None
@@ -336,7 +342,7 @@ def _files(lake: _Opened, windows: Iterable[Window]) -> dict[Window, list[_Liste
     """The files of some windows, each with its path. Raises LakeError where one is missing."""
     root = lake.place.root
     found: dict[Window, list[_Listed]] = {
-        window: [(root / file.name, file) for file in files]
+        window: [(inside(root, file.name), file) for file in files]
         for window, files in lake.manifest.by_window(windows).items()
     }
     for held in lake.provisional:

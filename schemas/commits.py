@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from schemas.config import Config
+from schemas.closed import Closed
 from schemas.visible import readable_name
 
 RECORD_VERSION: Final = 2
@@ -18,7 +18,7 @@ NO_COMMIT: Final = "0" * 64
 """`previous` of the first record of a lane."""
 
 
-class InputFile(Config):
+class InputFile(Closed):
     """One imported file, or part of a topic, identified by `sha256`; the name is for people."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
@@ -45,7 +45,7 @@ class InputFile(Config):
         return self.events != 0 or (self.format, self.columns) == (format_, columns)
 
 
-class FlowCounts(Config):
+class FlowCounts(Closed):
     """Counts of a file of flows, so that windows are listed without reading it."""
 
     weight: float
@@ -64,7 +64,7 @@ class FlowCounts(Config):
     """Smallest hashes of their categories, ascending: see `stitch.lake.flow_counts`."""
 
 
-class Publish(Config):
+class Publish(Closed):
     """One file to be moved from the stage to its final name."""
 
     table: str
@@ -84,7 +84,7 @@ class Publish(Config):
     """Counts of `flows`; None for other tables."""
 
 
-class Segment(Config):
+class Segment(Closed):
     """A file of raw events that are still open, for the lane's next owner."""
 
     name: str
@@ -93,7 +93,7 @@ class Segment(Config):
     rows: int
 
 
-class PartitionRange(Config):
+class PartitionRange(Closed):
     """Offsets `[start, end)` of one topic partition."""
 
     topic: str
@@ -108,7 +108,7 @@ class PartitionRange(Config):
     """
 
 
-class Counters(Config):
+class Counters(Closed):
     """The ledger of one commit (I1 of `flowdiff fsck`); events are rows of batches that codecs made."""
 
     events_read: int = 0
@@ -156,7 +156,7 @@ class Counters(Config):
         )
 
 
-class CheckpointRef(Config):
+class CheckpointRef(Closed):
     """Reference to a checkpoint: the lane's commits up to and including `through`."""
 
     through: int
@@ -168,7 +168,7 @@ class CheckpointRef(Config):
     inputs_sha256: str
 
 
-class Retirement(Config):
+class Retirement(Closed):
     """Removal of windows that end at or before `to_ns`."""
 
     to_ns: int
@@ -176,7 +176,7 @@ class Retirement(Config):
     """Time of the commit, by the writer's clock."""
 
 
-class Generation(Config):
+class Generation(Closed):
     """Windows rewritten by one commit of the upkeep lane, which replaces their earlier files."""
 
     seq: int
@@ -189,7 +189,7 @@ class Generation(Config):
     """Names of rewritten windows without any flow left, which no file represents."""
 
 
-class Replaced(Config):
+class Replaced(Closed):
     """Removal of files of a table outside windows (`late`, …)."""
 
     seq: int
@@ -201,7 +201,7 @@ class Replaced(Config):
     """(lane, commit), ascending: the lane's files up to that commit are removed."""
 
 
-class Upkeep(Config):
+class Upkeep(Closed):
     """Tombstones: files removed from the manifest but not yet deleted."""
 
     retired: tuple[Retirement, ...] = ()
@@ -218,7 +218,7 @@ class Upkeep(Config):
     """
 
 
-class Standing(Config):
+class Standing(Closed):
     """State of a live lane: the point a takeover resumes from, and the time up to which readers may trust
     it.
     """
@@ -247,7 +247,7 @@ class Standing(Config):
         return self.model_copy(update={"positions": still})
 
 
-class WindowChange(Config):
+class WindowChange(Closed):
     """Change of a repaired window's row counts; negative: fewer."""
 
     window: str
@@ -255,7 +255,7 @@ class WindowChange(Config):
     params: int
 
 
-class Repair(Config):
+class Repair(Closed):
     """Effect of an upkeep commit on late events."""
 
     changed: tuple[WindowChange, ...] = ()
@@ -272,7 +272,7 @@ class Repair(Config):
     """Number of requests stitched again."""
 
 
-class CommitBody(Config):
+class CommitBody(Closed):
     """Part of a record that the writer provides; the lane adds owner, number and predecessor."""
 
     kind: Literal["import", "live", "takeover", "upkeep"]

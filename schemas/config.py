@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretBytes, model_validator
+from pydantic import ConfigDict, Field, SecretBytes, model_validator
 
+from schemas.closed import Closed
 from schemas.windows import NS_PER_SECOND
 
 MAX_KEPT: Final = 10_000
 """Dead letters stored of one decode, at most; the others are only counted."""
 
 
-class Config(BaseModel):
-    """Base: frozen, unknown keys, NaN and infinities refused; the docstring under a field describes it."""
+class Config(Closed):
+    """Base of settings: the docstring under a field describes it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
+from stitch.columnar.runs import whole
 from stitch.graph.placed import END, MISSING_EVENT, NO_COMPONENT, POINT, ROOT_EVENT, START, SYNTHETIC_POINTS
 from stitch.lake.windowing import flow_names
 
@@ -106,9 +107,9 @@ class _ParamIndex:
         self._code = self._request * (1 << 32) + self._position
         self._values = pa.StructArray.from_arrays(
             [
-                params["key"].cast(pa.string()).combine_chunks(),
-                params["num"].combine_chunks(),
-                params["text"].combine_chunks(),
+                whole(params["key"].cast(PARAM_TYPE.field("key").type).unify_dictionaries()),
+                whole(params["num"]),
+                whole(params["text"].cast(PARAM_TYPE.field("text").type).unify_dictionaries()),
             ],
             fields=list(PARAM_TYPE.fields),
         )
@@ -126,7 +127,7 @@ class _ParamIndex:
         rows = np.repeat(begin - offsets[:-1], length) + np.arange(offsets[-1])
         return pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), self._values.take(pa.array(rows)), mask=pa.array(length == 0)
-        ).cast(pa.list_(PARAM_TYPE))
+        )
 
 
 def node_id(position: int) -> str:

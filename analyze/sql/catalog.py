@@ -7,7 +7,7 @@ A view that is a table of all reports has no file: its columns are those of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -19,8 +19,6 @@ from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import TABLES
 from schemas.quality import MEANINGS, Quality
 from schemas.rejects import REJECT_SCHEMA, Reason
-from schemas.report.report_tables import REPORT_TABLES
-from schemas.watch_tables import WATCH_TABLES
 
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
@@ -85,9 +83,23 @@ def relation(name: str) -> SqlRelation:
     return SqlRelation(name, " ".join(prose), tuple(columns), text)
 
 
+def report_tables() -> Mapping[str, pa.Schema]:
+    """Schemas of the tables of a report. Their models take longer to make than a session to open."""
+    from schemas.report.report_tables import REPORT_TABLES
+
+    return REPORT_TABLES
+
+
+def watch_tables() -> Mapping[str, pa.Schema]:
+    """Schemas of the tables of the watch, made as late."""
+    from schemas.watch_tables import WATCH_TABLES
+
+    return WATCH_TABLES
+
+
 def _of_reports(name: str) -> SqlRelation:
     """Make the view of a table of all reports."""
-    schema = REPORT_TABLES[name]
+    schema = report_tables()[name]
     listed = ", ".join(f'"{column}"' for column in schema.names)
     return SqlRelation(
         name,
@@ -122,7 +134,7 @@ def reference() -> str:
     parts += [f"| {flag.value} | `{flag.name}` | {_cell(MEANINGS[flag])} |" for flag in Quality]
     for group in _TABLES:
         parts += ["", f"## {group.title}", "", *group.about]
-        for name, schema in group.schemas.items():
+        for name, schema in group.schemas().items():
             parts += ["", f"### {name}", "", *_table_lines(name, schema)]
     return "\n".join(parts) + "\n"
 
@@ -134,7 +146,7 @@ class _TableGroup:
     title: str
     about: tuple[str, ...]
     """Lines of Markdown: where they lie."""
-    schemas: Mapping[str, pa.Schema]
+    schemas: Callable[[], Mapping[str, pa.Schema]]
 
 
 _TABLES: Final = (
@@ -144,7 +156,7 @@ _TABLES: Final = (
             "Plain Parquet under `LAKE/<table>/window=…/`, for any tool:",
             "`read_parquet('LAKE/flows/*/*.parquet', hive_partitioning = false)`.",
         ),
-        TABLES,
+        lambda: TABLES,
     ),
     _TableGroup(
         "Side tables of the lake",
@@ -156,7 +168,7 @@ _TABLES: Final = (
             "",
             "Reasons: " + ", ".join(f"`{reason.value}`" for reason in Reason) + ".",
         ),
-        {"dead_letters": REJECT_SCHEMA, "late": TEXT_EVENT_SCHEMA},
+        lambda: {"dead_letters": REJECT_SCHEMA, "late": TEXT_EVENT_SCHEMA},
     ),
     _TableGroup(
         "Tables of a report",
@@ -165,7 +177,7 @@ _TABLES: Final = (
             "`read_parquet('LAKE/reports/*/mutations.parquet', hive_partitioning = false)`. Category",
             "keys are those of the comparison, which refines categories; `stored` has the lake's.",
         ),
-        REPORT_TABLES,
+        report_tables,
     ),
     _TableGroup(
         "Tables of the watch",
@@ -174,7 +186,7 @@ _TABLES: Final = (
             "`read_parquet('LAKE/watch/incident_events/*.parquet', hive_partitioning = false)`.",
             "Decided windows come into `watch_runs` some hours later, or with the next incident.",
         ),
-        WATCH_TABLES,
+        watch_tables,
     ),
 )
 

@@ -8,9 +8,9 @@ seen half. Somebody's own files and tables are read before, so that a session ge
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,16 +20,14 @@ from duckdb.func import PythonUDFType
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.connection import locked_connection, run_interruptible, unreadable_file
+from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
-from analyze.sql.stored_tables import LISTED, behind, tables_behind
+from analyze.sql.stored_tables import LISTED, WATCHED, behind, tables_behind
 from analyze.verify import verify
-from schemas.errors import ConfigError, InputError, LakeError, QueryError
+from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
 from schemas.quality import Quality
-from schemas.watch_tables import WATCH_TABLES
 from stitch.lake.encoding import still_at
-from stitch.lake.watch_files import table_files
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
@@ -51,6 +49,12 @@ _QUALITY_NAMES: Final = (
 _STEADY_SUM: Final = (
     "CREATE MACRO steady_sum(x) AS sum(least(x * 1099511627776, 1e30)::HUGEINT)::DOUBLE / 1099511627776"
 )
+
+_KEPT_TABLES: Final = (
+    "SELECT table_name FROM duckdb_tables()"
+    " WHERE NOT internal AND (NOT starts_with(table_name, '_') OR starts_with(table_name, '_rows_of_'))"
+)
+"""Tables that go along into another connection: somebody's own, and what was read by Arrow."""
 
 BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
@@ -84,22 +88,31 @@ class Session:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
-        found: LakePeriod,
-        files: Mapping[str, Sequence[Path]],
-        span_times: SpanTimes,
+        bounds: LakePeriod,
+        listed: Callable[[], LakePeriod],
         memory: str,
+        threads: int,
+        attached: Mapping[str, pa.Table],
     ) -> None:
-        self._connection = connection
+        self._bounds = bounds
+        self._files = _Files(listed)
         self._memory = memory
-        self._span_times = span_times
-        self._found = found
-        self._files = files
-        self._unread = {table for table, files in self._files.items() if files}
+        self._threads = threads
+        self._attached = attached
+        self._span_times = SpanTimes()
+        self._unread = {*LISTED}
         self._made: set[str] = set()
         """Views that were made, and views `_<table>` behind them."""
         self._bound: dict[str, list[Path]] = {}
-        """Tables that DuckDB reads by itself, and where their files were then."""
+        """Tables that DuckDB reads by itself, and where their files were then: all that it may open."""
+        self._raised: FlowdiffError | None = None
+        """What a function of ours raised in a statement."""
+        self._opened = ExitStack()
+        self._connection = self._connected()
+
+    def close(self) -> None:
+        """End it; nothing of it can be read any more."""
+        self._opened.close()
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
         """Run one reading statement, with `?` or `:name` bound to `values`; the result as an Arrow table.
@@ -168,17 +181,73 @@ class Session:
 
     def _moved(self) -> bool:
         """Whether files that DuckDB reads were set aside by an upkeep; it reads them there from now on."""
-        moved = False
-        for table, bound in self._bound.items():
-            now = [still_at(path) for path in self._files[table]]
-            if now != bound:
-                self._bind(table, now)
-                moved = True
-        return moved
+        now = {table: self._files.now(table) for table in self._bound}
+        if now == self._bound:
+            return False
+        self._reopen(now)
+        return True
 
-    def _bind(self, table: str, files: list[Path]) -> None:
-        self._connection.execute(LISTED[table].set_files, [[str(path) for path in files]])
-        self._bound[table] = files
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        """A connection to what may be opened now, with everything but views and tables of files in it."""
+        readable = [path for paths in self._bound.values() for path in paths]
+        locked = locked_connection(readable, memory_limit=self._memory, threads=self._threads)
+        connection = self._opened.enter_context(locked)
+        with _enough(self._memory):
+            connection.execute("SET VARIABLE from_ns = ?::BIGINT", [self._bounds.period.start_ns])
+            connection.execute("SET VARIABLE to_ns = ?::BIGINT", [self._bounds.period.end_ns])
+            functions: tuple[tuple[str, Callable[..., Any], list[Any], str], ...] = (
+                ("_span_times", self._span_times, ["VARCHAR", "BIGINT[]"], RETURNS),
+                ("_versions", self._files.versions, ["UBIGINT"], "VARCHAR[]"),
+            )
+            for name, function, parameters, returns in functions:
+                own = self._noted(function)
+                connection.create_function(name, own, parameters, returns, type=PythonUDFType.ARROW)
+            flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
+            connection.register("_flags", pa.table(flags))
+            # Fails where there is no memory at all.
+            connection.execute("CREATE TABLE _quality_flags AS FROM _flags")
+            connection.unregister("_flags")
+            connection.execute(_QUALITY_NAMES)
+            connection.execute(_STEADY_SUM)
+            for name, table in self._attached.items():
+                connection.register(name, table)
+        return connection
+
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function for DuckDB, which makes texts of errors: our own are noted, to be raised as they are."""
+
+        @wraps(function)
+        def called(*columns: pa.ChunkedArray) -> pa.Array:
+            try:
+                return function(*columns)
+            except FlowdiffError as error:
+                self._raised = error
+                raise
+
+        return called
+
+    def _reopen(self, bound: Mapping[str, list[Path]]) -> None:
+        """Go on in another connection that may open the files of some tables; what was made goes along.
+
+        DuckDB takes a list of files before it is locked, 12 µs each, and none later: so a connection is
+        given those of the tables that statements have named, and not of all.
+        """
+        before, opened = self._connection, self._opened
+        self._bound, self._opened = {**bound}, ExitStack()
+        with opened:
+            self._connection = self._connected()
+            made, self._made = self._made, set()
+            for (name,) in before.execute(_KEPT_TABLES).fetchall():
+                self._connection.from_arrow(before.table(name).to_arrow_reader(BATCH_ROWS)).create(name)
+            self._make(made)
+        for table in {*LISTED} - self._unread:
+            self._show(table)
+
+    def _show(self, table: str) -> None:
+        """Let the view of a table read its files, if it has any."""
+        if table in self._bound:
+            self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
+        self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
         """Make the views that statements name, and what they read: to make all of them takes longer than the
@@ -186,9 +255,11 @@ class Session:
         """
         words = {*_WORD.findall(text.lower())}
         named = words & _RELATIONS.keys()
-        if not named or any(map(_CATALOG.fullmatch, words)):
+        if any(map(_CATALOG.fullmatch, words)):
             named = {*_RELATIONS}
-        wanted = frozenset(each for name in named for each in behind(name)) - self._made
+        self._make(frozenset(each for name in named for each in behind(name)) - self._made)
+
+    def _make(self, wanted: Collection[str]) -> None:
         with _enough(self._memory):
             for name in _RELATIONS:
                 if name not in wanted:
@@ -198,31 +269,33 @@ class Session:
                 else:
                     table = LISTED[name[1:]]
                     self._connection.execute(table.columns)
-                    self._connection.execute(table.unread if self._files[table.name] else table.empty)
+                    self._connection.execute(table.unread)
                 self._made.add(name)
 
     def _read_files_of(self, text: str) -> None:
         """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
-        for table in sorted(self._unread & self._tables_of(text)):
-            if table not in WATCH_TABLES:
-                verify(self._found, self._files[table])
-            stored, files = LISTED[table], self._files[table]
-            if stored.rows is None:
-                self._bind(table, [still_at(path) for path in files])
-            else:
-                rows = stored.rows(self._found, files)
+        tables = sorted(self._unread & self._tables_of(text))
+        filled = [table for table in tables if self._files[table]]
+        for table in filled:
+            if table not in WATCHED:
+                verify(self._files.found, self._files[table])
+        by_path = {table: self._files.now(table) for table in filled if LISTED[table].rows is None}
+        if by_path:
+            self._reopen(self._bound | by_path)
+        for table in tables:
+            rows_of = LISTED[table].rows
+            if table in filled and rows_of is not None:
+                rows = rows_of(self._files.found, self._files[table])
                 if table == "structures":
                     self._span_times.set_structures(rows)
                 self._connection.register("_rows", rows)
-                self._connection.execute(stored.set_files)
+                self._connection.execute(LISTED[table].set_files)
                 self._connection.unregister("_rows")
-            self._connection.execute(stored.read)
+            self._show(table)
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
         """Tables that a statement reads. What this would miss fails, for it is not read yet."""
-        if not self._unread:
-            return set()
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)
@@ -232,10 +305,13 @@ class Session:
             return {table for word in words for table in tables_behind(word)}
         return {name.removeprefix("_schema_") for name in named}
 
-    def _failure(self, error: Exception) -> LakeError | QueryError:
+    def _failure(self, error: Exception) -> FlowdiffError:
         """Whose fault it is: a file's, or the query's."""
-        readable = [path for files in self._files.values() for path in files]
-        broken = unreadable_file(self._found, readable, error)
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            return raised
+        readable = [path for table in self._bound for path in self._files[table]]
+        broken = unreadable_file(self._bounds, readable, error)
         if broken is not None:
             return broken
         if unknown := _UNKNOWN_TABLE.search(str(error)):
@@ -294,61 +370,77 @@ def _first_lines(error: Exception) -> str:
     return " ".join(line.strip() for line in str(error).splitlines()[:2] if line.strip())
 
 
-def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
-    """Files of each table."""
-    reports = found.report_files()
-    return {
-        "flows": found.flows,
-        "structures": found.structures,
-        "readings": found.structures,
-        "params": found.params,
-        **{
-            table: [path for path in reports if path.name == f"{name}.parquet"]
-            for table, name in _REPORT_TABLES.items()
-        },
-        "dead_letters": found.dead_letters,
-        # Names within the lake: they are read by Arrow, and verified then.
-        **{table: [Path(name) for name in table_files(found.store, table)] for table in WATCH_TABLES},
-    }
+class _Files:
+    """Files of each table, listed when they are asked for: those of a year take seconds."""
+
+    def __init__(self, listed: Callable[[], LakePeriod]) -> None:
+        self._listed = listed
+        self._of: dict[str, list[Path]] = {}
+        self._versions: RequestVersions | None = None
+
+    @cached_property
+    def found(self) -> LakePeriod:
+        """The period with the files of its windows. Raises LakeError where one is missing."""
+        return self._listed()
+
+    def __getitem__(self, table: str) -> list[Path]:
+        """Those of a table as the snapshot names them. Raises LakeError."""
+        if table not in self._of:
+            self._of[table] = [*self._find(table)]
+        return self._of[table]
+
+    def now(self, table: str) -> list[Path]:
+        """Where those of a table are now: upkeep sets files aside under readers."""
+        return [still_at(path) for path in self[table]]
+
+    def versions(self, request: pa.ChunkedArray) -> pa.Array:
+        """The function `_versions` of DuckDB, see RequestVersions."""
+        if self._versions is None:
+            self._versions = RequestVersions(self.found, self["params"])
+        return self._versions(request)
+
+    def _find(self, table: str) -> Iterable[Path]:
+        match table:
+            case "flows":
+                return self.found.flows
+            case "structures" | "readings":
+                return self.found.structures
+            case "params":
+                return self.found.params
+            case "dead_letters":
+                return self.found.dead_letters
+        if table in WATCHED:
+            from stitch.lake.watch_files import table_files
+
+            # Names within the lake: they are read by Arrow, and verified then.
+            return [Path(name) for name in table_files(self.found.store, table)]
+        file = f"{_REPORT_TABLES[table]}.parquet"
+        return [path for path in self._reports if path.name == file]
+
+    @cached_property
+    def _reports(self) -> list[Path]:
+        return self.found.report_files()
 
 
 @contextmanager
 def open_session(
     found: LakePeriod,
     *,
+    listed: Callable[[], LakePeriod] | None = None,
     memory: str = "2GB",
     threads: int = 2,
     attached: Mapping[str, pa.Table] | None = None,
 ) -> Iterator[Session]:
     """A locked session on one period of a lake (its filter aside), and on the lake's reports.
 
-    `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
+    `listed` gives the period with its files where `found` has none; it is called by the first query that
+    reads any. `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
     `analyze.sql.session_process`. `attached` are tables of somebody's own, by name. Raises ConfigError where
     `memory` is no size or too small. Files are opened by the queries that use them.
     """
-    files = _files(found)
-    readable = [path for table, paths in files.items() if table not in WATCH_TABLES for path in paths]
-    with locked_connection(readable, memory_limit=memory, threads=threads) as connection:
-        with _enough(memory):
-            connection.execute("SET VARIABLE from_ns = ?::BIGINT", [found.period.start_ns])
-            connection.execute("SET VARIABLE to_ns = ?::BIGINT", [found.period.end_ns])
-            span_times, versions = SpanTimes(), RequestVersions(found, files["params"])
-            functions: tuple[tuple[str, Callable[..., Any], list[Any], str], ...] = (
-                ("_span_times", span_times, ["VARCHAR", "BIGINT[]"], RETURNS),
-                ("_versions", versions, ["UBIGINT"], "VARCHAR[]"),
-            )
-            for name, function, parameters, returns in functions:
-                connection.create_function(name, function, parameters, returns, type=PythonUDFType.ARROW)
-            flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
-            connection.register("_flags", pa.table(flags))
-            # Fails where there is no memory at all.
-            connection.execute("CREATE TABLE _quality_flags AS FROM _flags")
-            connection.unregister("_flags")
-            connection.execute(_QUALITY_NAMES)
-            connection.execute(_STEADY_SUM)
-            for name, table in (attached or {}).items():
-                connection.register(name, table)
-        yield Session(connection, found, files, span_times, memory)
+    session = Session(found, listed or (lambda: found), memory, threads, attached or {})
+    with closing(session):
+        yield session
 
 
 @contextmanager
@@ -399,7 +491,7 @@ def _read(path: Path) -> pa.Table:
         raise InputError(f"There is no file '{path}'.")
     # A path is no pattern, and nothing is fetched from elsewhere.
     escaped = re.sub(r"([*?\[])", r"[\1]", str(path.resolve()))
-    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as connection:
+    with silent_connection(autoinstall_known_extensions=False) as connection:
         try:
             return connection.sql(reader, params=[escaped]).to_arrow_table()
         except duckdb.Error as error:

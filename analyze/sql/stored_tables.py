@@ -18,18 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.scope import LakePeriod
-from analyze.sql.catalog import VIEWS, named_type, relation
+from analyze.sql.catalog import VIEWS, named_type, relation, report_tables, watch_tables
 from schemas.lake import READINGS_SCHEMA, STRUCTURES_SCHEMA, TABLES
 from schemas.rejects import REJECT_SCHEMA
-from schemas.report.report_tables import REPORT_TABLES
-from schemas.watch_tables import WATCH_TABLES
-from stitch.lake.encoding import read_structures
-from stitch.lake.watch_files import read_rows_of
-from stitch.readings import readings_of
 
 
 def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
     """STRUCTURES_SCHEMA, each category of some files once. Memory: those, and one file. Raises LakeError."""
+    from stitch.lake.encoding import read_structures
+
     known = pa.array([], pa.string())
     parts = [STRUCTURES_SCHEMA.empty_table()]
     for path in paths:
@@ -43,6 +40,8 @@ def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 
 def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
     """READINGS_SCHEMA of each category of some files; 10 µs a node. Raises LakeError."""
+    from stitch.readings import readings_of
+
     return readings_of(_read_structures_once(found, paths))
 
 
@@ -50,6 +49,8 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
     """Reads a table of the watch, which is small, and verifies it. The reader raises LakeError."""
 
     def read(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
+        from stitch.lake.watch_files import read_rows_of
+
         return read_rows_of(found.store, table, [path.as_posix() for path in paths])
 
     return read
@@ -60,7 +61,8 @@ class StoredTable:
     """A table's schema and its statements: constant but for `@`, which stands for the name of the table."""
 
     name: str
-    schema: pa.Schema
+    schema: Callable[[], pa.Schema]
+    """Its columns. Those of reports come of models that take longer to make than a session to open."""
     source: str
     """What its view reads from a query on that uses it."""
     with_filename: bool = False
@@ -74,7 +76,7 @@ class StoredTable:
     @property
     def columns(self) -> str:
         """Makes the empty table `_schema_<table>`."""
-        columns = [named_type(field) for field in self.schema] + ["filename VARCHAR"] * self.with_filename
+        columns = [named_type(field) for field in self.schema()] + ["filename VARCHAR"] * self.with_filename
         return self._named(f"CREATE OR REPLACE TABLE _schema_@ ({', '.join(columns)})")
 
     @property
@@ -117,7 +119,15 @@ def _of_reports(name: str, table: str) -> StoredTable:
         " filename = true, union_by_name = true, hive_partitioning = false)"
         " UNION ALL BY NAME FROM _schema_@"
     )
-    return StoredTable(name, REPORT_TABLES[table], source, with_filename=True)
+    return StoredTable(name, lambda: report_tables()[table], source, with_filename=True)
+
+
+WATCHED: Final = ("incident_events", "change_points", "watch_runs")
+"""Tables of the watch, which are read and verified by their names within the lake."""
+
+
+def _of_watch(name: str) -> StoredTable:
+    return StoredTable(name, lambda: watch_tables()[name], _ROWS, rows=_read_watch(name))
 
 
 LISTED: Final = {
@@ -125,25 +135,22 @@ LISTED: Final = {
     for table in (
         StoredTable(
             "flows",
-            TABLES["flows"],
+            lambda: TABLES["flows"],
             f"{_FILES} WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
         ),
         # Files have structures in a denser form than views want them, so these two are read by Arrow.
-        StoredTable("structures", STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once),
-        StoredTable("readings", READINGS_SCHEMA, _ROWS, rows=_read_readings),
-        StoredTable("params", TABLES["params"], _FILES),
+        StoredTable("structures", lambda: STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once),
+        StoredTable("readings", lambda: READINGS_SCHEMA, _ROWS, rows=_read_readings),
+        StoredTable("params", lambda: TABLES["params"], _FILES),
         *(_of_reports(name, name) for name in ("findings", "evidence", "account", "mutations")),
         _of_reports("report_requests", "requests"),
         StoredTable(
             "dead_letters",
-            REJECT_SCHEMA,
+            lambda: REJECT_SCHEMA,
             "FROM read_parquet(getvariable('@_files'), filename = true, hive_partitioning = false)",
             with_filename=True,
         ),
-        *(
-            StoredTable(name, WATCH_TABLES[name], _ROWS, rows=_read_watch(name))
-            for name in ("incident_events", "change_points", "watch_runs")
-        ),
+        *(_of_watch(name) for name in WATCHED),
     )
 }
 """Tables that views read, each by the name of its files."""

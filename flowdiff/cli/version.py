@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from importlib import metadata
 
 
 def version() -> str:
     """Version of the installed package; `0+source` when run from a checkout that is not installed."""
+    from importlib import metadata  # takes a command longer than its options
+
     try:
         return metadata.version("flowdiff")
     except metadata.PackageNotFoundError:

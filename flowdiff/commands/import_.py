@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shlex
@@ -142,7 +141,7 @@ def command(
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
     settings = reaching_topics(settings, files, config)
-    member = _job_worker(worker, job, lake, settings)
+    member = _job_worker(worker, job, lake, files, settings)
     if member is not None and (workers is not None or spark.engine is EngineName.SPARK):
         raise ConfigError(
             "--worker K/N shares its tasks with other workers, not with --workers or an engine.",
@@ -199,8 +198,11 @@ def _columns(given: list[str]) -> SpanColumns:
         ) from error
 
 
-def _job_worker(worker: str | None, job: str | None, lake: str, settings: ImportSettings) -> JobWorker | None:
+def _job_worker(
+    worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
+) -> JobWorker | None:
     """Worker of a job that this process is; None without a job. Raises ConfigError."""
+    from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
     if worker is None:
@@ -218,7 +220,7 @@ def _job_worker(worker: str | None, job: str | None, lake: str, settings: Import
             "--worker needs the name of its job: letters, digits, `-`, `_` and `.`.",
             remedy="Name it: --job NAME, another one for every run.",
         )
-    return JobWorker(lake, job, int(number), int(workers), settings)
+    return JobWorker(lake, job, int(number), int(workers), OwnInputs(tuple(files)), settings)
 
 
 def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
@@ -284,8 +286,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
     Raises InputError for a pattern without a match.
     """
     from ingest.source import TOPIC_SCHEME
-    from stitch.drivers.inputs import STDIN, names_in_bucket
-    from stitch.lake.place import is_bucket
+    from stitch.drivers.inputs import files_named
 
     names: list[str] = []
     parts: list[LogPart] = []
@@ -296,11 +297,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
             asked = parse_topic_input(pattern, now_ns=time.time_ns())
             parts += parts_of(asked, settings.kafka, settings.named().format)
             continue
-        if pattern == STDIN or Path(pattern).exists():
-            names.append(pattern)
-            continue
-        there = glob.glob(pattern, recursive=True)  # noqa: PTH207 - absolute patterns too
-        found = names_in_bucket(pattern) if is_bucket(pattern) else sorted(there)
+        found = files_named(pattern)
         if not found:
             raise InputError(f"No file matches '{pattern}'.", remedy="Check the path.")
         names.extend(found)

@@ -24,8 +24,6 @@ from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from analyze.sql.session import Values
     from analyze.sql.session_process import SessionProcess
 
@@ -86,6 +84,7 @@ def command(
         seconds=seconds,
         provisional=provisional_folder() if unsealed else None,
         attached={name: Path(file) for name, file in named_values("--attach", attach, filled=True).items()},
+        may_fork=True,
     )
     values = named_values("--param", param)
     with closing(started) as session:
@@ -146,31 +145,17 @@ def _answer(
 def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
     """Print the first rows, and the number of all."""
     from analyze.report.wording import count
-    from analyze.sql.values import python_values
 
-    reader = session.stream(query, values)
-    if reader.schema.names == PLAN:
-        for text in reader.read_all()["explain_value"].to_pylist():
+    found = session.first_rows(query, values, SHELL_ROWS)
+    if found.names == PLAN:
+        for _, text in found.rows:
             print_drawing(text)
         return
-    rows: list[list[str]] = []
-    total = 0
-    for batch in reader:
-        total += batch.num_rows
-        shown = [python_values(column) for column in batch.slice(0, SHELL_ROWS - len(rows)).columns]
-        rows += [["" if value is None else str(value) for value in row] for row in zip(*shown, strict=True)]
-    print_rows([Heading(field.name, _kind(field.type)) for field in reader.schema], rows)
-    rest = f", {count(total - len(rows))} more not shown" if total > len(rows) else ""
-    print_sentence(f"{count(total)} {'row' if total == 1 else 'rows'}{rest}")
-
-
-def _kind(type_: pa.DataType) -> Kind:
-    """Kind of column for values of a type, which decides how a narrow terminal shortens them."""
-    import pyarrow as pa
-
-    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return Kind.NUMBER
-    return Kind.EXACT if pa.types.is_temporal(type_) or pa.types.is_boolean(type_) else Kind.TEXT
+    headings = map(Heading, found.names, map(Kind, found.kinds))
+    print_rows([*headings], found.rows)
+    rest = found.total - len(found.rows)
+    more = f", {count(rest)} more not shown" if rest else ""
+    print_sentence(f"{count(found.total)} {'row' if found.total == 1 else 'rows'}{more}")
 
 
 def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:

@@ -46,6 +46,11 @@ class TopicInput:
     period: Period | None
     """Range of message times. If it and `offsets` are None: all messages."""
 
+    def has(self, topic: str, partition: int, start: int, end: int) -> bool:
+        """True if offsets `[start, end)` of a partition may be part of the input; always so for a period."""
+        low, high = self.offsets or (start, end)
+        return topic == self.topic and self.partition in (None, partition) and (low <= start < end <= high)
+
 
 def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
     """Parse a name (grammar above). Raises InputError, PeriodError."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from schemas.closed import Closed
 from schemas.report.columns import column
 
 
-class Frozen(BaseModel):
-    """Base of the report's parts: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class Frozen(Closed):
+    """Base of the report's parts."""
 
 
 class NodeName(Frozen):

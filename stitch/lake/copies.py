@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from schemas.errors import ConfigError, LakeError, lake_error
 from schemas.sizes import parse_size
-from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, mapped
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, inside, mapped
 from stitch.lake.encoding import unreadable
 from stitch.lake.layout import ASIDE, REPORT_END, REPORTS
 from stitch.lake.store import map_concurrently
@@ -81,7 +81,7 @@ class Copies:
     def read(self, name: str, sha256: str) -> pa.Buffer:
         """Content of a file, mapped."""
         self.fetch([(name, sha256)])
-        return mapped(self.root / name)
+        return mapped(inside(self.root, name))
 
     def report_files(self) -> list[Path]:
         """Local paths of the finished reports' tables, as in the bucket now; `fetch_tables` fetches them."""
@@ -100,7 +100,7 @@ class Copies:
         }
         with self._lock:
             self._tables = tables
-        return [self.root / name for name in tables]
+        return [inside(self.root, name) for name in tables]
 
     def fetch_tables(self, names: Iterable[str]) -> None:
         """Fetch tables of reports; names that `report_files` did not list are skipped."""
@@ -122,7 +122,7 @@ class Copies:
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
         """Put a copy below the root, from the cache or (True) the bucket."""
-        target = self.root / name
+        target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         try:

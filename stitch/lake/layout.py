@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from schemas.config import Config
+from schemas.closed import Closed
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
 from schemas.windows import Window
@@ -50,7 +50,7 @@ _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
 _OWN_STAGE: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 
 
-class LakeInfo(Config):
+class LakeInfo(Closed):
     """Content of `flowdiff.json`: written once, when the lake is made; a person may add `trace_url`."""
 
     layout_version: int

@@ -51,10 +51,12 @@ def params_column(
     key = code[index]
     row = pa.array(source[index])
     num = pa.concat_arrays([t.num for t in tables]).take(row)
-    text = pa.concat_arrays([_without_secrets(t.text, privacy) for t in tables]).take(row)
+    values = pa.concat_arrays([t.text for t in tables]).dictionary_encode()
+    words = _without_secrets(values.dictionary, privacy)
+    text = pa.DictionaryArray.from_arrays(values.indices.take(row), words)
     num, text = _hidden(num, text, np.array([privacy.keep(k) for k in names], np.uint8)[key], privacy)
     text = clean_text(text, config, oddities)
-    keys = pa.array(names, pa.string()).take(pa.array(key))
+    keys = pa.DictionaryArray.from_arrays(pa.array(key, pa.int32()), pa.array(names, pa.string()))
     return list_column(lengths_out, pa.StructArray.from_arrays([keys, num, text], fields=list(PARAM_TYPE)))
 
 
@@ -142,7 +144,7 @@ def _shared_keys(
 
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
-    """Nested values without secrets; they are few, and each distinct one is parsed once."""
+    """Words with secrets removed from those that are nested values. O(bytes of the nested)."""
     _, offsets, data = text.buffers()
     if data is None or len(data) == 0:
         return text
@@ -154,45 +156,50 @@ def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
     if not at.any():
         return text
     nested = pa.array(at)
-    values = text.filter(nested).dictionary_encode()
-    before = values.dictionary.to_pylist()
+    before = text.filter(nested).to_pylist()
     after = [privacy.clean_text(t) for t in before]
-    if before == after:
-        return text
-    return pc.replace_with_mask(text, nested, pa.array(after, pa.string()).take(values.indices))
+    return text if before == after else pc.replace_with_mask(text, nested, pa.array(after, pa.string()))
 
 
 def _hidden(
-    num: pa.Array, text: pa.Array, keep: npt.NDArray[np.uint8], privacy: Privacy
-) -> tuple[pa.Array, pa.Array]:
+    num: pa.Array, text: pa.DictionaryArray, keep: npt.NDArray[np.uint8], privacy: Privacy
+) -> tuple[pa.Array, pa.DictionaryArray]:
     """Values with secret ones redacted or hashed, as text."""
     if not keep.any():
         return num, text
     hidden = keep != Keep.PLAIN
+    plain = text.dictionary_decode()
     at = np.flatnonzero(keep == Keep.HASHED)
-    values = pc.coalesce(text.take(pa.array(at)), number_text(num.take(pa.array(at)))).dictionary_encode()
+    values = pc.coalesce(plain.take(pa.array(at)), number_text(num.take(pa.array(at)))).dictionary_encode()
     hashes = pa.array([privacy.hashed(t) for t in values.dictionary.to_pylist()], pa.string())
     shown = np.full(int(hidden.sum()), REDACTED, object)
     shown[keep[hidden] == Keep.HASHED] = hashes.take(values.indices).to_pylist()
-    text = pc.replace_with_mask(text, pa.array(hidden), pa.array(shown, pa.string()))
-    return pc.if_else(pa.array(hidden), None, num), text
+    plain = pc.replace_with_mask(plain, pa.array(hidden), pa.array(shown, pa.string()))
+    return pc.if_else(pa.array(hidden), None, num), plain.dictionary_encode()
 
 
-def clean_text(text: pa.Array, config: DecodeConfig, oddities: Counter[str]) -> pa.Array:
-    """Text values without NUL, cut at `max_text_bytes`; both changes are counted."""
-    buffer = text.buffers()[2]
-    if buffer is None:
+def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
+    """Text values without NUL, cut at `max_text_bytes`; both changes are counted, once a row.
+
+    O(bytes of the words); Python per word only where some word changes.
+    """
+    words = text.dictionary
+    data = words.buffers()[2]
+    if data is None:
         return text
-    if len(buffer) and not np.frombuffer(buffer, np.uint8).all():
-        has_nul = pc.fill_null(pc.match_substring(text, "\0"), False)
-        oddities["nul-replaced"] += int(pc.sum(has_nul).as_py() or 0)
-        text = pc.replace_substring(text, "\0", NUL_MARK)
-    length = np.diff(np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1])
-    long = np.flatnonzero(length > config.max_text_bytes)
-    if len(long) == 0:
+    has_nul = len(data) > 0 and not np.frombuffer(data, np.uint8).all()
+    size = pc.binary_length(words).to_numpy(zero_copy_only=False)
+    if not has_nul and not (size > config.max_text_bytes).any():
         return text
-    oddities["text-cut"] += len(long)
-    mask = np.zeros(len(text), np.bool_)
-    mask[long] = True
-    cut = [cut_utf8(t, config.max_text_bytes) for t in text.take(pa.array(long)).to_pylist()]
-    return pc.replace_with_mask(text, pa.array(mask), pa.array(cut, pa.string()))
+    rows = np.bincount(text.indices.drop_null().to_numpy(), minlength=len(words))
+    before = words.to_pylist()
+    without_nul = [word.replace("\0", NUL_MARK) for word in before]
+    short = [cut_utf8(word, config.max_text_bytes) for word in without_nul]
+    oddities["nul-replaced"] += _n_changed(before, without_nul, rows)
+    oddities["text-cut"] += _n_changed(without_nul, short, rows)
+    return pa.DictionaryArray.from_arrays(text.indices, pa.array(short, pa.string()))
+
+
+def _n_changed(before: list[str], after: list[str], rows: I8) -> int:
+    """Number of rows whose word changed."""
+    return sum(n for a, b, n in zip(before, after, rows.tolist(), strict=True) if a != b)

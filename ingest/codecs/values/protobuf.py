@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -45,7 +46,11 @@ def batches_of(
     times its size.
     """
     panicking = {
-        i for i in indexes if overflow_sign(payloads[i]) in payloads[i] and not _parses(message, payloads[i])
+        i
+        for i in indexes
+        if (np.frombuffer(payloads[i], np.uint16, len(payloads[i]) // 2) == _ONES).any()
+        and overflow_sign(payloads[i]) in payloads[i]
+        and not _parses(message, payloads[i])
     }
     refused = set() if refused is None else refused
     refused |= panicking
@@ -67,6 +72,8 @@ def overflow_sign(payload: bytes) -> bytes:
     return _RUNS_OF_ONES[(len(payload) >= 2**14) + (len(payload) >= 2**21)]
 
 
+_ONES: Final = 2**16 - 1
+"""Two bytes: of each of the runs below some lie so that they are compared, many times as fast."""
 _RUNS_OF_ONES = (b"\xff" * 7, b"\xff" * 6, b"\xff" * 4)
 
 
