@@ -99,12 +99,12 @@ def shared_processes(n: int) -> Iterator[None]:
             _SHARED.reset(before)
 
 
-def in_turn(pool: Executor, do: Callable[[A], T], about: Iterable[A], most: int) -> Iterator[T]:
+def map_in_order(pool: Executor, do: Callable[[A], T], items: Iterable[A], most: int) -> Iterator[T]:
     """Results of `do` for each item, in order, computed in any order. At most `most` are pending at a
     time.
     """
     under_way: deque[Future[T]] = deque()
-    for one in about:
+    for one in items:
         under_way.append(pool.submit(do, one))
         if len(under_way) >= most:
             yield under_way.popleft().result()

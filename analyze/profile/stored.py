@@ -51,7 +51,7 @@ from stitch.lake.stats_files import (
     stats_size,
 )
 from stitch.lake.store import Store, prefetch
-from stitch.processes import in_turn, worker_processes
+from stitch.processes import map_in_order, worker_processes
 from stitch.scratch import Scratch
 
 QUARTER_NS: Final = NS_PER_DAY // 4
@@ -226,7 +226,7 @@ class _Reading:
         folder = self.scratch.folder
         kept = (_KeptBlock(_keys(block, self.settings), self.keep_account, folder) for block in blocks)
         with worker_processes(workers) as pool:
-            for block, added in zip(blocks, in_turn(pool, _read_there, kept, workers + 1), strict=True):
+            for block, added in zip(blocks, map_in_order(pool, _read_there, kept, workers + 1), strict=True):
                 if added is None:
                     yield block, next(self._here([block]))
                 else:
@@ -245,7 +245,7 @@ class _Reading:
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
             read = partial(stored_tables, with_account=self.keep_account)
-            kept = in_turn(pool, read, _kept_ahead(pieces, self.settings), 2)
+            kept = map_in_order(pool, read, _kept_ahead(pieces, self.settings), 2)
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account)
                 for here, of_window in zip(block.pieces, kept, strict=False):

@@ -79,7 +79,7 @@ def _wrong(sentence: str, *, passes: bool = False) -> InputError:
     return kind(sentence, remedy="Check the settings of Kafka.")
 
 
-def what_is_wrong(settings: KafkaSettings) -> str | None:
+def broker_problem(settings: KafkaSettings) -> str | None:
     """Problem of the first broker in `bootstrap` that cannot be used, one sentence; None if all can.
 
     Takes up to three times PROBE_TIMEOUT_S a broker.
@@ -101,11 +101,11 @@ def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
         kind = UnreachableInputError if error.retriable else InputError
         raise kind(
             f"{what}: {error}.",
-            remedy=missing_right(error, settings) or what_is_wrong(settings) or "Try again.",
+            remedy=missing_permission(error, settings) or broker_problem(settings) or "Try again.",
         ) from error
 
 
-def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
+def missing_permission(error: KafkaError, settings: KafkaSettings) -> str | None:
     """Missing permission and its user, if the broker authenticated us and denies access; None for other
     errors.
     """

@@ -224,11 +224,11 @@ class Fetching:
             self._state(partition).seek(OffsetAndMetadata(position, "", -1 if epoch is None else epoch))
             self._consumer.resume(partition)
 
-    def hold(self, streams: Collection[StreamId]) -> None:
+    def pause(self, streams: Collection[StreamId]) -> None:
         """Stop fetching streams."""
         self._consumer.pause(*self._assigned(streams))
 
-    def go_on(self, streams: Collection[StreamId]) -> None:
+    def resume(self, streams: Collection[StreamId]) -> None:
         """Resume fetching streams."""
         self._consumer.resume(*self._assigned(streams))
 

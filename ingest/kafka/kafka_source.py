@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
-from ingest.kafka.diagnosis import explained, missing_right, missing_topic, what_is_wrong
+from ingest.kafka.diagnosis import broker_problem, explained, missing_permission, missing_topic
 from ingest.kafka.fetching import MIN_POLL_S, USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
@@ -113,11 +113,11 @@ class KafkaSource:
     def poll(self, timeout_s: float) -> Payloads | None:
         """See `LiveSource.poll`. Raises InputError where another member took our static id."""
         now_s = time.monotonic()
-        self._membership.give_up_late(now_s)
+        self._membership.expire_revoked(now_s)
         if self._membership.is_fenced(now_s):
             raise self._fenced()
         self._membership.follow_pattern()
-        self._membership.look_for_forgotten(now_s)
+        self._membership.rejoin_for_unassigned(now_s)
         self._membership.finish_joining()
         self._refuse_other_topics()
         self._explain_lost(now_s)
@@ -139,7 +139,7 @@ class KafkaSource:
             raise self._fenced() from error
         except KafkaError as error:
             self._trouble = (
-                missing_right(error, self._settings)
+                missing_permission(error, self._settings)
                 or self._probed_trouble(now_s)
                 or self._trouble
                 or f"Kafka: {error}."
@@ -206,18 +206,18 @@ class KafkaSource:
     def pause(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.pause`."""
         self._paused |= set(streams)
-        self._fetching.hold(streams)
+        self._fetching.pause(streams)
 
     def resume(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.resume`. Streams not started, or stopped by an error, stay paused."""
         self._paused -= set(streams)
-        self._fetching.go_on([stream for stream in streams if stream in self._streams])
+        self._fetching.resume([stream for stream in streams if stream in self._streams])
 
     def ends(self) -> Mapping[StreamId, int]:
         """See `LiveSource.ends`."""
         now_s = time.monotonic()
         for stream in self._streams:
-            self._ends.heard(stream, self._fetching.end_of(stream), now_s)
+            self._ends.record(stream, self._fetching.end_of(stream), now_s)
         return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
@@ -337,7 +337,7 @@ class KafkaSource:
                     ) or CutBackError(stream, place.offset, None)
             except KafkaError as error:
                 self._lost_trouble = (
-                    missing_right(error, self._settings)
+                    missing_permission(error, self._settings)
                     or self._probed_trouble(now_s)
                     or f"The range of {stream.name} is not known: {error}."
                 )
@@ -366,7 +366,7 @@ class KafkaSource:
 
     def _stop(self, stream: StreamId) -> _Stream | None:
         """Stop a stream until it is started again; returns its state."""
-        self._fetching.hold([stream])
+        self._fetching.pause([stream])
         kept = self._streams.get(stream)
         self._forget(stream)
         return kept
@@ -385,4 +385,4 @@ class KafkaSource:
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s
-        return what_is_wrong(self._settings)
+        return broker_problem(self._settings)

@@ -58,7 +58,7 @@ class StreamEnds:
         """Set the end of a stream that starts; replaces earlier knowledge."""
         self._seen[stream] = _EndSeen(end, now_s)
 
-    def heard(self, stream: StreamId, end: int | None, now_s: float) -> None:
+    def record(self, stream: StreamId, end: int | None, now_s: float) -> None:
         """Record the end that the last fetch reported, some time ago: it is news only if beyond the known
         end.
         """

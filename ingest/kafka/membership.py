@@ -84,7 +84,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
         self.reports: deque[tuple[str, frozenset[TopicPartition]]] = deque()
-        self.is_held = False
+        self.blocks_rejoin = False
         """True while revoked streams are unreleased: set here, before the client can rejoin."""
         self._assignor = assignor
         self._hold = hold
@@ -96,7 +96,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Record revoked partitions: another member gets them when we rejoin."""
-        self.is_held = True
+        self.blocks_rejoin = True
         self.reports.append(("asked", frozenset(revoked)))
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
@@ -136,16 +136,16 @@ class Membership:
 
     def _may_join(self) -> bool:
         """Replacement of the client's check whether to rejoin the group."""
-        return not self._notes.is_held and bool(self._wants_to_join())
+        return not self._notes.blocks_rejoin and bool(self._wants_to_join())
 
-    def give_up_late(self, now_s: float) -> None:
+    def expire_revoked(self, now_s: float) -> None:
         """Treat revoked streams as lost if they were not released in time: others wait for them."""
         self._take_notes(now_s)
         late = {stream for stream, deadline in self._asked.items() if now_s >= deadline}
         for stream in late:
             del self._asked[stream]
         self._given_up |= late & self._known
-        self._notes.is_held = bool(self._asked or self._notes.reports)
+        self._notes.blocks_rejoin = bool(self._asked or self._notes.reports)
 
     def change(self, now_s: float) -> StreamChange:
         """See `LiveSource.change`."""
@@ -191,7 +191,7 @@ class Membership:
         for stream in streams:
             self._asked.pop(stream, None)
         self._known -= set(streams)
-        self._notes.is_held = bool(self._asked or self._notes.reports)
+        self._notes.blocks_rejoin = bool(self._asked or self._notes.reports)
 
     def follow_pattern(self) -> None:
         """Subscribe to the topics that match now.
@@ -247,7 +247,7 @@ class Membership:
             self._beating = now_s
         return now_s > self._beating + _FENCED_S
 
-    def look_for_forgotten(self, now_s: float) -> None:
+    def rejoin_for_unassigned(self, now_s: float) -> None:
         """Rejoin, as the group's leader, if there are unassigned partitions."""
         if now_s < self._checked + _CHECK_S:
             return

@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from ingest.files import FileSource
-from ingest.kafka.diagnosis import connected, what_is_wrong
+from ingest.kafka.diagnosis import broker_problem, connected
 from ingest.kafka.kafka_settings import KafkaSettings, ProduceSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.request_parts import PartError, RequestPart, joined, partition_of, request_parts
@@ -331,7 +331,7 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
         pass
     except KafkaError as error:
         raise InputError(
-            what_is_wrong(kafka) or f"Topic '{topic}' cannot be made: {error}.",
+            broker_problem(kafka) or f"Topic '{topic}' cannot be made: {error}.",
             remedy="Check name and rights.",
         ) from error
     finally:

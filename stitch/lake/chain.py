@@ -187,7 +187,7 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
     return Chained(record=record, sha256=sha256, size=len(data))
 
 
-def of_no_commit(name: str, lane: int, head: int) -> LakeError:
+def unknown_commit(name: str, lane: int, head: int) -> LakeError:
     """Error for a data file of a commit that its lane's chain, up to `head`, does not have."""
     return LakeError(
         f"'{name}' belongs to a commit that the chain does not have: lane {lane} ends at {head}.",
@@ -245,9 +245,9 @@ _ROW_GROUP: Final = 8192
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
 """One row an imported file, in the order of commits."""
-_OF_FEW: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
+_LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
 """Columns that are large and read for few files only: they stay in the checkpoint until then."""
-_OF_ALL: Final = [name for name in FILES_SCHEMA.names if name not in _OF_FEW]
+_EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
 """Column of `Listing.table`: row number of a file, by which its other columns are found."""
@@ -262,18 +262,18 @@ class Listing:
     def __init__(self, parts: Sequence[pa.Table | pa.Buffer]) -> None:
         """parts: tables of FILES_SCHEMA, or checkpoint files with one."""
         tables = [
-            part.select(_OF_ALL) if isinstance(part, pa.Table) else _opened(part).read(_OF_ALL)
+            part.select(_EAGER_COLUMNS) if isinstance(part, pa.Table) else _opened(part).read(_EAGER_COLUMNS)
             for part in parts
         ]
         self.parts = tuple(parts)
         self._begins = np.cumsum([0, *(table.num_rows for table in tables)])
-        whole = pa.concat_tables([_NO_FILES.select(_OF_ALL), *tables])
+        whole = pa.concat_tables([_NO_FILES.select(_EAGER_COLUMNS), *tables])
         self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
         """FILES_SCHEMA without names and hashes, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
         """Columns of FILES_SCHEMA for some rows of `table`, in the same order."""
-        of_few = [name for name in columns if name in _OF_FEW]
+        of_few = [name for name in columns if name in _LAZY_COLUMNS]
         places = some[PLACE].to_numpy()
         found = [_NO_FILES.select(of_few)]
         for part, begin, end in zip(self.parts, self._begins[:-1], self._begins[1:], strict=True):
@@ -285,9 +285,7 @@ class Listing:
 
 
 def _rest(part: pa.Table | pa.Buffer, rows: I8, columns: Sequence[str]) -> pa.Table:
-    """Columns in _OF_FEW for some rows (ascending); reads only those row groups of a checkpoint that contain
-    them.
-    """
+    """Lazy columns of some rows (ascending); reads only the row groups of a checkpoint that have them."""
     if isinstance(part, pa.Table):
         return part.select(columns).take(rows)
     file = _opened(part)
@@ -485,7 +483,7 @@ def sweep_checkpoints(store: Store, lane: int) -> None:
             store.remove(f"{checkpoint_folder(lane)}/{name}")
 
 
-def trimmed(tail: Tail, link: Chained, made: tuple[CheckpointRef, pa.Buffer] | None = None) -> Tail:
+def tail_after(tail: Tail, link: Chained, made: tuple[CheckpointRef, pa.Buffer] | None = None) -> Tail:
     """Tail after one more commit, which may refer to a new checkpoint."""
     if made is None:
         return Tail(tail.lane, tail.checkpoint, (*tail.records, link), tail.published)

@@ -86,7 +86,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
         return [*findings, _refused(error, COMMITS, "I6"), *_caches(store), *_reports(store)]
     commits: list[CommitRecord] = []
     for lane in there:
-        findings += _allowed(_chain(store, lane, commits), lane_folder(lane), "I6")
+        findings += _guarded(_chain(store, lane, commits), lane_folder(lane), "I6")
     whole = not findings
     if info is not None and any(r.window_length_ns != info.window_length_ns for r in commits):
         findings.append(Violation("layout", f"{LAKE_FILE} and commits differ on the window length"))
@@ -96,13 +96,13 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
     findings += _broken_segments(store, commits)
     hidden = _hidden_in(commits)
     if whole:  # else the files of a lane that cannot be read would all be in no commit
-        findings += _allowed(_unnamed_files(store, commits, hidden), "the folders of data", "I2")
+        findings += _guarded(_unnamed_files(store, commits, hidden), "the folders of data", "I2")
     findings += _broken_generations(commits)
     findings += _broken_repairs(commits)
     published = [item for record in commits for item in record.publish]
 
     def of_file(item: Publish) -> list[Violation]:
-        return [*_allowed(_file(store, item, hidden), item.final, "I3")]
+        return [*_guarded(_file(store, item, hidden), item.final, "I3")]
 
     findings += chain.from_iterable(map_concurrently(store, of_file, published))
     if not findings:
@@ -117,7 +117,7 @@ def _refused(error: OSError, name: str, invariant: str) -> Violation:
     return Violation(invariant, f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
 
 
-def _allowed(found: Iterator[Violation], name: str, invariant: str) -> Iterator[Violation]:
+def _guarded(found: Iterator[Violation], name: str, invariant: str) -> Iterator[Violation]:
     """Yield violations; turn an OSError into a violation and stop."""
     try:
         yield from found
@@ -242,7 +242,7 @@ def _caches(store: Store) -> list[Violation]:
 def _damaged(names: Iterator[str], folder: str, invariant: str) -> Iterator[Violation]:
     """Violations for damaged files, which should be removed."""
     found = (Violation(invariant, f"'{name}' is not what was written: remove it") for name in names)
-    yield from _allowed(found, folder, invariant)
+    yield from _guarded(found, folder, invariant)
 
 
 def _reports(store: Store) -> Iterator[Violation]:
@@ -254,9 +254,9 @@ def _reports(store: Store) -> Iterator[Violation]:
     def of_all() -> Iterator[Violation]:
         for report in report_folders(store.names(REPORTS)):
             folder = f"{REPORTS}/{report}"
-            yield from _allowed(_report(store, folder), folder, "report")
+            yield from _guarded(_report(store, folder), folder, "report")
 
-    yield from _allowed(of_all(), REPORTS, "report")
+    yield from _guarded(of_all(), REPORTS, "report")
 
 
 def _report(store: Store, folder: str) -> Iterator[Violation]:

@@ -205,16 +205,16 @@ def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table
 
 def iceberg_schema(name: str) -> Schema:
     """Columns of a table of the lake, with their numbers and documentation, as Iceberg has them."""
-    return pyarrow_to_schema(pa.schema([_worded(field) for field in SCHEMAS[name]]))
+    return pyarrow_to_schema(pa.schema([_without_dictionaries(field) for field in SCHEMAS[name]]))
 
 
-def _worded(field: pa.Field) -> pa.Field:
+def _without_dictionaries(field: pa.Field) -> pa.Field:
     """Field with text in place of dictionaries, which are an encoding, not a type."""
     type_ = field.type
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
     elif pa.types.is_list(type_):
-        type_ = pa.list_(_worded(type_.value_field))
+        type_ = pa.list_(_without_dictionaries(type_.value_field))
     return field.with_type(type_)
 
 
@@ -245,8 +245,8 @@ def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location:
     """Files that the table lacks, and files that the lake no longer has."""
     snapshot = table.current_snapshot()
     listed = manifest.of_table(name)
-    seen = _seen(snapshot)
-    known = seen is not None and _goes_on_from(seen, heads, manifest.store)
+    seen = _cursor_of(snapshot)
+    known = seen is not None and _continues(seen, heads, manifest.store)
     if seen is not None and known and seen.get(UPKEEP_LANE) == heads.get(UPKEEP_LANE):
         seqs = {lane: seq for lane, (seq, _) in seen.items()}
         last = np.array([seqs.get(lane, 0) for lane in listed["lane"].to_pylist()], dtype=np.int64)
@@ -262,7 +262,7 @@ def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location:
     )
 
 
-def _seen(snapshot: Snapshot | None) -> Heads | None:
+def _cursor_of(snapshot: Snapshot | None) -> Heads | None:
     """Cursor of a snapshot; None without one (another tool made it, or there is no snapshot)."""
     said = None if snapshot is None or snapshot.summary is None else snapshot.summary[CURSOR]
     return (
@@ -272,7 +272,7 @@ def _seen(snapshot: Snapshot | None) -> Heads | None:
     )
 
 
-def _goes_on_from(seen: Heads, heads: Heads, store: Store) -> bool:
+def _continues(seen: Heads, heads: Heads, store: Store) -> bool:
     """True if the lake's chains have the very commits of the cursor: then equal names mean equal files."""
 
     def has(lane: int) -> bool:

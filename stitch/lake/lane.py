@@ -19,13 +19,13 @@ from stitch.lake.chain import (
     Tail,
     is_due,
     last_number,
-    of_no_commit,
     put_record,
     read_inputs,
     read_tail,
     sweep_checkpoints,
+    tail_after,
     taken,
-    trimmed,
+    unknown_commit,
     verify_window_length,
     write_checkpoint,
 )
@@ -169,7 +169,7 @@ class Lane:
                 "checkpoint": made and made[0],
             }
         )
-        self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), made)
+        self._tail = tail_after(self._tail, put_record(self._store, record, staging.folder), made)
         self._unpublished = (*record.carried, *items)
         self._publish(self._unpublished)
         staging.clear()
@@ -187,7 +187,7 @@ class Lane:
         head = self._tail.head
         if last_number(self._store, self.lane, head) > head:
             raise taken(self.lane, self.seq)
-        raise of_no_commit(found, self.lane, head)
+        raise unknown_commit(found, self.lane, head)
 
     def _record(self, body: CommitBody) -> CommitRecord:
         """Next record of the chain, without files."""
@@ -248,7 +248,7 @@ class Lane:
             if stray := self._file_of_no_commit():
                 if read_tail(self._store, self.lane).head > self._tail.head:
                     continue
-                raise of_no_commit(stray, self.lane, self._tail.head)
+                raise unknown_commit(stray, self.lane, self._tail.head)
             head = self._tail.head
             if (self._fence and head) or any(seq > head for seq in self._staged().values()):
                 try:
@@ -256,7 +256,7 @@ class Lane:
                     fence = put_record(self._store, record, stage_folder(self.lane, record.seq))
                 except CommitTakenError:
                     continue
-                self._tail = trimmed(self._tail, fence)
+                self._tail = tail_after(self._tail, fence)
             for folder, seq in self._staged().items():
                 if seq <= self._tail.head:
                     self._store.remove(folder)

@@ -27,8 +27,8 @@ from stitch.lake.chain import (
     Listing,
     Tail,
     lanes,
-    of_no_commit,
     read_tail,
+    unknown_commit,
     verify_window_length,
 )
 from stitch.lake.copies import Copies
@@ -208,7 +208,7 @@ class Manifest:
             if seq > heads.get(lane, 0):
                 heads[lane] = read_tail(self.store, lane).head  # it may have gone on since
                 if seq > heads[lane]:
-                    raise of_no_commit(name, lane, heads[lane])
+                    raise unknown_commit(name, lane, heads[lane])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
         """Folders of flows in a time range, the last ones only."""
@@ -351,7 +351,7 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         if tail.lane == UPKEEP_LANE:
             files = listing.filter(pc.equal(listing["lane"], UPKEEP_LANE))
             own = hidden_by(upkeep, files, length)
-        commits = commits_of(_waiting(store, tail, own, lake))
+        commits = commits_of(_unpublished(store, tail, own, lake))
         if commits:
             seqs = pa.array(sorted(commits), pa.int64())
             seen = pc.invert(pc.is_in(listing["seq"], value_set=seqs))
@@ -393,7 +393,7 @@ def sealed_to_ns(store: Store) -> int | None:
     return None if reached == _NOTHING else reached
 
 
-def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publish]:
+def _unpublished(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publish]:
     """Committed files that are not visible yet; only the last commit can have any. Raises LakeError where one
     is lost.
     """
