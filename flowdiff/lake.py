@@ -99,16 +99,21 @@ class Lake:
     ) -> Table:
         """Rows of a query over the views of docs/sql.md; `:name` in it is the parameter `name`.
 
-        attach: own tables by name: a file (CSV, JSON, Parquet), or an object with Arrow's interface
-        (DataFrames). The query's process is ended at its limits of time and memory. Raises QueryError,
-        PeriodError, ConfigError, InputError.
+        attach: your own tables by name: a file (CSV, JSON, Parquet), or an Arrow-compatible object
+        (DataFrame).
+        The query's process is killed when it exceeds its time or memory; comparisons that it calls run in
+        this one.
+        Raises QueryError, PeriodError, ConfigError, InputError.
         """
         from analyze.sql.session_process import SessionProcess
+        from flowdiff.query_comparisons import QueryComparisons
 
+        now_ns = time.time_ns()
         started = SessionProcess(
             self.name,
             _one(period),
-            now_ns=time.time_ns(),
+            now_ns=now_ns,
+            comparing=QueryComparisons(self.name, now_ns),
             memory=memory,
             seconds=seconds,
             attached={name: _attached(name, given) for name, given in (attach or {}).items()},

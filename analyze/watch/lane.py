@@ -3,7 +3,8 @@
 A commit is one file under `watch/commits/`, put under the next number if that is free: one of several
 processes gets it, the others read its decision and continue from there. Table rows are part of the commit and
 are put as files afterwards, named by number and content, also by whichever process comes next, so a process
-may die anywhere. Old commits are deleted; the tables stay.
+may die anywhere. Old commits are deleted; the tables stay, and each commit names all their files
+(`stitch.lake.watch_files`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from schemas.errors import LakeError
 from schemas.incidents import Incident, IncidentEvent
 from schemas.watch_tables import WATCH_TABLES, ChangePoint, WatchRun
 from stitch.lake.store import Store
-from stitch.lake.watch_files import COMMITS, forget_commits, last_body, put_body, put_rows, read_rows_of
+from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_rows, read_rows_of
 
 RUNS_A_FILE: Final = 96
 """Decided windows whose rows are written as one file: until then they wait in commits, as small files are
@@ -61,32 +62,41 @@ class WatchCommit(Config):
 
 
 def last_commit(store: Store) -> WatchCommit | None:
-    """Last commit; None before the first. Raises LakeError where it is damaged, OSError."""
-    body = last_body(store)
-    if body is None:
+    """Read the last commit; None before the first.
+
+    Raises LakeError where it is damaged or missing, OSError.
+    """
+    last = head(store)
+    if last is None:
         return None
     try:
-        return WatchCommit.model_validate_json(body)
+        return WatchCommit.model_validate_json(last.body)
     except ValidationError as error:
         raise LakeError(
             f"The watch's last commit is of another version of flowdiff ({error.error_count()} errors).",
-            remedy=f"Remove {COMMITS}: the watch begins anew, its tables stay.",
+            remedy=f"Remove {COMMITS} and {HEAD}: the watch begins anew, its tables stay.",
         ) from error
 
 
 def put_commit(store: Store, commit: WatchCommit) -> None:
-    """Put a commit as the next one, then publish its rows. Raises TakenError, OSError."""
-    put_body(store, commit.seq, commit.model_dump_json().encode())
-    publish(store, commit)
-    forget_commits(store)
+    """Store a commit as the next one, then add its rows to the tables. Raises TakenError, LakeError,
+    OSError.
+    """
+    put_body(store, commit.seq, commit.model_dump_json().encode(), rows_of(commit))
 
 
 def publish(store: Store, commit: WatchCommit) -> None:
-    """Put the rows of a commit into the tables; existing files are left alone."""
-    put_rows(store, "incident_events", commit.seq, [event_row(event) for event in commit.events])
-    put_rows(store, "change_points", commit.seq, [point.model_dump() for point in commit.change_points])
-    if commit.runs_out:
-        put_rows(store, "watch_runs", commit.seq, [run.model_dump() for run in commit.runs])
+    """Add the rows of the last commit to the tables; rows already there are left alone."""
+    put_rows(store, commit.seq, rows_of(commit))
+
+
+def rows_of(commit: WatchCommit) -> Rows:
+    """Rows that a commit adds to each table."""
+    return {
+        "incident_events": [event_row(event) for event in commit.events],
+        "change_points": [point.model_dump() for point in commit.change_points],
+        "watch_runs": [run.model_dump() for run in commit.runs] if commit.runs_out else [],
+    }
 
 
 def event_row(event: IncidentEvent) -> dict[str, Any]:

@@ -8,9 +8,10 @@ both are the same.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from typing import Literal
 
 import numpy as np
@@ -46,6 +47,7 @@ from schemas.periods import Period, format_instant
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.place import LakePlace, open_place
+from stitch.lake.watch_files import TakenError, highest
 
 _EVER = (-(2**63), 2**63 - 1)
 _HOUR = 60 * NS_PER_MINUTE
@@ -334,10 +336,14 @@ class LakeWatch:
 
     def _commit(self, state: State, decided: Decided) -> None:
         settings = self.settings.model_dump(mode="json")
-        first = WatchCommit(
-            seq=0, owner=self.owner, created_by=self.created_by, settings=settings, state=state
+        last = self._last or WatchCommit(
+            seq=highest(self._place.store),
+            owner=self.owner,
+            created_by=self.created_by,
+            settings=settings,
+            state=state,
         )
-        commit = (self._last or first).followed_by(
+        commit = last.followed_by(
             decided,
             owner=self.owner,
             created_by=self.created_by,
@@ -357,19 +363,20 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
 
     id_: the id, or a unique prefix.
     """
-    place = open_place(lake)
-    last = _watched(place)
-    named = [one.incident for one in last.state.tracked if one.incident.id.startswith(id_)]
-    mine = [incident for incident in named if incident.goes_on]
-    if len(mine) != 1:
-        raise NotFoundError(not_acceptable(id_, named), remedy="`flowdiff incidents` lists them.")
-    settings = WatchSettings.model_validate(last.settings)
-    watcher = Watcher(last.state, settings, _never)
-    watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
-    decided = Decided.nothing()
-    watcher.collect(decided)
-    _put(place, last, decided, state=watcher.state, owner=owner, created_by=created_by)
-    return decided.events[-1].incident
+
+    def commit(last: WatchCommit) -> WatchCommit:
+        named = [one.incident for one in last.state.tracked if one.incident.id.startswith(id_)]
+        mine = [incident for incident in named if incident.goes_on]
+        if len(mine) != 1:
+            raise NotFoundError(not_acceptable(id_, named), remedy="`flowdiff incidents` lists them.")
+        settings = WatchSettings.model_validate(last.settings)
+        watcher = Watcher(last.state, settings, _never)
+        watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
+        decided = Decided.nothing()
+        watcher.collect(decided)
+        return last.followed_by(decided, state=watcher.state, owner=owner, created_by=created_by)
+
+    return _ordered(lake, commit).events[-1].incident
 
 
 def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
@@ -384,23 +391,38 @@ def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
 
 def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> None:
     """Mark a deployment: the time after it is compared with the time before. Raises as `accepted`."""
-    place = open_place(lake)
-    last = _watched(place)
     rollout = Rollout(component="", version=text, start_ns=at_ns)
-    versions = last.versions.model_copy(update={"rollouts": (*last.versions.rollouts, rollout)})
-    _put(place, last, Decided.nothing(), versions=versions, owner=owner, created_by=created_by)
+
+    def commit(last: WatchCommit) -> WatchCommit:
+        versions = last.versions.model_copy(update={"rollouts": (*last.versions.rollouts, rollout)})
+        return last.followed_by(Decided.nothing(), versions=versions, owner=owner, created_by=created_by)
+
+    _ordered(lake, commit)
 
 
-def _watched(place: LakePlace) -> WatchCommit:
-    last = last_commit(place.store)
-    if last is None:
-        raise NotFoundError(f"Nobody watches '{place.name}' yet.", remedy="Run `flowdiff watch` first.")
-    return last
+def _ordered(lake: str, commit: Callable[[WatchCommit], WatchCommit]) -> WatchCommit:
+    """Commit a person's command on top of the last commit, whichever process made it.
 
+    A watch running at the same time may commit first: then this one is tried again; the watch continues from
+    it.
 
-def _put(place: LakePlace, last: WatchCommit, decided: Decided, **changed: object) -> None:
-    publish(place.store, last)
-    put_commit(place.store, last.followed_by(decided, **changed))
+    Raises NotFoundError, TakenError, LakeError, OSError.
+    """
+    place = open_place(lake)
+    for attempt in count(1):
+        last = last_commit(place.store)
+        if last is None:
+            raise NotFoundError(f"Nobody watches '{lake}' yet.", remedy="Run `flowdiff watch` first.")
+        made = commit(last)
+        try:
+            publish(place.store, last)
+            put_commit(place.store, made)
+        except TakenError:
+            if attempt >= WatchSettings.model_validate(last.settings).order_attempts:
+                raise
+        else:
+            return made
+    raise AssertionError("an attempt returns or raises")
 
 
 def _never(*_: object, **__: object) -> Decision:

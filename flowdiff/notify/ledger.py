@@ -49,9 +49,8 @@ class Ledger:
         if known is None:
             last = {event.incident_id: event for event in recent}
             news = {event.id for event in last.values() if event.incident.goes_on}
-            self.add(
-                event.id for event in recent if event.id not in news
-            )  # from now on every event is delivered
+            # From now on every event is delivered.
+            self.add(event.id for event in recent if event.id not in news)
         else:
             self._ids = {**dict.fromkeys(known.sent, False), **dict.fromkeys(known.refused, True)}
         return [event for event in recent if event.id not in self._ids]

@@ -44,7 +44,7 @@ from stitch.lake.stats_files import STATS, stats_files
 from stitch.lake.store import Store, map_concurrently
 from stitch.lake.sums import SUMS, read_sums, sums_among
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
-from stitch.lake.watch_files import WATCH, damaged_watch_files
+from stitch.lake.watch_files import WATCH, watch_faults
 
 _NAMED_REQUESTS: Final = 10
 """Duplicate requests that are named, at most."""
@@ -228,14 +228,14 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """Violations in files that no commit lists, which are verified by their names.
+    """Check files that no commit of a lane names: files recognised by their own names, and the watch's chain.
 
-    Statistics of windows are a cache: damaged ones are recomputed, and only take space until then.
+    Statistics of windows are a cache: damaged ones are computed again, and until then disk space is lost.
     """
     return [
         *_damaged(kept_files.damaged(store, stats_files(store)), STATS, "stats"),
         *_damaged(kept_files.damaged(store, calibration_files(store)), CALIBRATION, "calibration"),
-        *_damaged(damaged_watch_files(store), WATCH, "watch"),
+        *_guarded((Violation("watch", detail) for detail in watch_faults(store)), WATCH, "watch"),
     ]
 
 
