@@ -1,4 +1,4 @@
-"""Simulate a storage service from Python: what `flowdiff simulate` does."""
+"""Simulate a storage service from Python, as `flowdiff simulate` does."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ def simulate(
     workers: int = 1,
     format: Literal["native", "otlp-json"] = "native",
 ) -> Path:
-    """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; its path.
+    """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; returns its path.
 
-    The same seed gives the same bytes. fault: names, or unambiguous beginnings. Raises ConfigError,
-    InputError.
+    The same seed gives the same bytes. fault: names, or unambiguous prefixes. Raises ConfigError, InputError.
     """
     from flowdiff.cli.output import open_output
     from flowdiff.commands.simulate import chosen_faults, epoch_ns

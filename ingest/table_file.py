@@ -1,4 +1,4 @@
-"""Read a Parquet file as a source of payloads: some rows each, the columns of a mapping under its names."""
+"""Read a Parquet file as a source of payloads: some rows each, columns renamed by a mapping."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from schemas.config import SpanColumns
 from schemas.rejects import Reason, Reject
 
 _MIN_ROW_BYTES: Final = 64
-"""A payload has no more rows than its bytes over this: what repeats takes almost none in the file."""
+"""Bounds the rows of a payload to its bytes over this: repeated values take almost no space in the file."""
 
 
 def read_table(
     path: str | Path, stream: str, format_: str, columns: SpanColumns, chunk_bytes: int
 ) -> Iterator[Payloads]:
-    """Yield the rows, about `chunk_bytes` at a time; why there are none, or no more, as a reject."""
+    """Yield the rows, about `chunk_bytes` at a time; a failure becomes a reject."""
     from pyarrow.parquet import ParquetFile
 
     number = 0
@@ -58,7 +58,9 @@ def read_table(
 
 
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Halve what is larger in memory than its pages in the file said; one row is a part whatever its size."""
+    """Halve batches that are larger in memory than their pages in the file suggest; a single row is never
+    split.
+    """
     half = batch.num_rows // 2
     if sum(map(_plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch
@@ -68,7 +70,7 @@ def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def _plain_bytes(column: pa.Array) -> int:
-    """Bytes of a column without dictionaries, which hold a text once however often it comes."""
+    """Bytes of a column without dictionaries, which store a repeated text once."""
     if pa.types.is_map(column.type):
         column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):

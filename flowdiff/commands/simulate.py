@@ -1,4 +1,4 @@
-"""`flowdiff simulate`: traces of a simulated storage service, with a known fault."""
+"""`flowdiff simulate`: write traces of a simulated storage service, with a known fault."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def chosen_faults(
 
 
 def epoch_ns(text: str) -> int:
-    """Read when a run begins, ns since the epoch. Raises ConfigError."""
+    """Start of a run, ns since the epoch. Raises ConfigError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

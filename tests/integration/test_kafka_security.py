@@ -18,7 +18,7 @@ from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker
 from kafka.admin import ACLOperation, ResourceType
 
-from ingest.kafka.diagnosis import what_is_wrong
+from ingest.kafka.diagnosis import broker_problem
 from ingest.kafka.kafka_security import ClientCredentials, TokenError
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
@@ -191,7 +191,7 @@ def test_a_secret_that_cannot_be_read_any_more_is_said(
 ) -> None:
     who = {"token_url": authority, "client_id": "flowdiff", "client_secret_file": tmp_path / "gone"}
     security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", **who}
-    said = what_is_wrong(settings(bench, topic, **security))
+    said = broker_problem(settings(bench, topic, **security))
     assert said == f"The secret in '{tmp_path / 'gone'}' cannot be read: No such file or directory."
 
 
