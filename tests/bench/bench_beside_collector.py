@@ -1,11 +1,11 @@
 """Live ingestion beside the OpenTelemetry Collector's groupbytrace: the same topic, one after the other.
 
-Run: `make bench-collector [SPANS=1000000] [BASE=DIR]`, which builds the Collector of tests/collector. BASE is a
-checkout of another version, whose live ingestion of the same topics is run in turns with this one's. One
+Run: `make bench-collector [SPANS=1000000] [BASE=DIR]`, which builds the Collector of tests/collector. BASE is
+a checkout of another version, whose live ingestion of the same topics is run in turns with this one's. One
 partition, messages of 500 spans in the order of their ends, zstd; light spans, then heavy ones
 (`trace_stream.py`). Both processes are started to read all there is and ended when they have: CPU and memory
-are of their whole life. The Collector groups the spans of a trace for a minute and writes JSON; flowdiff writes
-sealed windows.
+are of their whole life. The Collector groups the spans of a trace for a minute and writes JSON; flowdiff
+writes sealed windows.
 """
 
 from __future__ import annotations
