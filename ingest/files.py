@@ -30,6 +30,8 @@ from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 from schemas.visible import readable_name
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
+_WRAPPERS: Final = ("trace", "result")
+"""Of a request in an answer of Tempo's API, and of Jaeger's."""
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
 """Bytes of JSON text that are examined: some lines, even long ones."""
@@ -112,7 +114,7 @@ def _format_of_json(text: bytes) -> Format | None:
 def _keys_of_first_object(text: str) -> Set[str]:
     """Keys of the outermost object, or of the first one in a list; if it is cut off, of all objects seen.
 
-    Those of what it wraps as its `trace` are among them.
+    Those of what it wraps as its `trace` or its `result` are among them.
     """
     start = text.find("{")
     if start < 0 or text[:start].strip(" \t\r\n["):
@@ -121,8 +123,8 @@ def _keys_of_first_object(text: str) -> Set[str]:
         value, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return frozenset(_KEY.findall(text))
-    wrapped = value.get("trace")
-    return frozenset(value) | frozenset(wrapped if isinstance(wrapped, dict) else ())
+    wrapped = [value.get(name) for name in _WRAPPERS]
+    return frozenset(value).union(*(inner for inner in wrapped if isinstance(inner, dict)))
 
 
 CHUNK_BYTES: Final = 16 * 2**20
@@ -131,6 +133,8 @@ MIN_PAYLOAD_BYTES: Final = 64
 """Bounds the lines or messages of a poll to chunk_bytes over this: tiny ones cost more than their bytes."""
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
 """Largest document that is read whole because it cannot be cut at line ends."""
+PAGE_BYTES: Final = 256 * 2**20
+"""Largest page of a Parquet file, unpacked: a good one has one or a few megabytes."""
 _EMPTY_BYTES = 4096
 """Largest size of a file that may count as empty brackets."""
 _LINE_END = ord("\n")
@@ -147,12 +151,14 @@ def decode_file(
     pool: Executor | None = None,
     ahead: int = 0,
     columns: SpanColumns = _COLUMNS,
+    page_bytes: int = PAGE_BYTES,
 ) -> Iterator[DecodedBatch]:
-    """Batches of a file, as `decode_polls`; `columns`: for a table.
+    """Batches of a file, as `decode_polls`; `columns`: for a table; `page_bytes`: its largest page that is
+    unpacked.
 
     Raises UnknownFormatError for an unknown `format_`, InputError.
     """
-    source = FileSource(path, format_, config, chunk_bytes, columns)
+    source = FileSource(path, format_, config, chunk_bytes, columns, page_bytes)
     # The source applies the limit, except to whole documents.
     largest = max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)
     unlimited = config.model_copy(update={"max_payload_bytes": largest})
@@ -173,6 +179,7 @@ class FileSource:
         config: DecodeConfig,
         chunk_bytes: int = CHUNK_BYTES,
         columns: SpanColumns = _COLUMNS,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         """Raises UnknownFormatError for an unknown `format_`. The file is opened when it is read."""
         self._path = path
@@ -180,7 +187,9 @@ class FileSource:
         self._format = None if format_ is None else format_of(format_)
         self._limit = config.max_payload_bytes
         self._chunk_bytes = chunk_bytes
+        self._config = config
         self._columns = columns
+        self._page_bytes = page_bytes
         self._max_payloads = max(1, chunk_bytes // MIN_PAYLOAD_BYTES)
 
     def polls(self) -> Iterator[Payloads]:
@@ -204,7 +213,13 @@ class FileSource:
                     )
             elif format_.layout is FileLayout.TABLE:
                 yield from read_table(
-                    self._path, self._stream, format_.name, self._columns, self._chunk_bytes
+                    self._path,
+                    self._stream,
+                    format_.name,
+                    self._columns,
+                    self._config,
+                    self._chunk_bytes,
+                    self._page_bytes,
                 )
             elif format_.layout is FileLayout.MESSAGES:
                 framing = framing_of(head, format_, is_whole=is_whole)

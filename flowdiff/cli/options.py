@@ -133,13 +133,17 @@ def say_notes(notes: Iterable[str]) -> None:
 def named_values(option: str, given: Iterable[str] | None, *, filled: bool = False) -> dict[str, str]:
     """Values of a repeated option NAME=VALUE, by name; filled: no value may be empty.
 
-    Raises ConfigError.
+    Raises ConfigError, also for a name that is given twice.
     """
-    pairs = [text.partition("=") for text in given or ()]
-    for name, equals, value in pairs:
+    values: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
         if not (name and equals and (value or not filled)):
             raise ConfigError(f"{option} {name}{equals}{value}: write NAME=VALUE.")
-    return {name: value for name, _, value in pairs}
+        if name in values:
+            raise ConfigError(f"{option} {name}=… is given twice.")
+        values[name] = value
+    return values
 
 
 def provisional_folder() -> Path:

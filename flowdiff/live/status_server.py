@@ -15,7 +15,7 @@ from email.parser import BytesHeaderParser
 from http import HTTPStatus
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import choose_encoder
 
 from flowdiff.settings.ingest_config import split_address
@@ -57,6 +57,12 @@ class StatusServer:
             "/healthz": lambda _: _health(status(), clock().now_ns, stalled_after_ns),
             "/readyz": lambda _: _readiness(status()),
         }
+        self._refused = Counter(
+            "flowdiff_http_refused",
+            "Requests to this server that were refused.",
+            ["status"],
+            registry=registry,
+        )
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
         """Open connections, the oldest first."""
@@ -116,12 +122,16 @@ class StatusServer:
         line, _, headers = request.partition(b"\r\n")
         method, path, *_ = *line.decode("latin-1").split(" "), ""
         page = self._pages.get(path.partition("?")[0])
-        if method not in ("GET", "HEAD"):
+        if not request.isascii():
+            status, kind, body = HTTPStatus.BAD_REQUEST, _TEXT, b"a request is ASCII\n"
+        elif method not in ("GET", "HEAD"):
             status, kind, body = HTTPStatus.NOT_IMPLEMENTED, _TEXT, b"GET or HEAD\n"
         elif page is None:
             status, kind, body = HTTPStatus.NOT_FOUND, _TEXT, "".join(f"{p}\n" for p in self._pages).encode()
         else:
             status, kind, body = page(BytesHeaderParser().parsebytes(headers).get("Accept", ""))
+        if status >= HTTPStatus.BAD_REQUEST and status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._refused.labels(str(status.value)).inc()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: flowdiff\r\nContent-Type: {kind}\r\n"
             f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"

@@ -17,6 +17,8 @@ from schemas.errors import ConfigError, FlowdiffError, InputError
 M = TypeVar("M", bound=BaseModel)
 _USER: Final = re.compile(r"[^\s,'\[(]+@")
 """User, and perhaps a password, before a host where it does not belong."""
+_QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
+"""Parameters after a host, a password perhaps among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Given:
         if self.key.kind is KeyKind.SECRET:
             return "what it is"
         text = ", ".join(map(str, self.value)) if isinstance(self.value, list) else str(self.value)
-        return f"'{_USER.sub('***@', text)}'"
+        return f"'{_QUERY.sub('?***', _USER.sub('***@', text))}'"
 
     def put(self, values: dict[str, Any]) -> None:
         """Set the value in the input of a model. Raises ConfigError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -151,6 +152,17 @@ class TopicFormat(Config):
             raise ValueError(error.message) from None
 
 
+_BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\w.-]+)(:(?P<port>\d{1,5}))?", re.ASCII)
+"""A name or an address, and a port: whatever a URL may have besides may be a secret."""
+_LAST_PORT: Final = 65_535
+
+
+def are_brokers(names: Iterable[str]) -> bool:
+    """True if each is `host:port`, or a host."""
+    found = [_BROKER.fullmatch(name) for name in names]
+    return all(one is not None and int(one["port"] or 0) <= _LAST_PORT for one in found)
+
+
 class KafkaSettings(Config):
     """Settings for reading a Kafka as a member of a consumer group."""
 
@@ -196,8 +208,8 @@ class KafkaSettings(Config):
 
     @field_validator("bootstrap")
     @classmethod
-    def _has_no_secret(cls, brokers: tuple[str, ...]) -> tuple[str, ...]:
-        if any("@" in broker for broker in brokers):
+    def _are_brokers(cls, brokers: tuple[str, ...]) -> tuple[str, ...]:
+        if not are_brokers(brokers):
             raise ValueError("brokers are host:port; who connects is in kafka.security")
         return brokers
 

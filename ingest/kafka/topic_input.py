@@ -16,7 +16,7 @@ from typing import Final
 from kafka import KafkaConsumer
 
 from ingest.kafka.diagnosis import explained, missing_topic
-from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.kafka_settings import KafkaSettings, are_brokers
 from ingest.kafka.log_range import partition_of, range_of, topic_id_of
 from ingest.kafka.membership import lone_consumer
 from ingest.source import TOPIC_SCHEME, LogPart, StreamId
@@ -55,7 +55,9 @@ class TopicInput:
 def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
     """Parse a name (grammar above). Raises InputError, PeriodError."""
     found = _NAME.fullmatch(name)
-    if found is None:  # it may hold a password, so it is not repeated
+    if found is None or not are_brokers(
+        found["servers"].split(",")
+    ):  # it may hold a password, so it is not repeated
         raise InputError(
             "A topic is named kafka://HOST:PORT/TOPIC, /PARTITION and @RANGE may follow.",
             remedy="Who connects is said in [kafka.security] of --config, or by FLOWDIFF_KAFKA_SECURITY_….",
