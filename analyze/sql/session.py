@@ -12,22 +12,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
 from analyze.scope import LakePeriod
+from analyze.sql.asked_comparison import Comparing
 from analyze.sql.catalog import VIEWS, relation
+from analyze.sql.comparisons import COMPARING, Comparisons, with_named_where
 from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
-from analyze.sql.stored_tables import LISTED, WATCHED, behind, tables_behind
+from analyze.sql.stored_tables import LISTED, STATISTICS, WATCHED, behind, tables_behind
 from analyze.verify import verify
 from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
 from schemas.quality import Quality
 from stitch.lake.encoding import still_at
+
+if TYPE_CHECKING:
+    from analyze.profile.window_statistics import WindowStatistics
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
@@ -50,6 +55,15 @@ _STEADY_SUM: Final = (
     "CREATE MACRO steady_sum(x) AS sum(least(x * 1099511627776, 1e30)::HUGEINT)::DOUBLE / 1099511627776"
 )
 
+# The value of a histogram up to which `q` hundredths of the weight lie, by linear interpolation on the axis
+# of its bins, 32 an octave; rows have a bin, its weight, that up to its end, and the whole. Weights are
+# integers.
+_BIN_QUANTILE: Final = (
+    "CREATE MACRO _bin_quantile(q, bin, w, up_to, total) AS"
+    " min(CASE WHEN 100 * up_to >= q * total THEN 2 ** ((bin + greatest(0, least(1,"
+    " (q * total - 100 * (up_to - w))::DOUBLE / (100 * w)::DOUBLE))) / 32) END)"
+)
+
 _KEPT_TABLES: Final = (
     "SELECT table_name FROM duckdb_tables()"
     " WHERE NOT internal AND (NOT starts_with(table_name, '_') OR starts_with(table_name, '_rows_of_'))"
@@ -60,6 +74,7 @@ BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
 
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
+_WRONG_CALL: Final = re.compile(rf"Macro (?P<name>{'|'.join(COMPARING)})\(\) does not support")
 _TEMPORARY: Final = re.compile(
     r"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+table\s+[a-z]\w*\s+as\s+(?:select|from|with)\b",
     re.IGNORECASE,
@@ -93,6 +108,7 @@ class Session:
         memory: str,
         threads: int,
         attached: Mapping[str, pa.Table],
+        comparing: Comparing | None,
     ) -> None:
         self._bounds = bounds
         self._files = _Files(listed)
@@ -100,6 +116,9 @@ class Session:
         self._threads = threads
         self._attached = attached
         self._span_times = SpanTimes()
+        self._comparisons = None if comparing is None else Comparisons(comparing)
+        self._compares = False
+        """Whether the functions that compare are made: a tenth of an opening."""
         self._unread = {*LISTED}
         self._made: set[str] = set()
         """Views that were made, and views `_<table>` behind them."""
@@ -128,6 +147,7 @@ class Session:
 
         What goes wrong late is raised by the reader, as the same errors.
         """
+        text = with_named_where(text)
         if isinstance(values, Mapping):
             text = bound_names(text, values)
         try:
@@ -209,8 +229,11 @@ class Session:
             connection.unregister("_flags")
             connection.execute(_QUALITY_NAMES)
             connection.execute(_STEADY_SUM)
+            connection.execute(_BIN_QUANTILE)
             for name, table in self._attached.items():
                 connection.register(name, table)
+            if self._compares and self._comparisons is not None:
+                self._comparisons.add_to(connection, self._noted)
         return connection
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -254,6 +277,10 @@ class Session:
         rest of an opening. What an interruption left is made again.
         """
         words = {*_WORD.findall(text.lower())}
+        if words & COMPARING.keys() and self._comparisons is not None and not self._compares:
+            with _enough(self._memory):
+                self._comparisons.add_to(self._connection, self._noted)
+            self._compares = True
         named = words & _RELATIONS.keys()
         if any(map(_CATALOG.fullmatch, words)):
             named = {*_RELATIONS}
@@ -277,15 +304,14 @@ class Session:
         tables = sorted(self._unread & self._tables_of(text))
         filled = [table for table in tables if self._files[table]]
         for table in filled:
-            if table not in WATCHED:
+            if table not in WATCHED and table not in STATISTICS:
                 verify(self._files.found, self._files[table])
-        by_path = {table: self._files.now(table) for table in filled if LISTED[table].rows is None}
+        by_path = {table: self._files.now(table) for table in filled if not LISTED[table].is_arrow}
         if by_path:
             self._reopen(self._bound | by_path)
         for table in tables:
-            rows_of = LISTED[table].rows
-            if table in filled and rows_of is not None:
-                rows = rows_of(self._files.found, self._files[table])
+            if table in filled and LISTED[table].is_arrow:
+                rows = self._files.rows(table)
                 if table == "structures":
                     self._span_times.set_structures(rows)
                 self._connection.register("_rows", rows)
@@ -319,6 +345,12 @@ class Session:
             return QueryError(
                 f"There is no table '{unknown['name']}'.",
                 remedy=f"There are {', '.join(VIEWS)}: docs/sql.md.",
+            )
+        if called := _WRONG_CALL.search(str(error)):
+            return QueryError(
+                f"{called['name']}() does not take these arguments.",
+                remedy=f"Write {called['name']}(REFERENCE, PROBLEM), and behind the periods by name: "
+                "history := PERIOD, where := FILTER, reference_where, problem_where, method.",
             )
         failed = f"The query failed: {_first_lines(error)}"
         if isinstance(error, duckdb.OutOfMemoryException):
@@ -399,6 +431,20 @@ class _Files:
             self._versions = RequestVersions(self.found, self["params"])
         return self._versions(request)
 
+    def rows(self, table: str) -> pa.Table:
+        """Rows of a table that DuckDB does not read itself. Raises LakeError."""
+        rows_of = LISTED[table].rows
+        if rows_of is None:
+            return self._statistics.rows(STATISTICS[table])
+        return rows_of(self.found, self[table])
+
+    @cached_property
+    def _statistics(self) -> WindowStatistics:
+        from analyze.profile.window_statistics import WindowStatistics
+        from analyze.refine.settings import RefineSettings
+
+        return WindowStatistics(self.found, RefineSettings())
+
     def _find(self, table: str) -> Iterable[Path]:
         match table:
             case "flows":
@@ -409,6 +455,8 @@ class _Files:
                 return self.found.params
             case "dead_letters":
                 return self.found.dead_letters
+        if table in STATISTICS:
+            return self.found.flows
         if table in WATCHED:
             from stitch.lake.watch_files import WATCH
 
@@ -430,15 +478,17 @@ def open_session(
     memory: str = "2GB",
     threads: int = 2,
     attached: Mapping[str, pa.Table] | None = None,
+    comparing: Comparing | None = None,
 ) -> Iterator[Session]:
     """A locked session on one period of a lake (its filter aside), and on the lake's reports.
 
     `listed` gives the period with its files where `found` has none; it is called by the first query that
     reads any. `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
-    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name. Raises ConfigError where
+    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name; `comparing` makes what
+    the table functions `compare` and `breakdown` give, which there are not without. Raises ConfigError where
     `memory` is no size or too small. Files are opened by the queries that use them.
     """
-    session = Session(found, listed or (lambda: found), memory, threads, attached or {})
+    session = Session(found, listed or (lambda: found), memory, threads, attached or {}, comparing)
     with closing(session):
         yield session
 

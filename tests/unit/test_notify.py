@@ -7,9 +7,9 @@ import hashlib
 import hmac
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -392,7 +392,7 @@ def test_a_redirect_is_not_followed(hook: Receiver, tmp_path: Path) -> None:
 @contextmanager
 def hostile(answer: Sequence[bytes], pause_s: float) -> Iterator[int]:
     """A server that answers with pieces, a pause between, without end; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
 
         def serve() -> None:
             while True:
@@ -400,7 +400,7 @@ def hostile(answer: Sequence[bytes], pause_s: float) -> Iterator[int]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                threading.Thread(target=drip, args=[connection], daemon=True).start()
+                threads.submit(drip, connection)
 
         def drip(connection: socket.socket) -> None:
             try:
@@ -413,8 +413,11 @@ def hostile(answer: Sequence[bytes], pause_s: float) -> Iterator[int]:
             except OSError:
                 pass
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]
+        threads.submit(serve)
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # to close it would not wake who waits for a connection
 
 
 @pytest.mark.parametrize(
