@@ -99,15 +99,18 @@ class Lake:
         """The rows of a query over the views of docs/sql.md; `:name` in it is the parameter `name`.
 
         attach: tables of one's own by name: a file (CSV, JSON, Parquet), or what speaks Arrow (DataFrames).
-        The process of the query is ended at its time and memory. Raises QueryError, PeriodError, ConfigError,
-        InputError.
+        The process of the query is ended at its time and memory; comparisons that it asks for are made here.
+        Raises QueryError, PeriodError, ConfigError, InputError.
         """
         from analyze.sql.session_process import SessionProcess
+        from flowdiff.query_comparisons import QueryComparisons
 
+        now_ns = time.time_ns()
         started = SessionProcess(
             self.name,
             _one(period),
-            now_ns=time.time_ns(),
+            now_ns=now_ns,
+            comparing=QueryComparisons(self.name, now_ns),
             memory=memory,
             seconds=seconds,
             attached={name: _attached(name, given) for name, given in (attach or {}).items()},

@@ -140,11 +140,39 @@ def reference() -> str:
     parts += ["`quality_names(mask)` lists the flags of a `quality` mask as text:", ""]
     parts += ["| bit | flag | meaning |", "|---|---|---|"]
     parts += [f"| {flag.value} | `{flag.name}` | {_cell(MEANINGS[flag])} |" for flag in Quality]
+    parts += ["", *_COMPARING]
     for group in _TABLES:
         parts += ["", f"## {group.title}", "", *group.about]
         for name, schema in group.schemas().items():
             parts += ["", f"### {name}", "", *_table_lines(name, schema)]
     return "\n".join(parts) + "\n"
+
+
+_COMPARING: Final = (
+    "## Comparing",
+    "",
+    "`compare(reference, problem)` gives the findings of any two periods of this lake, and",
+    "`breakdown(reference, problem)` the parts of the change, which add up to it for each measure: what",
+    "`flowdiff compare` finds, without a report being kept. Periods are written as there. The columns are",
+    "those of the views [findings](#findings) and [account](#account), without `report`.",
+    "",
+    "```sql",
+    "SELECT rank, title, share, q, examples FROM compare('2026-11-18', '2026-11-19');",
+    "```",
+    "",
+    "| argument | meaning |",
+    "|---|---|",
+    "| `reference`, `problem` | period before, period after: a text, or a date; several with commas |",
+    "| `history :=` | ordinary times, as a baseline |",
+    "| `where :=` | filter of all periods, as text: `'status = ok'`; a quote in it is written twice |",
+    "| `reference_where :=`, `problem_where :=` | filter of one of them |",
+    "| `method :=` | a method that gives findings; `'robust'` |",
+    "",
+    "An argument may be a parameter, or a column: `FROM deployments AS d, compare(d.before, d.after)`",
+    "compares once for each row, at most 100 times in a session. A comparison that is asked for again, also",
+    "by the other function, is not made again. It runs beside the query, is not counted in `--timeout` and",
+    "`--memory`, and ends with Ctrl-C. What it refuses is the query's error.",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,10 +55,12 @@ def locked_connection(
 def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB that draws no progress bar, whatever its first statement takes.
 
-    The bar goes to standard output, among the rows; in a notebook's kernel it needs ipywidgets.
+    The bar goes to standard output, among the rows. In a notebook's kernel without ipywidgets it is off, and
+    DuckDB refuses to touch the setting.
     """
-    connection = duckdb.connect(":memory:", config=settings)
-    connection.execute("SET enable_progress_bar = false")
+    connection = duckdb.connect(":memory:", config=dict[str, str | bool | int | float | list[str]](settings))
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+        connection.execute("SET enable_progress_bar = false")
     return connection
 
 

@@ -19,7 +19,9 @@ import pyarrow as pa
 from duckdb.func import PythonUDFType
 
 from analyze.scope import LakePeriod
+from analyze.sql.asked_comparison import Comparing
 from analyze.sql.catalog import VIEWS, relation
+from analyze.sql.comparisons import COMPARING, Comparisons, with_named_where
 from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
@@ -72,6 +74,7 @@ BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
 
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
+_WRONG_CALL: Final = re.compile(rf"Macro (?P<name>{'|'.join(COMPARING)})\(\) does not support")
 _TEMPORARY: Final = re.compile(
     r"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+table\s+[a-z]\w*\s+as\s+(?:select|from|with)\b",
     re.IGNORECASE,
@@ -105,6 +108,7 @@ class Session:
         memory: str,
         threads: int,
         attached: Mapping[str, pa.Table],
+        comparing: Comparing | None,
     ) -> None:
         self._bounds = bounds
         self._files = _Files(listed)
@@ -112,6 +116,9 @@ class Session:
         self._threads = threads
         self._attached = attached
         self._span_times = SpanTimes()
+        self._comparisons = None if comparing is None else Comparisons(comparing)
+        self._compares = False
+        """Whether the functions that compare are made: a tenth of an opening."""
         self._unread = {*LISTED}
         self._made: set[str] = set()
         """Views that were made, and views `_<table>` behind them."""
@@ -140,6 +147,7 @@ class Session:
 
         What goes wrong late is raised by the reader, as the same errors.
         """
+        text = with_named_where(text)
         if isinstance(values, Mapping):
             text = bound_names(text, values)
         try:
@@ -224,6 +232,8 @@ class Session:
             connection.execute(_BIN_QUANTILE)
             for name, table in self._attached.items():
                 connection.register(name, table)
+            if self._compares and self._comparisons is not None:
+                self._comparisons.add_to(connection, self._noted)
         return connection
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -267,6 +277,10 @@ class Session:
         rest of an opening. What an interruption left is made again.
         """
         words = {*_WORD.findall(text.lower())}
+        if words & COMPARING.keys() and self._comparisons is not None and not self._compares:
+            with _enough(self._memory):
+                self._comparisons.add_to(self._connection, self._noted)
+            self._compares = True
         named = words & _RELATIONS.keys()
         if any(map(_CATALOG.fullmatch, words)):
             named = {*_RELATIONS}
@@ -331,6 +345,12 @@ class Session:
             return QueryError(
                 f"There is no table '{unknown['name']}'.",
                 remedy=f"There are {', '.join(VIEWS)}: docs/sql.md.",
+            )
+        if called := _WRONG_CALL.search(str(error)):
+            return QueryError(
+                f"{called['name']}() does not take these arguments.",
+                remedy=f"Write {called['name']}(REFERENCE, PROBLEM), and behind the periods by name: "
+                "history := PERIOD, where := FILTER, reference_where, problem_where, method.",
             )
         failed = f"The query failed: {_first_lines(error)}"
         if isinstance(error, duckdb.OutOfMemoryException):
@@ -438,10 +458,10 @@ class _Files:
         if table in STATISTICS:
             return self.found.flows
         if table in WATCHED:
-            from stitch.lake.watch_files import table_files
+            from stitch.lake.watch_files import WATCH
 
-            # Names within the lake: they are read by Arrow, and verified then.
-            return [Path(name) for name in table_files(self.found.store, table)]
+            # Whichever files there are: the watch's last commit names them, and is read once a query asks.
+            return [Path(WATCH)] if self.found.store.names(WATCH) else []
         file = f"{_REPORT_TABLES[table]}.parquet"
         return [path for path in self._reports if path.name == file]
 
@@ -458,15 +478,17 @@ def open_session(
     memory: str = "2GB",
     threads: int = 2,
     attached: Mapping[str, pa.Table] | None = None,
+    comparing: Comparing | None = None,
 ) -> Iterator[Session]:
     """A locked session on one period of a lake (its filter aside), and on the lake's reports.
 
     `listed` gives the period with its files where `found` has none; it is called by the first query that
     reads any. `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
-    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name. Raises ConfigError where
+    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name; `comparing` makes what
+    the table functions `compare` and `breakdown` give, which there are not without. Raises ConfigError where
     `memory` is no size or too small. Files are opened by the queries that use them.
     """
-    session = Session(found, listed or (lambda: found), memory, threads, attached or {})
+    session = Session(found, listed or (lambda: found), memory, threads, attached or {}, comparing)
     with closing(session):
         yield session
 

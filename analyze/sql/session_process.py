@@ -27,6 +27,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from analyze.sql.asked_comparison import AskedComparison, Comparing
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.sizes import parse_size
 
@@ -98,12 +99,14 @@ class SessionProcess:
         provisional: Path | None = None,
         attached: Mapping[str, Path | pa.Table] | None = None,
         may_fork: bool = False,
+        comparing: Comparing | None = None,
     ) -> None:
         """Start it. `memory` bounds DuckDB, and with `BESIDE` all that its process takes once it is ready;
         `seconds` the computing of each query. `provisional`: a folder for what is read of windows that are
         not sealed, which are refused without. `attached`: files and tables to be asked, too, by name.
         `may_fork`: the process of the caller is ours and holds nothing open that another should not have;
-        then a fork of it saves the start of Python, while it has no other thread.
+        then a fork of it saves the start of Python, while it has no other thread. `comparing` makes, in the
+        process of the caller, the comparisons that a query asks for; their time is not the query's.
 
         Raises ConfigError where `memory` is no size or too small, PeriodError, LakeError, InputError.
         """
@@ -113,6 +116,7 @@ class SessionProcess:
         self._asked = Asked(lake, period, now_ns, memory_bytes, provisional, attached or {})
         self._seconds = seconds
         self._may_fork = may_fork
+        self._comparing = comparing
         self._process: subprocess.Popen[bytes] | _Fork | None = None
         self._pipe: Connection
         self._left = float("inf")
@@ -196,12 +200,10 @@ class SessionProcess:
         """What the child says next. The time until then is computing; that in which nobody asks is not."""
         started = monotonic()
         try:
-            if not self._pipe.poll(self._left if self._left < _LONGEST_WAIT_S else None):
-                raise QueryError(
-                    f"The query computed for more than {self._seconds:g} s.",
-                    remedy="Look whether a join lacks its condition, or raise --timeout.",
-                )
-            answer = self._pipe.recv()
+            while isinstance(answer := self._received(started), AskedComparison):
+                self._left -= monotonic() - started
+                self._pipe.send(self._compared(answer))
+                started = monotonic()
         except (EOFError, ConnectionError) as error:
             self.close()
             raise QueryError("The process of the query died.", remedy="Try more --memory.") from error
@@ -214,6 +216,25 @@ class SessionProcess:
                 self.close()
             raise answer
         return answer
+
+    def _received(self, since: float) -> Any:
+        """What the child sends next. Raises QueryError where it has computed for too long."""
+        left = self._left - (monotonic() - since)
+        if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
+            raise QueryError(
+                f"The query computed for more than {self._seconds:g} s.",
+                remedy="Look whether a join lacks its condition, or raise --timeout.",
+            )
+        return self._pipe.recv()
+
+    def _compared(self, asked: AskedComparison) -> Mapping[str, pa.Table] | FlowdiffError:
+        """Tables of a comparison, or why there are none."""
+        if self._comparing is None:
+            return QueryError("Nothing is compared in this session.")
+        try:
+            return self._comparing(asked)
+        except FlowdiffError as error:
+            return error
 
 
 class _Fork:
@@ -259,8 +280,8 @@ def serve(descriptor: int) -> None:
     from analyze.sql.session import attached_tables, open_session
     from schemas.periods import parse_period
 
-    pipe = Connection(descriptor)
-    asked: Asked = pipe.recv()
+    parent = _Parent(Connection(descriptor))
+    asked: Asked = parent.pipe.recv()
     try:
         lakes = Lakes(asked.lake, provisional=asked.provisional)
         period = parse_period(asked.period, now_ns=asked.now_ns)
@@ -270,15 +291,15 @@ def serve(descriptor: int) -> None:
             listed=lambda: lakes.find(period, may_be_empty=True),
             memory=f"{asked.memory_bytes}B",
             attached=attached_tables(asked.attached),
+            comparing=parent.compared,
         ) as session:
             _take_no_more_than(asked.memory_bytes + BESIDE)
-            statements: SimpleQueue[Statement] = SimpleQueue()
-            threading.Thread(target=_listen, args=[pipe, statements], daemon=True).start()
-            pipe.send(notes([bounds]))
+            threading.Thread(target=parent.listen, daemon=True).start()
+            parent.send(notes([bounds]))
             while True:
-                _run(session, pipe, statements.get())
+                _run(session, parent, parent.statements.get())
     except (FlowdiffError, OSError) as error:
-        pipe.send(error)
+        parent.send(error)
 
 
 def _take_no_more_than(n_bytes: int) -> None:
@@ -294,29 +315,55 @@ def _take_no_more_than(n_bytes: int) -> None:
     )
 
 
-def _listen(pipe: Connection, statements: SimpleQueue[Statement]) -> None:
-    """Pass statements on; without a parent nobody needs the answer that is being computed."""
-    try:
-        while True:
-            statements.put(pipe.recv())
-    except (EOFError, ConnectionError):
-        os._exit(0)
+class _Parent:
+    """The parent as its child has it. Threads of DuckDB ask for comparisons while answers are sent."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+        self.statements: SimpleQueue[Statement] = SimpleQueue()
+        self._comparisons: SimpleQueue[Mapping[str, pa.Table] | FlowdiffError] = SimpleQueue()
+        self._sending = threading.Lock()
+
+    def listen(self) -> None:
+        """Pass on what comes; without a parent nobody needs the answer that is being computed."""
+        try:
+            while True:
+                come = self.pipe.recv()
+                if isinstance(come, Statement):
+                    self.statements.put(come)
+                else:
+                    self._comparisons.put(come)
+        except (EOFError, ConnectionError):
+            os._exit(0)
+
+    def send(self, answer: object) -> None:
+        """Send an answer, or a part of one."""
+        with self._sending:
+            self.pipe.send(answer)
+
+    def compared(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
+        """Tables of a comparison, which the parent makes. One at a time. Raises FlowdiffError."""
+        self.send(asked)
+        made = self._comparisons.get()
+        if isinstance(made, FlowdiffError):
+            raise made
+        return made
 
 
-def _run(session: Session, pipe: Connection, statement: Statement) -> None:
+def _run(session: Session, parent: _Parent, statement: Statement) -> None:
     try:
         reader = session.stream(statement.text, statement.values)
         if statement.shown is not None:
-            pipe.send(_first_rows(reader, statement.shown))
+            parent.send(_first_rows(reader, statement.shown))
             return
-        pipe.send(reader.schema)
+        parent.send(reader.schema)
         for batch in reader:
-            pipe.send(batch)
-        pipe.send(None)
+            parent.send(batch)
+        parent.send(None)
     except (FlowdiffError, OSError) as error:
-        pipe.send(error)
+        parent.send(error)
     except MemoryError:
-        pipe.send(QueryError(f"The query failed: {_OUT_OF_MEMORY}."))
+        parent.send(QueryError(f"The query failed: {_OUT_OF_MEMORY}."))
 
 
 def _first_rows(reader: pa.RecordBatchReader, at_most: int) -> ShownRows:

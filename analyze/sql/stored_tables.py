@@ -48,10 +48,10 @@ def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
     """Reads a table of the watch, which is small, and verifies it. The reader raises LakeError."""
 
-    def read(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
+    def read(found: LakePeriod, _: Sequence[Path]) -> pa.Table:
         from stitch.lake.watch_files import read_rows_of
 
-        return read_rows_of(found.store, table, [path.as_posix() for path in paths])
+        return read_rows_of(found.store, table)
 
     return read
 

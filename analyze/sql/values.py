@@ -19,12 +19,21 @@ def value_kind(type_: pa.DataType) -> ValueKind:
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Values of a column; its `texts` where Python has no such date or time (`infinity`)."""
+    """Values of a column; its `texts` where Python has no such date or time (`infinity`), or no such value as
+    an interval of months, days and nanoseconds."""
+    if _has_intervals(column.type):
+        return list(texts(column).to_pylist())
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
         values = texts(column).to_pylist()
     return values
+
+
+def _has_intervals(type_: pa.DataType) -> bool:
+    if pa.types.is_nested(type_):
+        return any(_has_intervals(type_.field(number).type) for number in range(type_.num_fields))
+    return bool(pa.types.is_interval(type_))
 
 
 def times_as_text(column: pa.Array) -> pa.Array:

@@ -1,10 +1,10 @@
 """Mean time to absorption of a Markov chain by elimination without subtraction (Grassmann, Taksar and
 Heyman, 1985).
 
-A chain that hardly ever leaves makes I - P nearly singular: solved as a linear system its time loses every
-digit and its sign depends on the processor's kernel. Eliminating state by state, with each pivot computed as
-the sum of what leaves the state, adds and multiplies numbers of one sign only, so each result keeps almost
-all digits however rare absorption is.
+A chain that is rarely absorbed makes I - P nearly singular: the solution of the linear system loses every
+digit, and its sign depends on the processor's kernel. Eliminating state by state, with each pivot computed as
+the sum of the probabilities of leaving the state, adds and multiplies numbers of one sign only, so each
+result keeps almost all digits, however rare absorption is.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from schemas.arrays import F8
 
 
 def mean_absorption_time(moves: F8, absorbed: F8) -> float:
-    """Mean number of steps from state 0 until absorption; inf where absorption cannot be reached.
+    """Mean number of steps from state 0 until absorption; inf if absorption cannot be reached.
 
-    moves: [states, states] probabilities of the transient states, what stays in a state on the diagonal;
+    moves: [states, states] transition probabilities of the transient states, staying on the diagonal;
     absorbed: [states] probability of absorption in one step. No entry may be negative. O(states³).
     """
     moves, absorbed = moves.copy(), absorbed.copy()

@@ -21,6 +21,7 @@ from flowdiff.cli.options import ConfigOption, WorkersOption, named_values
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions
+from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.given import read_secret
@@ -151,7 +152,7 @@ def command(
     processes, threads = _shares(workers)
     pa.set_cpu_count(max(processes, threads))
     if member is not None and member.number:
-        typer.echo(f"tasks done: {member.work():,}")
+        echo(f"tasks done: {member.work():,}")
         return
     with import_progress() as progress:
         summary = import_into(
@@ -226,20 +227,20 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
     from schemas.rejects import Reason
 
     if as_json:
-        typer.echo(summary.model_dump_json(indent=1))
+        echo_json(summary.model_dump_json(indent=1))
         return
     print_rows((Heading("import"), Heading("count", Kind.NUMBER)), summary_rows(summary))
     if summary.commit is None:
-        typer.echo("nothing new: the lake is unchanged")
+        echo("nothing new: the lake is unchanged")
     if summary.changed_settings:
-        typer.echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
+        echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
-        typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
+        echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
     if absurd := summary.counters.rejects.get(Reason.ABSURD_TIME, 0):
-        typer.echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
+        echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
     if retired := summary.counters.rejects.get(Reason.RETIRED, 0):
-        typer.echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
+        echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:

@@ -20,6 +20,7 @@ from flowdiff.cli.options import (
     provisional_folder,
     say_notes,
 )
+from flowdiff.cli.terminal import echo, echo_lines
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
@@ -72,19 +73,22 @@ def command(
     The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
     """
     from analyze.sql.session_process import SessionProcess
+    from flowdiff.query_comparisons import QueryComparisons, with_spinner
 
     output = None if str(output) == "-" else output
     format_ = _form(format_, output)
-    seconds = _seconds(timeout)
+    seconds, now_ns = _seconds(timeout), time.time_ns()
+    provisional = provisional_folder() if unsealed else None
     started = SessionProcess(
         lake,
         period,
-        now_ns=time.time_ns(),
+        now_ns=now_ns,
         memory=memory,
         seconds=seconds,
-        provisional=provisional_folder() if unsealed else None,
+        provisional=provisional,
         attached={name: Path(file) for name, file in named_values("--attach", attach, filled=True).items()},
         may_fork=True,
+        comparing=with_spinner(QueryComparisons(lake, now_ns)),
     )
     values = named_values("--param", param)
     with closing(started) as session:
@@ -170,11 +174,11 @@ def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
         try:
             line = input("     ...> " if pending else "flowdiff> ")
         except EOFError:
-            print()
+            echo()
             return
         except KeyboardInterrupt:
             pending = ""
-            print()
+            echo()
             continue
         if not pending and line.startswith("."):
             if line.strip() in (".quit", ".exit"):
@@ -203,7 +207,7 @@ def _dot_command(line: str) -> None:
         _print_schema(name)
     elif word == ".help":
         views = "\n".join(f"  {name:<12} {relation(name).doc}" for name in VIEWS)
-        print(_HELP.format(views=views))
+        echo_lines(_HELP.format(views=views))
     else:
         print_sentence(f"There is no command {word}; .help lists them.", style="red")
 
@@ -216,6 +220,6 @@ def _print_schema(name: str) -> None:
         print_sentence(f"{request}: {', '.join(VIEWS)}.", style="red")
         return
     view = relation(name)
-    print(view.doc)
+    echo_lines(view.doc)
     columns = [Heading("column", Kind.EXACT), Heading("type", Kind.EXACT), Heading("meaning", Kind.PROSE)]
     print_rows(columns, [[column.name, column.type, column.doc] for column in view.columns])

@@ -66,8 +66,10 @@ class NdjsonReader:
         """Read one row a line that is not blank; a block is one or more lines. O(bytes)."""
         size = sum(len(b) + 1 for b in blocks)
         with _as_file(blocks) as path, self._connection.cursor() as cursor:
-            # In a prompt or a kernel a long read would draw a bar, and a cursor takes no setting of another.
-            cursor.execute("SET enable_progress_bar = false")
+            # A cursor takes no setting of another. In a kernel without ipywidgets the bar is off, and may not
+            # be touched.
+            if cursor.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+                cursor.execute("SET enable_progress_bar = false")
             return cursor.sql(
                 "SELECT * FROM read_json($path, columns = $columns, format = 'newline_delimited',"
                 " compression = 'uncompressed', ignore_errors = true, maximum_object_size = $largest)",

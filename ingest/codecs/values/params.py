@@ -19,7 +19,7 @@ from ingest.codecs.privacy import REDACTED, Keep, Privacy, privacy_of
 from ingest.codecs.values.attributes import AttributeTable, number_text
 from ingest.codecs.values.columns import list_column
 from ingest.codecs.values.names import NUL_MARK, cut_utf8
-from schemas.arrays import I8
+from schemas.arrays import I4, I8
 from schemas.config import DecodeConfig
 from schemas.events import PARAM_TYPE
 
@@ -39,7 +39,6 @@ def params_column(
     tables = [t for t in tables if len(t)]
     if not tables:
         return pa.nulls(n_rows, pa.list_(PARAM_TYPE))
-    privacy = privacy_of(config.params)
     names, codes = _shared_keys(tables, config, oddities)
     lengths, code, source = _side_by_side(n_rows, tables, codes)
     sequence, first_owner = _sequences(lengths, code)
@@ -51,13 +50,30 @@ def params_column(
     key = code[index]
     row = pa.array(source[index])
     num = pa.concat_arrays([t.num for t in tables]).take(row)
-    values = pa.concat_arrays([t.text for t in tables]).dictionary_encode()
-    words = _without_secrets(values.dictionary, privacy)
-    text = pa.DictionaryArray.from_arrays(values.indices.take(row), words)
+    text = pa.concat_arrays([t.text for t in tables]).dictionary_encode()
+    text = pa.DictionaryArray.from_arrays(text.indices.take(row), text.dictionary)
+    return list_column(lengths_out, param_values(names, key.astype(np.int32), num, text, config, oddities))
+
+
+def param_values(
+    names: list[str],
+    key: I4,
+    num: pa.Array,
+    text: pa.DictionaryArray,
+    config: DecodeConfig,
+    oddities: Counter[str],
+) -> pa.StructArray:
+    """[params] PARAM_TYPE: values by the rules of their keys, texts without secrets, cleaned and bounded.
+
+    key: [params] index into `names`.
+    """
+    privacy = privacy_of(config.params)
+    words = _without_secrets(text.dictionary, privacy)
+    text = pa.DictionaryArray.from_arrays(text.indices, words)
     num, text = _hidden(num, text, np.array([privacy.keep(k) for k in names], np.uint8)[key], privacy)
     text = clean_text(text, config, oddities)
-    keys = pa.DictionaryArray.from_arrays(pa.array(key, pa.int32()), pa.array(names, pa.string()))
-    return list_column(lengths_out, pa.StructArray.from_arrays([keys, num, text], fields=list(PARAM_TYPE)))
+    keys = pa.DictionaryArray.from_arrays(pa.array(key), pa.array(names, pa.string()))
+    return pa.StructArray.from_arrays([keys, num, text], fields=list(PARAM_TYPE))
 
 
 def _begin(lengths: I8) -> I8:
