@@ -22,6 +22,7 @@ import typer.core
 import typer.main
 
 from flowdiff.cli.outcome import Leaving, exit_code, open_closed_streams, tolerate_any_text
+from flowdiff.cli.terminal import echo
 from flowdiff.cli.version import version
 from schemas.errors import InputError
 
@@ -117,7 +118,7 @@ def _stand_in() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"flowdiff {version()}")
+        echo(f"flowdiff {version()}")
         raise typer.Exit
 
 

@@ -84,14 +84,10 @@ class Analysis:
 
     def text(self, width: int = WIDTH) -> str:
         """The report as a terminal shows it."""
-        from rich.console import Console
-
         from analyze.report.terminal import print_report
+        from flowdiff.cli.terminal import drawn
 
-        console = Console(width=width, color_system=None)
-        with console.capture() as captured:
-            print_report(self.report, self._outcome.views, console)
-        return captured.get()
+        return drawn(lambda console: print_report(self.report, self._outcome.views, console), width)
 
     def save(
         self,
@@ -160,14 +156,10 @@ class Flow:
 
     def text(self, width: int = WIDTH) -> str:
         """Draw its swim lane, as a terminal shows it."""
-        from rich.console import Console
-
+        from flowdiff.cli.terminal import drawn
         from flowdiff.commands.flow import print_flow
 
-        console = Console(width=width, color_system=None)
-        with console.capture() as captured:
-            print_flow(console, self._stored)
-        return captured.get()
+        return drawn(lambda console: print_flow(console, self._stored), width)
 
     def __repr__(self) -> str:
         return self.text()

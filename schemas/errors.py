@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from schemas.visible import visible
+
 TRY_AGAIN: Final = 75
 """Exit code of what may work in a moment (EX_TEMPFAIL of sysexits.h): a supervisor starts it again."""
 
@@ -28,7 +30,8 @@ class FlowdiffError(Exception):
 
     def __str__(self) -> str:
         tail = f" {self.remedy}" if self.remedy else ""
-        return f"{self.message}{tail} [{self.slug}]"
+        # Python prints it at the end of a traceback, and messages repeat what names there are.
+        return visible(f"{self.message}{tail} [{self.slug}]")
 
 
 class UnknownFormatError(FlowdiffError):

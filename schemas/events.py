@@ -45,9 +45,9 @@ _id = pa.binary()
 
 PARAM_TYPE = pa.struct(
     [
-        stored(28, "key", pa.string(), "parameter name", nullable=True),
+        stored(28, "key", _word, "parameter name", nullable=True),
         stored(29, "num", pa.float64(), "value, where it is a number", nullable=True),
-        stored(30, "text", pa.string(), "value, where it is text", nullable=True),
+        stored(30, "text", _word, "value, where it is text", nullable=True),
     ]
 )
 """One low-level parameter: exactly one of `num` and `text` is set. Booleans are text `true`/`false`."""

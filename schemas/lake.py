@@ -175,12 +175,12 @@ READINGS_SCHEMA = pa.schema(
 
 PARAMS_SCHEMA = pa.schema(
     [
-        stored(1, "request_id", pa.string(), "request or trace id"),
+        stored(1, "request_id", _word, "request or trace id"),
         stored(2, "kind", _word, "`spans` or `records`: with request_id, which flow"),
         stored(3, "position", pa.int32(), "canonical position of the node (for a span, its start)"),
         stored(4, "key", _word, "parameter name"),
         stored(5, "num", pa.float64(), "value, where it is a number", nullable=True),
-        stored(6, "text", pa.string(), "value, where it is text; booleans as true/false", nullable=True),
+        stored(6, "text", _word, "value, where it is text; booleans as true/false", nullable=True),
     ]
 )
 """Low-level parameters; requests in the order of flows, then position, then key."""

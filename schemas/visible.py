@@ -63,6 +63,11 @@ def visible(text: str) -> str:
     return text if plain else text.translate(_VISIBLE)
 
 
+def visible_lines(text: str) -> str:
+    """`visible` of each line of a text, its line ends kept."""
+    return visible(text) if "\n" not in text else "\n".join(map(visible, text.split("\n")))
+
+
 def escaped(text: str, *, keep_line_ends: bool = False) -> str:
     """`text` with such characters as JSON spells them, `\\u200b`; tab, CR and LF too unless they are kept."""
     return text.translate(_IN_FILES if keep_line_ends else _ESCAPED)

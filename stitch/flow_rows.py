@@ -246,15 +246,18 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""Parameters whose flow is recognised by its row in a table of flows: a tenth of the bytes of its name and
-kind."""
+"""Parameters whose flow is recognised by its row in a table of flows."""
 
 
 def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
     """Rows of PARAMS_SCHEMA for those of FLOW_PARAMS_SCHEMA. O(params)."""
     if not params.num_rows:
         return PARAMS_SCHEMA.empty_table()
-    names = flows.select(_NAMING).take(params["flow"])
+    flow = whole(params["flow"])
+    names = {
+        "request_id": pa.DictionaryArray.from_arrays(flow, whole(flows["request_id"])),
+        "kind": whole(flows["kind"]).take(flow),
+    }
     columns = [(names if f.name in _NAMING else params)[f.name].cast(f.type) for f in PARAMS_SCHEMA]
     return pa.table(columns, schema=PARAMS_SCHEMA)
 
@@ -278,7 +281,7 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
     n_params = lengths[event]
     value = ranges(starts[event], n_params)
     flow, position = np.repeat(flow, n_params), np.repeat(position, n_params)
-    keys = pc.struct_field(lists.values, "key").dictionary_encode()
+    keys = pc.struct_field(lists.values, "key")
     key = keys.indices.to_numpy(zero_copy_only=False)[value]
     words: list[str] = keys.dictionary.to_pylist()
     if len(placed.merged[0]):

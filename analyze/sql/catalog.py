@@ -23,6 +23,7 @@ from schemas.rejects import REJECT_SCHEMA, Reason
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
     *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
+    *("call_sites", "call_patterns", "responses"),
     *("findings", "evidence", "account", "mutations", "mutation_requests", "dead_letters"),
     *("incident_events", "incidents", "change_points", "watch_runs"),
 )
@@ -88,6 +89,13 @@ def report_tables() -> Mapping[str, pa.Schema]:
     from schemas.report.report_tables import REPORT_TABLES
 
     return REPORT_TABLES
+
+
+def statistics_schema() -> pa.Schema:
+    """Schema of statistics of windows, made as late."""
+    from schemas.statistics import STATISTICS_SCHEMA
+
+    return STATISTICS_SCHEMA
 
 
 def watch_tables() -> Mapping[str, pa.Schema]:
@@ -199,6 +207,30 @@ _TABLES: Final = (
         lambda: {"dead_letters": REJECT_SCHEMA, "late": TEXT_EVENT_SCHEMA},
     ),
     _TableGroup(
+        "Statistics",
+        (
+            "What `flowdiff summarize`, and comparisons by themselves, keep of each window: files of one row",
+            "under `LAKE/stats/window=…/`. Sums of quarters of a day (`--sums`) are alike, under",
+            "`LAKE/stats/quarter=…/`. Each column is a relation, a list of rows. Keys are 64-bit hashes of",
+            "names, the same in every window, so that rows of any windows add up by them. The names are",
+            "beside them: `operations`, `sites`, `patterns`, `paths`, `roots`, `errors`. Response times of",
+            "all windows:",
+            "",
+            "```sql",
+            "SELECT root, bin, sum(n) FROM (",
+            "    SELECT unnest(responses, recursive := true)",
+            "    FROM read_parquet('LAKE/stats/window=*/*.parquet', hive_partitioning = false)",
+            ") GROUP BY ALL;",
+            "```",
+            "",
+            "DuckDB (from 1.5 on), polars and pandas read them; the version of the form is in the footer",
+            "(`flowdiff.profile_version`), and `flowdiff summarize` replaces those of another one. They are",
+            "a cache: some may be missing, or be of requests that have changed since. A window that was",
+            "refined with several settings has a file of each.",
+        ),
+        lambda: {"stats": statistics_schema()},
+    ),
+    _TableGroup(
         "Tables of a report",
         (
             "Under `LAKE/reports/<report>/`, complete where the page is cut:",
@@ -235,6 +267,7 @@ def sql_type(type_: pa.DataType) -> str:
 _SQL_TYPES: Final = {
     pa.bool_(): "BOOLEAN",
     pa.uint8(): "UTINYINT",
+    pa.int16(): "SMALLINT",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
@@ -272,9 +305,9 @@ def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
 
 
 def _table_rows(field: pa.Field) -> list[str]:
-    """A column, and the described parts of its structs."""
+    """A column, and the described parts of its structs, and of theirs."""
     inner = [part for part in _struct_fields(field.type) if part.metadata]
-    parts = [_table_row(part, f"{field.name}[].{part.name}") for part in inner]
+    parts = [row for part in inner for row in _table_rows(part.with_name(f"{field.name}[].{part.name}"))]
     return [_table_row(field, field.name), *parts]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -24,11 +24,14 @@ from analyze.sql.comparisons import COMPARING, Comparing, Comparisons, with_name
 from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
-from analyze.sql.stored_tables import LISTED, WATCHED, behind, tables_behind
+from analyze.sql.stored_tables import LISTED, STATISTICS, WATCHED, behind, tables_behind
 from analyze.verify import verify
 from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
 from schemas.quality import Quality
 from stitch.lake.encoding import still_at
+
+if TYPE_CHECKING:
+    from analyze.profile.window_statistics import WindowStatistics
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
@@ -49,6 +52,15 @@ _QUALITY_NAMES: Final = (
 # fit into 127 bits.
 _STEADY_SUM: Final = (
     "CREATE MACRO steady_sum(x) AS sum(least(x * 1099511627776, 1e30)::HUGEINT)::DOUBLE / 1099511627776"
+)
+
+# The value of a histogram up to which `q` hundredths of the weight lie, by linear interpolation on the axis
+# of its bins, 32 an octave; rows have a bin, its weight, that up to its end, and the whole. Weights are
+# integers.
+_BIN_QUANTILE: Final = (
+    "CREATE MACRO _bin_quantile(q, bin, w, up_to, total) AS"
+    " min(CASE WHEN 100 * up_to >= q * total THEN 2 ** ((bin + greatest(0, least(1,"
+    " (q * total - 100 * (up_to - w))::DOUBLE / (100 * w)::DOUBLE))) / 32) END)"
 )
 
 _KEPT_TABLES: Final = (
@@ -216,6 +228,7 @@ class Session:
             connection.unregister("_flags")
             connection.execute(_QUALITY_NAMES)
             connection.execute(_STEADY_SUM)
+            connection.execute(_BIN_QUANTILE)
             for name, table in self._attached.items():
                 connection.register(name, table)
             if self._compares and self._comparisons is not None:
@@ -296,15 +309,14 @@ class Session:
         tables = sorted(self._unread & self._tables_of(text))
         filled = [table for table in tables if self._files[table]]
         for table in filled:
-            if table not in WATCHED:
+            if table not in WATCHED and table not in STATISTICS:
                 verify(self._files.found, self._files[table])
-        by_path = {table: self._files.now(table) for table in filled if LISTED[table].rows is None}
+        by_path = {table: self._files.now(table) for table in filled if not LISTED[table].is_arrow}
         if by_path:
             self._reopen(self._bound | by_path)
         for table in tables:
-            rows_of = LISTED[table].rows
-            if table in filled and rows_of is not None:
-                rows = rows_of(self._files.found, self._files[table])
+            if table in filled and LISTED[table].is_arrow:
+                rows = self._files.rows(table)
                 if table == "structures":
                     self._span_times.set_structures(rows)
                 self._connection.register("_rows", rows)
@@ -424,6 +436,20 @@ class _Files:
             self._versions = RequestVersions(self.found, self["params"])
         return self._versions(request)
 
+    def rows(self, table: str) -> pa.Table:
+        """Rows of a table that DuckDB does not read itself. Raises LakeError."""
+        rows_of = LISTED[table].rows
+        if rows_of is None:
+            return self._statistics.rows(STATISTICS[table])
+        return rows_of(self.found, self[table])
+
+    @cached_property
+    def _statistics(self) -> WindowStatistics:
+        from analyze.profile.window_statistics import WindowStatistics
+        from analyze.refine.settings import RefineSettings
+
+        return WindowStatistics(self.found, RefineSettings())
+
     def _find(self, table: str) -> Iterable[Path]:
         match table:
             case "flows":
@@ -434,11 +460,13 @@ class _Files:
                 return self.found.params
             case "dead_letters":
                 return self.found.dead_letters
+        if table in STATISTICS:
+            return self.found.flows
         if table in WATCHED:
-            from stitch.lake.watch_files import table_files
+            from stitch.lake.watch_files import WATCH
 
-            # Names within the lake: they are read by Arrow, and verified then.
-            return [Path(name) for name in table_files(self.found.store, table)]
+            # Whichever files there are: the watch's last commit names them, and is read once a query asks.
+            return [Path(WATCH)] if self.found.store.names(WATCH) else []
         file = f"{_REPORT_TABLES[table]}.parquet"
         return [path for path in self._reports if path.name == file]
 

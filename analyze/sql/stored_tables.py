@@ -48,10 +48,10 @@ def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
     """Reads a table of the watch, which is small, and verifies it. The reader raises LakeError."""
 
-    def read(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
+    def read(found: LakePeriod, _: Sequence[Path]) -> pa.Table:
         from stitch.lake.watch_files import read_rows_of
 
-        return read_rows_of(found.store, table, [path.as_posix() for path in paths])
+        return read_rows_of(found.store, table)
 
     return read
 
@@ -69,6 +69,13 @@ class StoredTable:
     """Whether its view has, behind the columns of the schema, the file of each row."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Reads the files where DuckDB does not: all rows, of `schema`."""
+    is_made: bool = False
+    """Whether its rows come from above: statistics."""
+
+    @property
+    def is_arrow(self) -> bool:
+        """Whether DuckDB is given its rows, not its files."""
+        return self.is_made or self.rows is not None
 
     def _named(self, statement: str) -> str:
         return statement.replace("@", self.name)
@@ -97,7 +104,7 @@ class StoredTable:
     def set_files(self) -> str:
         """Binds the list of files; or takes over what `rows` gave, under the name `_rows`."""
         return self._named(
-            "SET VARIABLE @_files = ?" if self.rows is None else "CREATE TABLE _rows_of_@ AS FROM _rows"
+            "CREATE TABLE _rows_of_@ AS FROM _rows" if self.is_arrow else "SET VARIABLE @_files = ?"
         )
 
     @property
@@ -130,6 +137,26 @@ def _of_watch(name: str) -> StoredTable:
     return StoredTable(name, lambda: watch_tables()[name], _ROWS, rows=_read_watch(name))
 
 
+STATISTICS: Final = {
+    f"stats_{name}": name
+    for name in (
+        *("operations", "sites", "patterns", "roots"),
+        *("visits", "pattern_visits", "votes", "totals", "responses"),
+    )
+}
+"""Table -> relation of the windows' statistics (`schemas.statistics`), which rooms above read or make."""
+
+
+def _of_statistics(table: str, relation: str) -> StoredTable:
+    def columns() -> pa.Schema:
+        from schemas.statistics import NAMES, columns_of_relation
+
+        start = [] if relation in NAMES else [pa.field("start_ns", pa.int64())]
+        return pa.schema([*start, *columns_of_relation(relation)])
+
+    return StoredTable(table, columns, _ROWS, is_made=True)
+
+
 LISTED: Final = {
     table.name: table
     for table in (
@@ -151,6 +178,7 @@ LISTED: Final = {
             with_filename=True,
         ),
         *(_of_watch(name) for name in WATCHED),
+        *(_of_statistics(table, relation) for table, relation in STATISTICS.items()),
     )
 }
 """Tables that views read, each by the name of its files."""

@@ -24,6 +24,7 @@ import numpy as np
 from scipy import special
 from scipy.optimize import brentq
 
+from analyze.stats.absorption import mean_absorption_time
 from analyze.watch.baseline import MEMORY, Baseline, Pooled, errors, innovations, pooled, season_at, values
 from analyze.watch.series import FAILING, Name, Ring
 from analyze.watch.settings import WatchSettings
@@ -60,25 +61,28 @@ def run_length(threshold: float, cap: float, kappa: float) -> float:
     edges = np.linspace(0, threshold, _STATES + 1)
     states = np.concatenate(([0.0], (edges[1:] + edges[:-1]) / 2))
     room = edges - states[:, None]
-    beyond = np.exp(-np.maximum(room - np.log(kappa), 0) / (1 - kappa))
-    below = np.where(room > cap + _ROUNDED, 1.0, 1 - beyond)
-    stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
-    runs = np.linalg.solve(np.eye(len(states)) - stays, np.ones(len(states)))
-    return float(runs[0])
+    excess = np.maximum(room - np.log(kappa), 0) / (1 - kappa)
+    beyond = np.where(room > cap + _ROUNDED, 0.0, np.exp(-excess))
+    falls = np.where(room[:, :1] > cap + _ROUNDED, 1.0, -np.expm1(-excess[:, :1]))
+    return mean_absorption_time(np.hstack([falls, beyond[:, :-1] - beyond[:, 1:]]), beyond[:, -1])
 
 
 def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> float:
-    """Of the sum: ordinary times pass it as often as the budget has candidates."""
+    """Threshold of the sum that ordinary times pass as often as the budget has candidates, at most
+    `_MOST_THRESHOLD`."""
     allowed = settings.candidates * tick_ns / settings.ns_a_false_alarm
 
     def excess(threshold: float) -> float:
         """How often they pass a threshold in a tick, less how often they may, in logarithms."""
         caps = {group.k: cap_of(threshold, group.k, settings) for group in base.all_groups}
         runs = {cap: run_length(threshold, cap, settings.kappa) for cap in set(caps.values())}
-        return float(np.log(sum(group.ways / runs[caps[group.k]] for group in base.all_groups) / allowed))
+        passes = sum(group.ways / runs[caps[group.k]] for group in base.all_groups)
+        return float(np.log(max(passes, np.finfo(float).tiny) / allowed))
 
     if excess(_LEAST_THRESHOLD) <= 0:
         return _LEAST_THRESHOLD
+    if excess(_MOST_THRESHOLD) >= 0:
+        return _MOST_THRESHOLD
     return float(brentq(excess, _LEAST_THRESHOLD, _MOST_THRESHOLD, xtol=1e-3))
 
 

@@ -3,7 +3,8 @@
 A commit is one file under `watch/commits/`, put under the next number if that is free: of several processes
 one gets it, the others read what it decided and go on from there. Rows of tables are in the commit and are
 put beside it afterwards, under names made of number and content, by whoever comes next too: so a process
-may die anywhere. Commits are kept for a while only; the tables stay.
+may die anywhere. Commits are kept for a while only; the tables stay, and each commit names all their files
+(`stitch.lake.watch_files`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from schemas.errors import LakeError
 from schemas.incidents import Incident, IncidentEvent
 from schemas.watch_tables import WATCH_TABLES, ChangePoint, WatchRun
 from stitch.lake.store import Store
-from stitch.lake.watch_files import COMMITS, forget_commits, last_body, put_body, put_rows, read_rows_of
+from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_rows, read_rows_of
 
 RUNS_A_FILE: Final = 96
 """Decided windows whose rows wait in commits until they are a file: small files are dear."""
@@ -59,32 +60,37 @@ class WatchCommit(Config):
 
 
 def last_commit(store: Store) -> WatchCommit | None:
-    """The last commit; None where nobody watched yet. Raises LakeError where it is damaged, OSError."""
-    body = last_body(store)
-    if body is None:
+    """The last commit; None where nobody watched yet. Raises LakeError where it is damaged or missing,
+    OSError."""
+    last = head(store)
+    if last is None:
         return None
     try:
-        return WatchCommit.model_validate_json(body)
+        return WatchCommit.model_validate_json(last.body)
     except ValidationError as error:
         raise LakeError(
             f"The watch's last commit is of another version of flowdiff ({error.error_count()} errors).",
-            remedy=f"Remove {COMMITS}: the watch begins anew, its tables stay.",
+            remedy=f"Remove {COMMITS} and {HEAD}: the watch begins anew, its tables stay.",
         ) from error
 
 
 def put_commit(store: Store, commit: WatchCommit) -> None:
-    """Make a commit the next one, then its rows part of the tables. Raises TakenError, OSError."""
-    put_body(store, commit.seq, commit.model_dump_json().encode())
-    publish(store, commit)
-    forget_commits(store)
+    """Make a commit the next one, then its rows part of the tables. Raises TakenError, LakeError, OSError."""
+    put_body(store, commit.seq, commit.model_dump_json().encode(), rows_of(commit))
 
 
 def publish(store: Store, commit: WatchCommit) -> None:
-    """Put the rows of a commit into the tables; nothing happens to those that are there."""
-    put_rows(store, "incident_events", commit.seq, [event_row(event) for event in commit.events])
-    put_rows(store, "change_points", commit.seq, [point.model_dump() for point in commit.change_points])
-    if commit.runs_out:
-        put_rows(store, "watch_runs", commit.seq, [run.model_dump() for run in commit.runs])
+    """Put the rows of the last commit into the tables; nothing happens to those that are there."""
+    put_rows(store, commit.seq, rows_of(commit))
+
+
+def rows_of(commit: WatchCommit) -> Rows:
+    """Rows that a commit adds to each table."""
+    return {
+        "incident_events": [event_row(event) for event in commit.events],
+        "change_points": [point.model_dump() for point in commit.change_points],
+        "watch_runs": [run.model_dump() for run in commit.runs] if commit.runs_out else [],
+    }
 
 
 def event_row(event: IncidentEvent) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
     """The ticks of a whole window, kept or made and then kept; None where it holds no request."""
     (window,) = here.windows
     tick_ns = cut.tick_ns(window.length_ns)
-    key = StatsKey(window, key_of(here, cut.refine).source, cut.settings(window.length_ns))
+    key = StatsKey(window, key_of(here, cut.refine).source, cut.settings(window.length_ns), "ticks")
 
     def make() -> WindowTicks | None:
         made = _profile(here, cut, tick_ns)

@@ -125,6 +125,9 @@ class WatchSettings(Config):
     lease_ns: int = Field(default=60 * NS_PER_SECOND, ge=6 * NS_PER_SECOND)
     """A process whose lake is in a bucket, and that gave no sign of life for so long, is replaced by one that
     stands by."""
+    order_attempts: int = Field(default=32, ge=1)
+    """Attempts at a commit by order of a person (`incidents accept`, `mark`), each upon the last commit: a
+    watch that works off a backlog makes one every few hundredths of a second."""
     daily: bool = True
     """Each day is compared with the same weekday of the weeks before it: small steps and creep."""
     weekly: bool = True

@@ -8,9 +8,10 @@ the windows, both would have been the same.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from typing import Literal
 
 import numpy as np
@@ -46,6 +47,7 @@ from schemas.periods import Period, format_instant
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.place import LakePlace, open_place
+from stitch.lake.watch_files import TakenError, highest
 
 _EVER = (-(2**63), 2**63 - 1)
 _HOUR = 60 * NS_PER_MINUTE
@@ -333,10 +335,14 @@ class LakeWatch:
 
     def _commit(self, state: State, decided: Decided) -> None:
         settings = self.settings.model_dump(mode="json")
-        first = WatchCommit(
-            seq=0, owner=self.owner, created_by=self.created_by, settings=settings, state=state
+        last = self._last or WatchCommit(
+            seq=highest(self._place.store),
+            owner=self.owner,
+            created_by=self.created_by,
+            settings=settings,
+            state=state,
         )
-        commit = (self._last or first).followed_by(
+        commit = last.followed_by(
             decided,
             owner=self.owner,
             created_by=self.created_by,
@@ -356,43 +362,57 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
 
     id_: the whole id, or how it begins.
     """
-    place = open_place(lake)
-    last = _watched(place)
-    going = [one.incident for one in last.state.tracked if one.goes_on]
-    mine = [incident for incident in going if incident.id.startswith(id_)]
-    if len(mine) != 1:
-        raise NotFoundError(
-            f"Of the incidents that go on, {len(mine)} have an id that begins with '{id_}'.",
-            remedy="`flowdiff incidents` lists them.",
-        )
-    settings = WatchSettings.model_validate(last.settings)
-    watcher = Watcher(last.state, settings, _never)
-    watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
-    decided = Decided.nothing()
-    watcher.collect(decided)
-    _put(place, last, decided, state=watcher.state, owner=owner, created_by=created_by)
-    return decided.events[-1].incident
+
+    def commit(last: WatchCommit) -> WatchCommit:
+        going = [one.incident for one in last.state.tracked if one.goes_on]
+        mine = [incident for incident in going if incident.id.startswith(id_)]
+        if len(mine) != 1:
+            raise NotFoundError(
+                f"Of the incidents that go on, {len(mine)} have an id that begins with '{id_}'.",
+                remedy="`flowdiff incidents` lists them.",
+            )
+        settings = WatchSettings.model_validate(last.settings)
+        watcher = Watcher(last.state, settings, _never)
+        watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
+        decided = Decided.nothing()
+        watcher.collect(decided)
+        return last.followed_by(decided, state=watcher.state, owner=owner, created_by=created_by)
+
+    return _ordered(lake, commit).events[-1].incident
 
 
 def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> None:
     """Say that something was deployed: after is compared with before. Raises as `accepted`."""
-    place = open_place(lake)
-    last = _watched(place)
     rollout = Rollout(component="", version=text, start_ns=at_ns)
-    versions = last.versions.model_copy(update={"rollouts": (*last.versions.rollouts, rollout)})
-    _put(place, last, Decided.nothing(), versions=versions, owner=owner, created_by=created_by)
+
+    def commit(last: WatchCommit) -> WatchCommit:
+        versions = last.versions.model_copy(update={"rollouts": (*last.versions.rollouts, rollout)})
+        return last.followed_by(Decided.nothing(), versions=versions, owner=owner, created_by=created_by)
+
+    _ordered(lake, commit)
 
 
-def _watched(place: LakePlace) -> WatchCommit:
-    last = last_commit(place.store)
-    if last is None:
-        raise NotFoundError(f"Nobody watches '{place.name}' yet.", remedy="Run `flowdiff watch` first.")
-    return last
+def _ordered(lake: str, commit: Callable[[WatchCommit], WatchCommit]) -> WatchCommit:
+    """Commit by order of a person, upon whichever commit is the last: a watch that works beside it may have
+    made another one meanwhile, and takes this one up.
 
-
-def _put(place: LakePlace, last: WatchCommit, decided: Decided, **changed: object) -> None:
-    publish(place.store, last)
-    put_commit(place.store, last.followed_by(decided, **changed))
+    Raises NotFoundError, TakenError, LakeError, OSError.
+    """
+    place = open_place(lake)
+    for attempt in count(1):
+        last = last_commit(place.store)
+        if last is None:
+            raise NotFoundError(f"Nobody watches '{lake}' yet.", remedy="Run `flowdiff watch` first.")
+        made = commit(last)
+        try:
+            publish(place.store, last)
+            put_commit(place.store, made)
+        except TakenError:
+            if attempt >= WatchSettings.model_validate(last.settings).order_attempts:
+                raise
+        else:
+            return made
+    raise AssertionError("an attempt returns or raises")
 
 
 def _never(*_: object, **__: object) -> Decision:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
 from flowdiff.cli.options import ComparedPeriods, warn_of_pending
 from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import is_stdout, open_output, refuse_unwritable
+from flowdiff.cli.terminal import Terminal
 from schemas.errors import ConfigError, InputError, LakeError
 from schemas.trace_urls import parse_trace_url
 from stitch.heap import keep_freed
@@ -226,7 +226,7 @@ def _print(outcome: Outcome, at: str | None, *, done: str) -> None:
 
     # The exit code says what was found, whoever reads the text to its end.
     with reported_afterwards(done):
-        console = Console()
+        console = Terminal()
         print_report(outcome.report, outcome.views, console)
         if at is not None:
             console.print(f"\nReport: {at}", markup=False, highlight=False, soft_wrap=True)
@@ -235,7 +235,7 @@ def _print(outcome: Outcome, at: str | None, *, done: str) -> None:
 @contextmanager
 def stage(name: str) -> Iterator[None]:
     """A spinner on a terminal; nothing elsewhere."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
         yield
         return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.cli.outcome import say
+from flowdiff.cli.terminal import echo
 
 if TYPE_CHECKING:
     from ingest.kafka.kafka_settings import KafkaSettings
@@ -64,11 +65,11 @@ def written_progress(what: str) -> Iterator[OnWritten]:
 def print_written(written: Written) -> None:
     """Print what a command wrote, in one line."""
     rate = written.items / max(written.seconds, 1e-9)
-    typer.echo(
+    echo(
         f"{written.items:,} spans or records in {written.messages:,} messages, {written.bytes:,} bytes, "
         f"{written.seconds:.1f} s ({rate:,.0f} a second)"
     )
     if written.unread:
-        typer.echo(f"{written.unread:,} of them cannot be read, or have no id: passed on as they are")
+        echo(f"{written.unread:,} of them cannot be read, or have no id: passed on as they are")
     if written.refused:
-        typer.echo(f"{written.refused:,} left out: empty, too large, damaged or not of their format")
+        echo(f"{written.refused:,} left out: empty, too large, damaged or not of their format")

@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
 from rich.text import Text
 
+from flowdiff.cli.terminal import Terminal, echo
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width:
     limit = width_of_output() if width is None else width
     fitted = fitted_widths(named, shown, limit)
     lines = _blocks(named, shown, limit) if fitted is None else _table(named, shown, *fitted)
-    console = Console()
+    console = Terminal()
     for line in lines:
         if isinstance(line, str):
             console.file.write(f"{line}\n")
@@ -215,14 +215,14 @@ def print_sentence(text: str, style: str = "dim") -> None:
     """A line beside a table; broken between words where it is longer than the output is wide."""
     limit = width_of_output()
     lines = [visible(text)] if limit is None else _wrapped(visible(text), limit)
-    console = Console()
+    console = Terminal()
     for line in lines:
         console.print(Text(line, style=style), soft_wrap=True)
 
 
 def print_drawing(text: str) -> None:
     """A text whose lines belong under each other: none is broken, nothing in it steers the terminal."""
-    console = Console()
+    console = Terminal()
     for line in text.splitlines():
         console.print(Text(visible(line)), soft_wrap=True)
 
@@ -239,7 +239,7 @@ def print_flags(flags: Mapping[Quality, int], requests: int) -> None:
         return
     out = sum(n for flag, n in flags.items() if flag & UNTESTABLE)
     calm = "none of them keeps a request out of tests" if out == 0 else "some keep requests out of tests"
-    print()
+    echo()
     print_sentence(f"Flags on requests ({calm}):", style="bold")
     columns = [
         Heading("flag", Kind.EXACT),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from flowdiff.cli.terminal import echo_lines
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -106,11 +107,11 @@ def help_all_option(*sections: str) -> Any:
         if wanted:
             from analyze.methods.registry import method_names
 
-            typer.echo(context.get_help())
-            typer.echo("Settings, for --set NAME=VALUE, with their defaults:\n")
+            echo_lines(context.get_help())
+            echo_lines("Settings, for --set NAME=VALUE, with their defaults:\n\n")
             keys = _keys({name: _model(name) for name in sections or (REFINE, *method_names())})
             for name, key in keys.items():
-                typer.echo("\n".join(filter(None, (*key.default_lines(name), "\n"))))
+                echo_lines("\n".join(filter(None, (*key.default_lines(name), "\n"))) + "\n")
             raise typer.Exit
 
     about = "Show this, and every setting that --set takes."

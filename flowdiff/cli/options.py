@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flowdiff.cli.terminal import echo
 from schemas.errors import ConfigError
-from schemas.visible import visible
 
 if TYPE_CHECKING:
     from analyze.scope import LakePeriod
@@ -127,7 +127,7 @@ def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
 def say_notes(notes: Iterable[str]) -> None:
     """Print one line for each on standard error."""
     for note in notes:
-        typer.echo(visible(f"flowdiff: {note}"), err=True)
+        echo(f"flowdiff: {note}", err=True)
 
 
 def named_values(option: str, given: Iterable[str] | None, *, filled: bool = False) -> dict[str, str]:

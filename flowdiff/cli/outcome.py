@@ -25,9 +25,9 @@ from typing import Final
 
 import typer
 
+from flowdiff.cli.terminal import echo
 from flowdiff.extras import missing_extra
 from schemas.errors import TRY_AGAIN, FlowdiffError, InputError, is_passing
-from schemas.visible import visible
 
 
 def open_closed_streams() -> None:
@@ -71,7 +71,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def say(text: str) -> None:
     """Print one line on standard error; what names in it would do to a terminal is shown and not done."""
     try:
-        print(visible(f"flowdiff: {text}"), file=sys.stderr, flush=True)
+        echo(f"flowdiff: {text}", err=True)
     except OSError:
         return  # Standard error is where this would be reported.
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,6 +14,8 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+
+from flowdiff.cli.terminal import Terminal
 
 
 class Counted(Protocol):
@@ -28,7 +29,7 @@ class Counted(Protocol):
 @contextmanager
 def progress(*columns: ProgressColumn, shown: bool = True) -> Iterator[Progress]:
     """Bars of some columns and of the time since, on standard error, if they are to be shown."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     visible = shown and (console.is_terminal or console.is_jupyter)
     columns = (*columns, TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not visible) as bars:

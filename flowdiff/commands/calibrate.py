@@ -12,6 +12,7 @@ from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_opt
 from flowdiff.cli.options import JsonOption, LakeOption, WhereOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.settings_options import Options, takes_settings
+from flowdiff.cli.terminal import echo, echo_json
 from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.errors import ConfigError
 
@@ -74,19 +75,17 @@ def command(
     if save:  # after it is printed: where it cannot be kept, the runs were not for nothing
         kept = keep_record(found[0], record)
         if not as_json:
-            typer.echo(f"Kept: {kept}")
+            echo(f"Kept: {kept}")
 
 
 def _print(record: CalibrationRecord, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(record.model_dump_json(indent=1))
+        echo_json(record.model_dump_json(indent=1))
         return
-    typer.echo(record.sentence)
-    typer.echo(f"Verdicts: {', '.join(f'{n} {name}' for name, n in record.verdicts.items())}.")
+    echo(record.sentence)
+    echo(f"Verdicts: {', '.join(f'{n} {name}' for name, n in record.verdicts.items())}.")
     if record.unsteady:
-        typer.echo(
-            f"Left out as not ordinary: {record.unsteady} of {record.unsteady + record.windows} windows."
-        )
+        echo(f"Left out as not ordinary: {record.unsteady} of {record.unsteady + record.windows} windows.")
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:

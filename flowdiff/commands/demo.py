@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from flowdiff.cli.terminal import echo
 from schemas.errors import InputError
 
 DAYS: Final = {
@@ -46,10 +47,13 @@ def command(
         ],
     ]
     for step in steps:
-        print(f"\n$ flowdiff {shlex.join(step)}", flush=True)
+        echo()
+        echo(f"$ flowdiff {shlex.join(step)}")
         if code := run(step):
             raise typer.Exit(code)
-    print(f"\nOpen {folder / 'report.html'} in a browser. Ask the lake:\n  flowdiff sql --lake {lake}")
+    echo()
+    echo(f"Open {folder / 'report.html'} in a browser. Ask the lake:")
+    echo(f"  flowdiff sql --lake {lake}")
 
 
 def _empty(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import upkeep
 from schemas.windows import NS_PER_SECOND
 
@@ -37,7 +38,7 @@ def command(
             return
         done = end_lane(run, lane)
     streams = ", ".join(stream.name for stream in done.streams)
-    typer.echo(
+    echo(
         f"lane {lane} ({streams}) ended: {done.flows:,} flows of {done.events:,} open events published "
         f"in {done.windows:,} windows"
     )

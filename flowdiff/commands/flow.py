@@ -19,6 +19,7 @@ from analyze.sql.browse import StoredFlow, find_flow
 from analyze.sql.session import open_session
 from flowdiff.cli.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.cli.table_output import print_json_value
+from flowdiff.cli.terminal import Terminal
 from schemas.quality import Quality
 
 LEAST_NAME, LEAST_AXIS = 8, 12
@@ -75,7 +76,7 @@ def _console() -> Console:
     has_width = "COLUMNS" in os.environ or any(
         stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
     )
-    return Console() if has_width else Console(width=UNSEEN_WIDTH)
+    return Terminal() if has_width else Terminal(width=UNSEEN_WIDTH)
 
 
 def _print_head(console: Console, found: StoredFlow) -> None:

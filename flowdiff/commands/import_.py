@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shlex
@@ -22,6 +21,7 @@ from flowdiff.cli.options import ConfigOption, WorkersOption, named_values
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions
+from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.given import read_secret
@@ -142,7 +142,7 @@ def command(
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
     settings = reaching_topics(settings, files, config)
-    member = _job_worker(worker, job, lake, settings)
+    member = _job_worker(worker, job, lake, files, settings)
     if member is not None and (workers is not None or spark.engine is EngineName.SPARK):
         raise ConfigError(
             "--worker K/N shares its tasks with other workers, not with --workers or an engine.",
@@ -152,7 +152,7 @@ def command(
     processes, threads = _shares(workers)
     pa.set_cpu_count(max(processes, threads))
     if member is not None and member.number:
-        typer.echo(f"tasks done: {member.work():,}")
+        echo(f"tasks done: {member.work():,}")
         return
     with import_progress() as progress:
         summary = import_into(
@@ -198,8 +198,11 @@ def _columns(given: list[str]) -> SpanColumns:
         ) from error
 
 
-def _job_worker(worker: str | None, job: str | None, lake: str, settings: ImportSettings) -> JobWorker | None:
+def _job_worker(
+    worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
+) -> JobWorker | None:
     """Return the worker of a job that this process is, None where it is none. Raises ConfigError."""
+    from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
     if worker is None:
@@ -217,27 +220,27 @@ def _job_worker(worker: str | None, job: str | None, lake: str, settings: Import
             "--worker needs the name of its job: letters, digits, `-`, `_` and `.`.",
             remedy="Name it: --job NAME, another one for every run.",
         )
-    return JobWorker(lake, job, int(number), int(workers), settings)
+    return JobWorker(lake, job, int(number), int(workers), OwnInputs(tuple(files)), settings)
 
 
 def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
     from schemas.rejects import Reason
 
     if as_json:
-        typer.echo(summary.model_dump_json(indent=1))
+        echo_json(summary.model_dump_json(indent=1))
         return
     print_rows((Heading("import"), Heading("count", Kind.NUMBER)), summary_rows(summary))
     if summary.commit is None:
-        typer.echo("nothing new: the lake is unchanged")
+        echo("nothing new: the lake is unchanged")
     if summary.changed_settings:
-        typer.echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
+        echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
-        typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
+        echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
     if absurd := summary.counters.rejects.get(Reason.ABSURD_TIME, 0):
-        typer.echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
+        echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
     if retired := summary.counters.rejects.get(Reason.RETIRED, 0):
-        typer.echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
+        echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
@@ -281,8 +284,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
     Raises InputError for one that finds nothing.
     """
     from ingest.source import TOPIC_SCHEME
-    from stitch.drivers.inputs import STDIN, names_in_bucket
-    from stitch.lake.place import is_bucket
+    from stitch.drivers.inputs import files_named
 
     names: list[str] = []
     parts: list[LogPart] = []
@@ -293,11 +295,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
             asked = parse_topic_input(pattern, now_ns=time.time_ns())
             parts += parts_of(asked, settings.kafka, settings.named().format)
             continue
-        if pattern == STDIN or Path(pattern).exists():
-            names.append(pattern)
-            continue
-        there = glob.glob(pattern, recursive=True)  # noqa: PTH207 - absolute patterns too
-        found = names_in_bucket(pattern) if is_bucket(pattern) else sorted(there)
+        found = files_named(pattern)
         if not found:
             raise InputError(f"No file matches '{pattern}'.", remedy="Check the path.")
         names.extend(found)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdiff.cli.options import JsonOption, LakeOption
+from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
 from schemas.errors import ConfigError, NotFoundError
-from schemas.visible import visible
 
 if TYPE_CHECKING:
     from schemas.incidents import Incident
@@ -46,11 +46,11 @@ def command(
     who = owner_name(), f"flowdiff {version()}"
     if action == "mark":
         marked(lake, str(what), time.time_ns(), *who)
-        typer.echo(visible(f"marked: {what}"))
+        echo(f"marked: {what}")
         return
     if action == "accept":
         one = accepted(lake, str(what), note, *who)
-        typer.echo(visible(f"accepted: {one.headline}"))
+        echo(f"accepted: {one.headline}")
         return
     found = incidents_of(open_store(lake))
     if action == "show":
@@ -58,14 +58,14 @@ def command(
         if len(found) != 1:
             raise NotFoundError(f"{len(found)} incidents have an id that begins with '{what}'.")
     if as_json:
-        typer.echo(json.dumps([incident.model_dump(mode="json") for incident in found], indent=1))
+        echo_json(json.dumps([incident.model_dump(mode="json") for incident in found], indent=1))
         return
     for incident in found:
         for text in _lines(incident):
-            typer.echo(visible(text))
+            echo(text)
     if action == "show":
         for text in _details(found[0], lake):
-            typer.echo(visible(text))
+            echo(text)
 
 
 def _lines(incident: Incident) -> list[str]:

@@ -14,6 +14,7 @@ import typer
 from flowdiff.cli.listing import Heading, Kind, print_rows
 from flowdiff.cli.output import is_stdout, open_output
 from flowdiff.cli.progress import counted_progress
+from flowdiff.cli.terminal import echo, echo_json
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.simulate.faults import FAULTS, Fault, find_fault, plan_causes
 from ingest.simulate.output import RunFormat, run, write_lines
@@ -82,11 +83,11 @@ def command(
         summary["bytes"] = write_lines(file, result.lines(format_), packed=out.suffix == ".gz")
     summary["out"] = str(out)
     if as_json:
-        typer.echo(json.dumps(summary, indent=1))
+        echo_json(json.dumps(summary, indent=1))
         return
     for key, value in summary.items():
         name = key.replace("_", " ")
-        typer.echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}", err=printed)
+        echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}", err=printed)
 
 
 def chosen_faults(
@@ -125,7 +126,7 @@ def _print_catalogue() -> None:
         ),
         [(each.name, f"{each.paper_requests:,}", each.about) for each in WORKLOADS.values()],
     )
-    typer.echo()
+    echo()
     print_rows(
         (
             Heading("fault", Kind.EXACT),

@@ -20,6 +20,7 @@ from flowdiff.cli.options import (
     provisional_folder,
     say_notes,
 )
+from flowdiff.cli.terminal import echo, echo_lines
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
@@ -173,11 +174,11 @@ def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
         try:
             line = input("     ...> " if pending else "flowdiff> ")
         except EOFError:
-            print()
+            echo()
             return
         except KeyboardInterrupt:
             pending = ""
-            print()
+            echo()
             continue
         if not pending and line.startswith("."):
             if line.strip() in (".quit", ".exit"):
@@ -206,7 +207,7 @@ def _dot_command(line: str) -> None:
         _print_schema(name)
     elif word == ".help":
         views = "\n".join(f"  {name:<12} {relation(name).doc}" for name in VIEWS)
-        print(_HELP.format(views=views))
+        echo_lines(_HELP.format(views=views))
     else:
         print_sentence(f"There is no command {word}; .help lists them.", style="red")
 
@@ -219,6 +220,6 @@ def _print_schema(name: str) -> None:
         print_sentence(f"{request}: {', '.join(VIEWS)}.", style="red")
         return
     view = relation(name)
-    print(view.doc)
+    echo_lines(view.doc)
     columns = [Heading("column", Kind.EXACT), Heading("type", Kind.EXACT), Heading("meaning", Kind.PROSE)]
     print_rows(columns, [[column.name, column.type, column.doc] for column in view.columns])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from flowdiff.cli.terminal import Terminal
+
 if TYPE_CHECKING:
     from flowdiff.live.top_view import Scrape
 
@@ -33,7 +35,7 @@ def command(
     """
     from flowdiff.live.top_view import metrics_url, scrape, view
 
-    console = Console()
+    console = Terminal()
     page = metrics_url(url)
     now = scrape(page, time.monotonic())
     if once or not console.is_terminal:

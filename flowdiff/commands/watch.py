@@ -18,11 +18,11 @@ from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help
 from flowdiff.cli.options import ConfigOption, JsonOption, LakeArgument
 from flowdiff.cli.outcome import say
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
+from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.upkeep import no_lake
 from flowdiff.cli.version import owner_name, version
 from flowdiff.settings.effective import KEYS, watch_of
 from schemas.errors import BusyLakeError, ConfigError, LakeError
-from schemas.visible import visible
 from schemas.windows import NS_PER_SECOND
 from stitch.lake.watch_files import TakenError
 
@@ -122,7 +122,7 @@ def _replayed(watch: LakeWatch, text: str, *, as_json: bool) -> int:
         if decided.run is not None:
             runs.append(decided.run)
     looked_at = counted(sum(run.candidates for run in runs), "candidate")
-    typer.echo(
+    echo(
         f"With these settings: {counted(opened, 'incident')} in {counted(len(runs), 'window')} ({looked_at} "
         "looked at).",
         err=as_json,
@@ -333,8 +333,8 @@ def _print(events: Iterable[IncidentEvent], *, as_json: bool) -> None:
 
     for event in events:
         if as_json:
-            typer.echo(event.model_dump_json())
+            echo_json(event.model_dump_json())
             continue
         one = event.incident
         told = one.state if event.kind != "opened" else "opened"
-        typer.echo(visible(f"{format_instant(event.at_ns)} {told} {one.severity} {one.id} {one.headline}"))
+        echo(f"{format_instant(event.at_ns)} {told} {one.severity} {one.id} {one.headline}")

@@ -142,17 +142,22 @@ class WatchCollector(Collector):
             name: CounterMetricFamily(f"flowdiff_notify_{name}", about, labels=["receiver"])
             for name, about in _NOTIFICATIONS.items()
         }
+        sending = GaugeMetricFamily(
+            "flowdiff_notify_sending", "1: its sender is at work; 0: it ended.", labels=["receiver"]
+        )
         for counts in self._counts():
             pending.add_metric([counts.receiver], counts.pending)
+            sending.add_metric([counts.receiver], counts.is_sending)
             for name, family in families.items():
                 family.add_metric([counts.receiver], getattr(counts, name))
-        yield from (pending, *families.values(), *self._service.families())
+        yield from (pending, sending, *families.values(), *self._service.families())
 
 
 _NOTIFICATIONS: Final = {
     "sent": "Messages that arrived.",
     "failed": "Attempts that did not.",
     "refused": "Events that a receiver refused for what they are.",
+    "restarts": "Times that a sender failed by a bug and began anew.",
 }
 
 

@@ -5,9 +5,6 @@ Nothing of the settings is in them, and of requests only their ids.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -48,18 +45,6 @@ def cloud_event(event: IncidentEvent, lake: str, reports: str) -> bytes:
         "data": {**_facts(incident, reports), "event": event.kind, "markdown": markdown(incident, reports)},
     }
     return _json(document)
-
-
-def signed(body: bytes, id_: str, at_s: int, secret: bytes) -> Mapping[str, str]:
-    """Headers of Standard Webhooks: the id, when it was sent, and an HMAC over both and the body."""
-    encoded = secret.removeprefix(b"whsec_")
-    key = base64.b64decode(encoded) if encoded != secret else secret
-    digest = hmac.new(key, f"{id_}.{at_s}.".encode() + body, hashlib.sha256).digest()
-    return {
-        "webhook-id": id_,
-        "webhook-timestamp": str(at_s),
-        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
-    }
 
 
 def alerts(incidents: Iterable[Incident], lake: str, reports: str, now_ns: int) -> bytes:

@@ -11,12 +11,13 @@ from typing import Final
 from pydantic import SecretStr
 
 from flowdiff.notify import messages
-from flowdiff.notify.address import Address, address_of
 from flowdiff.notify.ledger import Ledger
 from flowdiff.notify.post import Message
 from flowdiff.notify.senders import AlertSender, Counts, EventSender
-from flowdiff.notify.settings import NotifySettings, Receiver
+from flowdiff.notify.settings import NotifySettings, Receiver, WebhookReceiver
+from flowdiff.notify.signature import signed, signing_key
 from flowdiff.settings.given import read_secret
+from ingest.http.address import Address, address_of
 from schemas.errors import ConfigError
 from schemas.incidents import IncidentEvent
 from schemas.windows import NS_PER_SECOND
@@ -49,7 +50,7 @@ class Notifier:
             for name, below in _BELOW.items()
             if getattr(settings, name).is_on
         }
-        self._secret = _secret("notify.webhook.secret", settings.webhook.secret, settings.webhook.secret_file)
+        self._key = _signing_key(settings.webhook)
         self._senders: list[EventSender | AlertSender] = []
         self._waiting: list[IncidentEvent] = []
         """What could not be read of the lake when sending was to begin, and what came since."""
@@ -118,11 +119,7 @@ class Notifier:
 
     def _cloud_event(self, target: _Target, event: IncidentEvent) -> Message:
         body = messages.cloud_event(event, self._lake, self._settings.reports)
-        sign = (
-            messages.signed(body, event.id, self._now_ns() // NS_PER_SECOND, self._secret)
-            if self._secret
-            else {}
-        )
+        sign = signed(body, event.id, self._now_ns() // NS_PER_SECOND, self._key) if self._key else {}
         return target.message(body, "application/cloudevents+json", **sign)
 
     def _log_record(self, target: _Target, event: IncidentEvent) -> Message:
@@ -161,6 +158,17 @@ class _Target:
         if self._token:
             all_headers["Authorization"] = f"Bearer {self._token.decode('latin-1')}"
         return Message(self._address, body, all_headers)
+
+
+def _signing_key(webhook: WebhookReceiver) -> bytes:
+    """Return the key of the webhook's signature; empty: nothing is signed. Raises InputError, ConfigError."""
+    secret = _secret("notify.webhook.secret", webhook.secret, webhook.secret_file)
+    try:
+        return signing_key(secret) if secret else b""
+    except ValueError as error:
+        raise ConfigError(
+            f"The secret of notify.webhook cannot sign: {error}.", remedy="Take it from the receiver again."
+        ) from None
 
 
 def _secret(key: str, value: SecretStr | None, file: Path | None) -> bytes:

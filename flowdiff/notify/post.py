@@ -1,21 +1,14 @@
-"""Post to a receiver that may be slow or hostile: one deadline for all of it, few bytes read, no redirect.
-
-The standard library's client follows no redirect and bounds lines and headers. Its time-out holds for each
-byte only, so a thread cuts the connection at the deadline. Of the answer the status is used and nothing else.
-"""
+"""Post to a receiver that may be slow or hostile: of the answer the status is used and nothing else."""
 
 from __future__ import annotations
 
-import socket
-import ssl
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 
-from flowdiff.notify.address import Address
+from ingest.http import exchange
+from ingest.http.address import Address
+from ingest.http.exchange import ExchangeError
 
 MOST_BYTES: Final = 256 * 1024
 """Of a message; what Alertmanager and chat take is more, what we send is less."""
@@ -50,44 +43,15 @@ def post(message: Message, timeout_s: float) -> None:
     address = message.address
     if len(message.body) > MOST_BYTES:
         raise SendError("the message is too large", is_refused=True)
-    connection: HTTPConnection = (
-        HTTPSConnection(address.host, address.port, timeout=timeout_s, context=ssl.create_default_context())
-        if address.is_tls
-        else HTTPConnection(address.host, address.port, timeout=timeout_s)
-    )
-    is_late = threading.Event()
-
-    def cut() -> None:
-        is_late.set()
-        if connection.sock is not None:
-            with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
-
-    deadline = threading.Timer(timeout_s, cut)
-    deadline.daemon = True
-    deadline.start()
     try:
-        connection.request("POST", address.target, message.body, {"Connection": "close", **message.headers})
-        answer = connection.getresponse()
-        status, wait = answer.status, answer.getheader("Retry-After", "")
-    except (OSError, HTTPException, ValueError) as error:
-        why = "no whole answer in time" if is_late.is_set() else _why(error)
-        raise SendError(why) from None
-    finally:
-        deadline.cancel()
-        connection.close()
-    if is_late.is_set():  # what was cut looks whole to the client
-        raise SendError("no whole answer in time")
+        answer = exchange.post(address, message.body, message.headers, timeout_s)
+    except ExchangeError as error:
+        raise SendError(str(error)) from None
+    status, wait = answer.status, answer.headers.get("Retry-After", "")
     if not 200 <= status < 300:
         wait_s = min(float(wait), LONGEST_WAIT_S) if wait.isascii() and wait.isdigit() else 0.0
         raise SendError(
-            f"answered {status}", wait_s=wait_s, is_refused=400 <= status < 500 and status not in _AGAIN
+            f"answered {status}{answer.moved}",
+            wait_s=wait_s,
+            is_refused=400 <= status < 500 and status not in _AGAIN,
         )
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message}"
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.strerror or "cannot be reached"
-    return "cannot be reached" if isinstance(error, OSError) else "answered no HTTP"

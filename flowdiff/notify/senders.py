@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from flowdiff.notify.ledger import Ledger
@@ -34,6 +36,10 @@ class Counts:
     """Attempts."""
     refused: int = 0
     """Events that were given up."""
+    restarts: int = 0
+    """Times that sending failed by a bug, and began anew."""
+    is_sending: bool = False
+    """Whether its thread is at work."""
 
 
 class Sender:
@@ -69,14 +75,38 @@ class Sender:
         raise NotImplementedError
 
     def _run(self) -> None:
+        self.counts.is_sending = True
+        try:
+            self._turns()
+        finally:
+            self.counts.is_sending = False
+
+    def _turns(self) -> None:
         while True:
-            wait_s = self._turn()
+            try:
+                wait_s = self._turn()
+            except Exception as error:  # noqa: BLE001 - a bug: the thread would end, and nobody hear of it
+                wait_s = self._begun_anew(error)
             with self._changed:
                 self._changed.notify_all()
                 # News do not end the wait for a receiver that failed.
                 self._changed.wait_for(lambda: self._ended or not (self._failures or self._is_idle()), wait_s)
                 if self._ended:
                     return
+
+    def _begun_anew(self, error: Exception) -> float:
+        """Count and report an error that is none of the receiver's; seconds until the next turn."""
+        self._failures += 1
+        self.counts.failed += 1
+        self.counts.restarts += 1
+        if self._failures == 1:
+            # Its text may hold what is secret.
+            *_, last = traceback.extract_tb(error.__traceback__)
+            where = f"{Path(last.filename).name}:{last.lineno}"
+            self._say(
+                f"{self.counts.receiver}: sending failed ({type(error).__name__} at {where}). Trying again."
+            )
+        return self._wait_s(SendError("failed"))
 
     def _posted(self, message: Message) -> SendError | None:
         """Post it, and count."""
@@ -134,7 +164,15 @@ class EventSender(Sender):
                 event = next(iter(self._waiting.values()), None)
             if event is None:
                 return LONGEST_WAIT_S
-            error = self._posted(self._message(event))
+            try:
+                message = self._message(event)
+            except Exception:
+                self._refusals += 1
+                if self._refusals < REFUSALS:
+                    raise
+                self._done(event, refused=True)  # else it would hold up all others
+                continue
+            error = self._posted(message)
             if error is not None:
                 self._refusals += error.is_refused
                 if not error.is_refused or self._refusals < REFUSALS:
@@ -146,7 +184,7 @@ class EventSender(Sender):
         self._failures = self._refusals = 0
         if refused:
             self.counts.refused += 1
-            self._say(f"{self.counts.receiver} refuses event {event.id}: it is given up.")
+            self._say(f"{self.counts.receiver}: event {event.id} is refused: it is given up.")
         try:
             self._ledger.add([event.id], refused=refused)
         except OSError as error:  # kept with the next one; else it is sent again, with its id

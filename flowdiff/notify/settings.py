@@ -7,7 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from flowdiff.notify.address import address_of
+from flowdiff.notify.signature import signing_key
+from ingest.http.address import address_of
 from schemas.config import Config
 from schemas.windows import NS_PER_SECOND
 
@@ -56,6 +57,12 @@ class WebhookReceiver(Receiver):
     """Key of the signature (HMAC-SHA256, Standard Webhooks); none: nothing is signed."""
     secret_file: Path | None = None
     """File with the key."""
+
+    @model_validator(mode="after")
+    def _can_sign(self) -> Self:
+        if self.secret is not None:
+            signing_key(self.secret.get_secret_value().encode())
+        return self
 
 
 class NotifySettings(Config):

@@ -8,8 +8,8 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from analyze.watch.settings import WatchSettings
-from flowdiff.notify.address import is_loopback
 from flowdiff.notify.settings import NotifySettings
+from ingest.http.address import is_loopback
 from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.config import Config
 from schemas.windows import NS_PER_SECOND

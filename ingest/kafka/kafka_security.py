@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import http.client
 import json
+import math
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from pydantic import SecretStr
 
+from ingest.http import exchange
+from ingest.http.address import address_of
+from ingest.http.exchange import ExchangeError
 from ingest.kafka.kafka_settings import KafkaSecurity, Mechanism
 from schemas.errors import ConfigError
 
@@ -100,8 +102,6 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
         ) from error
 
 
-REQUEST_TIMEOUT_S: Final = 5.0
-"""For a token. The client's other work waits meanwhile; heartbeats have several times as long."""
 _EARLY: Final = 0.2
 """A token is renewed when this share of its life is left."""
 _MAX_ANSWER_BYTES: Final = 2**20
@@ -127,7 +127,11 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Tokens from an authority (RFC 6749, 4.4), each used until a fifth of its life is left."""
+    """Tokens from an authority (RFC 6749, 4.4), each asked for anew when a fifth of its life is left.
+
+    An authority that does not answer whole in time, or refuses, costs one wait: until `again_s` later whoever
+    asks has the token that still holds, or hears of the same failure.
+    """
 
     def __init__(
         self,
@@ -136,23 +140,41 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         read_secret: Callable[[], str],
         scope: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        timeout_s: float,
+        again_s: float,
     ) -> None:
+        """`timeout_s`: for name, connection, TLS, request and answer together."""
         super().__init__()
         self._url, self._client_id, self._read_secret, self._scope = url, client_id, read_secret, scope
         self._clock = clock
+        self._timeout_s, self._again_s = timeout_s, again_s
         self._lock = threading.Lock()
         self._token = ""
-        self._renew_at = 0.0
+        self._ends_at = self._renew_at = self._again_at = -math.inf
+        self._failure = ""
 
     def token(self) -> str:
         """Raises TokenError where there is no token that still holds and none can be had."""
         with self._lock:
-            if not self._token or self._clock() >= self._renew_at:
+            now = self._clock()
+            if now < self._renew_at or (now < self._again_at and now < self._ends_at):
+                return self._token
+            if now < self._again_at:
+                raise TokenError(self._failure)
+            try:
                 self._token, life_s = self._ask()
-                self._renew_at = self._clock() + (1 - _EARLY) * life_s
+            except TokenError as error:
+                self._failure, self._again_at = str(error), self._clock() + self._again_s
+                if self._clock() >= self._ends_at:
+                    raise
+            else:
+                now = self._clock()
+                self._ends_at, self._renew_at = now + life_s, now + (1 - _EARLY) * life_s
             return self._token
 
     def _ask(self) -> tuple[str, float]:
+        """Return a token and how long it holds, s. Raises TokenError."""
         form = {
             "grant_type": "client_credentials",
             "client_id": self._client_id,
@@ -160,19 +182,26 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         }
         if self._scope is not None:
             form["scope"] = self._scope
-        data, headers = urllib.parse.urlencode(form).encode(), {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         try:
-            request = urllib.request.Request(self._url, data, headers)
-            with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
-                grant = json.loads(answer.read(_MAX_ANSWER_BYTES))
+            answer = exchange.post(
+                address_of(self._url),
+                urlencode(form).encode(),
+                headers,
+                self._timeout_s,
+                most_bytes=_MAX_ANSWER_BYTES,
+            )
+            if answer.status != HTTPStatus.OK:
+                raise TokenError(f"{self._url} answers {answer.status}{answer.moved}")
+            grant = json.loads(answer.body)
             return str(grant["access_token"]), float(grant.get("expires_in", 0))
-        except urllib.error.HTTPError as error:
-            raise TokenError(f"{self._url} answers {error.code} {error.reason}") from None
-        except http.client.HTTPException as error:
-            # Its text is what came.
-            raise TokenError(f"{self._url} does not answer as HTTP does: {type(error).__name__}") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except ExchangeError as error:
             raise TokenError(f"no token from {self._url}: {error}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            # Its text may be what came.
+            raise TokenError(
+                f"no token from {self._url}: it answered none ({type(error).__name__})"
+            ) from None
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
@@ -183,4 +212,11 @@ def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
     assert security.client_id is not None, "checked by the settings"
 
     read_secret = partial(needed_secret, security, "client_secret")
-    return ClientCredentials(security.token_url, security.client_id, read_secret, security.token_scope)
+    return ClientCredentials(
+        security.token_url,
+        security.client_id,
+        read_secret,
+        security.token_scope,
+        timeout_s=security.token_timeout_ms / 1000,
+        again_s=security.token_retry_ms / 1000,
+    )

@@ -9,6 +9,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from ingest.http.address import address_of
 from schemas.config import Config
 from schemas.errors import UnknownFormatError
 
@@ -88,6 +89,12 @@ class KafkaSecurity(Config):
     """OAUTHBEARER: file with its secret."""
     token_scope: str | None = None
     """OAUTHBEARER: what is asked for at `token_url`."""
+    token_timeout_ms: int = Field(default=5_000, ge=100, le=30_000)
+    """OAUTHBEARER: for an answer of `token_url`, from its name to its last byte. The client's other work
+    waits meanwhile; heartbeats have several times as long."""
+    token_retry_ms: int = Field(default=1_000, ge=100, le=60_000)
+    """OAUTHBEARER: `token_url` is asked again so long after it gave no token. Until then the token that still
+    holds is used, a fifth of its life at most."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -97,7 +104,11 @@ class KafkaSecurity(Config):
             if (self.token_file is None) == (self.token_url is None):
                 raise ValueError("OAUTHBEARER needs either token_file or token_url")
             if self.token_url is not None:
-                if not self.token_url.startswith("https://") and not _LOOPBACK.match(self.token_url):
+                try:
+                    address = address_of(self.token_url)
+                except ValueError as error:
+                    raise ValueError(f"token_url: {error}") from None
+                if not address.is_private:
                     raise ValueError("token_url must be https: the secret goes there")
                 if self.client_id is None:
                     raise ValueError("token_url needs client_id")
@@ -216,9 +227,6 @@ class KafkaSettings(Config):
             if re.fullmatch(row.topics, topic):
                 return row.format
         return self.default_format
-
-
-_LOOPBACK: Final = re.compile(r"http://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?(/|$)")
 
 
 def _checked_pattern(pattern: str) -> str:

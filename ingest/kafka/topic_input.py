@@ -46,6 +46,11 @@ class TopicInput:
     period: Period | None
     """Of the times of messages. None, as `offsets`: all."""
 
+    def has(self, topic: str, partition: int, start: int, end: int) -> bool:
+        """Whether offsets `[start, end)` of a partition can be of what it asks for; by a period any can."""
+        low, high = self.offsets or (start, end)
+        return topic == self.topic and self.partition in (None, partition) and (low <= start < end <= high)
+
 
 def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
     """Read a name (grammar above). Raises InputError, PeriodError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -154,13 +155,48 @@ def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa
 
 
 def own_words(table: pa.Table) -> pa.Table:
-    """The rows with dictionaries of their own words where those of the table are longer than the rows."""
+    """The rows with dictionaries of their own words where those of the table are longer than the rows.
+
+    Dictionaries inside of lists and structs too: longer than the values that there are.
+    """
     for place, field in enumerate(table.schema):
-        column = table.column(place)
-        if pa.types.is_dictionary(field.type) and len(whole(column).dictionary) > table.num_rows:
-            words = column.cast(field.type.value_type).dictionary_encode().cast(field.type)
-            table = table.set_column(place, field, words)
+        if _holds_words(field.type):
+            column = whole(table.column(place))
+            own = _with_own_words(column)
+            if own is not column:
+                table = table.set_column(place, field, own)
     return table
+
+
+@cache
+def _holds_words(kind: pa.DataType) -> bool:
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return pa.types.is_dictionary(kind) or any(map(_holds_words, inner))
+
+
+def _with_own_words(array: pa.Array) -> pa.Array:
+    """The array itself where no dictionary in it is longer than its values."""
+    kind = array.type
+    if not _holds_words(kind):
+        return array
+    if pa.types.is_dictionary(kind):
+        if len(array.dictionary) <= len(array):
+            return array
+        return array.cast(kind.value_type).dictionary_encode().cast(kind)
+    if pa.types.is_list(kind):
+        values = array.flatten()
+        own = _with_own_words(values)
+        if own is values:
+            return array
+        missing = array.is_null() if array.null_count else None
+        bounds = pa.array(offsets(list_lengths(array)), pa.int32())
+        return pa.ListArray.from_arrays(bounds, own, type=kind, mask=missing)
+    fields = [array.field(i) for i in range(kind.num_fields)]
+    own_fields = [_with_own_words(field) for field in fields]
+    if all(own is field for own, field in zip(own_fields, fields, strict=True)):
+        return array
+    missing = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(own_fields, fields=list(kind), mask=missing)
 
 
 def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.StructArray:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from schemas.errors import ConfigError, LakeError, lake_error
 from schemas.sizes import parse_size
-from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, mapped
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, inside, mapped
 from stitch.lake.encoding import unreadable
 from stitch.lake.layout import ASIDE, REPORT_END, REPORTS
 from stitch.lake.store import abreast
@@ -79,7 +79,7 @@ class Copies:
     def read(self, name: str, sha256: str) -> pa.Buffer:
         """Content of a file, mapped."""
         self.fetch([(name, sha256)])
-        return mapped(self.root / name)
+        return mapped(inside(self.root, name))
 
     def report_files(self) -> list[Path]:
         """Return where tables of the finished reports will be once they are fetched, as the bucket has them
@@ -99,7 +99,7 @@ class Copies:
         }
         with self._lock:
             self._tables = tables
-        return [self.root / name for name in tables]
+        return [inside(self.root, name) for name in tables]
 
     def fetch_tables(self, names: Iterable[str]) -> None:
         """See to it that tables of reports are there; others than those of `report_files` are passed by."""
@@ -119,7 +119,7 @@ class Copies:
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
         """A copy below the root, from the cache or (True) the bucket."""
-        target = self.root / name
+        target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         try:

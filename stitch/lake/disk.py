@@ -22,7 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.errors import BusyLakeError
+from schemas.errors import BusyLakeError, LakeError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -51,6 +51,19 @@ def mapped(path: Path) -> pa.Buffer:
         return mapping.read_buffer()
 
 
+def inside(root: Path, name: str) -> Path:
+    """Path of a name of the lake below `root`. Raises LakeError for one that leads out of it.
+
+    Names come from commits and tables of the lake, and whoever may write to it wrote those.
+    """
+    if (".." in name or name.startswith("/")) and (name.startswith("/") or ".." in name.split("/")):
+        raise LakeError(
+            f"A commit or table of the lake names {name!a}, which lies outside of it.",
+            remedy="Find out who wrote it; `flowdiff fsck` finds what else is wrong.",
+        )
+    return root / name if name else root
+
+
 class LocalDisk:
     """A folder of a POSIX file system. Every method may raise OSError."""
 
@@ -58,8 +71,8 @@ class LocalDisk:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Absolute path of a name."""
-        return self.root / name if name else self.root
+        """Absolute path of a name. Raises LakeError (`inside`)."""
+        return inside(self.root, name)
 
     def read(self, name: str) -> pa.Buffer:
         """Whole content. Raises FileNotFoundError."""
@@ -67,6 +80,8 @@ class LocalDisk:
 
     def size(self, name: str) -> int | None:
         """Bytes of a file; None where nothing of this name is there. Of a folder, any number."""
+        if ".." in name:
+            inside(self.root, name)
         try:
             return os.stat(f"{self.root}/{name}").st_size  # noqa: PTH116 - a third of Path's time
         except (FileNotFoundError, NotADirectoryError):

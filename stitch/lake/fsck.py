@@ -44,7 +44,7 @@ from stitch.lake.stats_files import STATS, stats_files
 from stitch.lake.store import Store, abreast
 from stitch.lake.sums import SUMS, read_sums, sums_among
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
-from stitch.lake.watch_files import WATCH, damaged_watch_files
+from stitch.lake.watch_files import WATCH, watch_faults
 
 _NAMED_REQUESTS: Final = 10
 """Requests named of those that are there more than once."""
@@ -225,14 +225,14 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """Check what is in no commit and is recognised by its own names.
+    """Check what is in no commit of a lane: files recognised by their own names, and the watch's chain.
 
     Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
     """
     return [
         *_damaged(kept_files.damaged(store, stats_files(store)), STATS, "stats"),
         *_damaged(kept_files.damaged(store, calibration_files(store)), CALIBRATION, "calibration"),
-        *_damaged(damaged_watch_files(store), WATCH, "watch"),
+        *_allowed((Violation("watch", detail) for detail in watch_faults(store)), WATCH, "watch"),
     ]
 
 

@@ -33,7 +33,7 @@ from stitch.lake.layout import (
 )
 from stitch.lake.store import Store
 
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_threads=False)
 
 
 def segment_name(lane: int, seq: int) -> str:
@@ -64,9 +64,14 @@ def read_segment(store: Store, segment: Segment) -> pa.Table:
     if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
         raise _damaged(segment, "is not what was committed")
     events: pa.Table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-    if events.num_rows != segment.rows or not events.schema.equals(EVENT_SCHEMA):
+    if events.num_rows != segment.rows or events.column_names != EVENT_SCHEMA.names:
         raise _damaged(segment, "is of another version")
-    return events
+    if events.schema.equals(EVENT_SCHEMA):
+        return events
+    try:  # parameters were plain text once
+        return events.cast(EVENT_SCHEMA)
+    except pa.ArrowException as error:
+        raise _damaged(segment, "is of another version") from error
 
 
 def _damaged(segment: Segment, what: str) -> LakeError:

@@ -8,7 +8,7 @@ made of (the window's flow files), how (settings) and what is in it (`stitch.lak
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ _DIGITS: Final = 16
 """Hex digits: 64 bits distinguish the states of one window."""
 
 
-Span = Literal["window", "quarter", "day"]
+Span = Literal["window", "quarter", "day", "ticks"]
 SPANS: Final[tuple[Span, ...]] = get_args(Span)
 
 
@@ -36,7 +36,8 @@ class StatsKey(NamedTuple):
     settings: str
     """Of all that decides what is worked out of them: `settings_of`."""
     span: Span = "window"
-    """What they are of: a window of the lake, or a quarter of a day, or a day of windows."""
+    """What they are of: a window of the lake, or a quarter of a day; of the watch, whose files are others and
+    lie apart, a day of windows, or the ticks of a window."""
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
@@ -76,6 +77,20 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
         if is_old or kept_files.read_whole(store, f"{folder}/{name}") is None:
             store.remove(f"{folder}/{name}")
     kept_files.keep(store, f"{folder}/{key.source}-{key.settings}", data, "parquet")
+
+
+def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], bool]) -> int:
+    """Remove files beside what is kept under a key that are of another version; how many there were.
+
+    is_other: tells of a content. Files of other settings stay. Raises OSError.
+    """
+    folder, mine, n = stats_folder(key), {*_kept(store, key)}, 0
+    for name in store.names(folder):
+        data = None if name in mine else kept_files.read_whole(store, f"{folder}/{name}")
+        if data is not None and is_other(data):
+            store.remove(f"{folder}/{name}")
+            n += 1
+    return n
 
 
 def stats_size(store: Store, key: StatsKey) -> int:

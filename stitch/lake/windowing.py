@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from schemas.arrays import I8
 from schemas.windows import Window
 from stitch.columnar.hashing import hash_rows
-from stitch.columnar.runs import count_values, deal
+from stitch.columnar.runs import count_values, deal, run_starts, whole
 
 _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 
@@ -56,7 +56,7 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
     """[rows] the name of each row's flow: kind and id in one, and the lane where it distinguishes flows."""
-    parts = [rows["kind"].cast(pa.string()), rows["request_id"]]
+    parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))
     return pc.binary_join_element_wise(*parts, " ").combine_chunks()
@@ -107,10 +107,7 @@ def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
     n = params.num_rows
     if n == 0:
         return np.zeros(0, dtype=np.int64)
-    ids, kinds = params["request_id"].combine_chunks(), params["kind"].combine_chunks().indices
-    changes = pc.or_(
-        pc.not_equal(ids.slice(1), ids.slice(0, n - 1)), pc.not_equal(kinds.slice(1), kinds.slice(0, n - 1))
-    ).to_numpy(zero_copy_only=False)
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(changes) + 1))
+    named = (whole(params[name].unify_dictionaries()).indices.to_numpy() for name in ("request_id", "kind"))
+    first = np.flatnonzero(run_starts(*named))
     found = pc.index_in(flow_names(params.take(pa.array(first))), value_set=flow_names(flows))
     return np.repeat(found.to_numpy().astype(np.int64), np.diff(np.append(first, n)))

@@ -38,10 +38,12 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 def test_a_test_cannot_open_what_lies_beside_the_clone(repository: Path, tmp_path: Path) -> None:
     """Wherever this clone lies: in one with the same `conftest.py` and a neighbour."""
     clone = tmp_path / "clone"
-    (clone / "tests").mkdir(parents=True)
-    (clone / "tmp").mkdir()
+    (clone / "tmp").mkdir(parents=True)
     (tmp_path / "neighbour.json").write_text("{}")
-    shutil.copy(repository / "tests" / "conftest.py", clone / "tests")
+    for name in ("tests/fixtures", "tests/oracles"):
+        shutil.copytree(repository / name, clone / name)
+    for name in ("tests/conftest.py", "pyproject.toml"):
+        shutil.copy(repository / name, clone / name)
     (clone / "tests" / "test_beside.py").write_text(GUARDED)
     pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
     assert "1 passed" in run(*pytest_, cwd=clone, TMPDIR=str(clone / "tmp"))

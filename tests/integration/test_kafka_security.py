@@ -156,7 +156,9 @@ def test_token_for_a_secret(bench: KafkaBench, topic: str, authority: str) -> No
 
 def test_a_token_is_asked_for_again_when_a_fifth_of_its_life_is_left(authority: str) -> None:
     now = 1_000.0
-    tokens = ClientCredentials(authority, "flowdiff", lambda: "s3cret", clock=lambda: now)
+    tokens = ClientCredentials(
+        authority, "flowdiff", lambda: "s3cret", clock=lambda: now, timeout_s=5, again_s=1
+    )
     first = tokens.token()
     for passed, asked in ((479.0, 1), (481.0, 2), (481.0 + 479.0, 2), (481.0 + 481.0, 3)):
         now = 1_000.0 + passed
@@ -179,8 +181,8 @@ def test_an_authority_that_does_not_speak_http_gives_no_token() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/token"
-        with pytest.raises(TokenError, match=f"{url} does not answer as HTTP does: BadStatusLine"):
-            ClientCredentials(url, "flowdiff", lambda: "s3cret").token()
+        with pytest.raises(TokenError, match=f"no token from {url}: answered no HTTP"):
+            ClientCredentials(url, "flowdiff", lambda: "s3cret", timeout_s=5, again_s=1).token()
         thread.join()
 
 

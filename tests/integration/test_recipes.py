@@ -113,9 +113,10 @@ def test_the_parts_of_the_response_add_up_to_it(everything: LakePeriod) -> None:
     assert parts == pytest.approx(whole[0].as_py(), rel=1e-6)
 
 
-def test_a_query_for_plain_duckdb_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", [text for _, language, text in BLOCKS if language == "duckdb"])
+def test_a_query_for_plain_duckdb_runs(place: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    (text,) = [text for _, language, text in BLOCKS if language == "duckdb"]
+    run("summarize", "--lake", "demo/lake")
     assert duckdb.connect().execute(text).fetchall()
 
 

@@ -255,6 +255,12 @@ def _server() -> _Server:
         return _SERVERS[os.getpid()]
 
 
+def server_of_this() -> tuple[int, ...]:
+    """Process of the server that forks for this one, number of the socket to it; () while there is none."""
+    server = _SERVERS.get(os.getpid())
+    return () if server is None else (server.process.pid, server._socket.fileno())
+
+
 def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:
     """Import all, then fork for everyone who asks, and run the program there. `path` is that of modules.
 

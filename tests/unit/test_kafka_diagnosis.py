@@ -26,4 +26,4 @@ def test_an_address_that_cannot_be_one_is_told(server: str, said: str) -> None:
 @pytest.mark.parametrize("url", ["https://a..b/token", "https://[::1/token", "https:///token"])
 def test_an_authority_that_has_no_address_gives_no_token(url: str) -> None:
     with pytest.raises(TokenError, match="no token from https://"):
-        ClientCredentials(url, "flowdiff", lambda: "s3cret").token()
+        ClientCredentials(url, "flowdiff", lambda: "s3cret", timeout_s=5, again_s=1).token()

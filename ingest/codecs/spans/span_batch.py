@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -96,6 +96,58 @@ class SpanBatch:
 
     def __len__(self) -> int:
         return len(self.payload)
+
+    def rows(self, chosen: B1) -> SpanBatch:
+        """The spans where `chosen` holds, with what they own; resources stay."""
+        kept = pa.array(chosen)
+
+        def of_spans(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.filter(kept)
+
+        return replace(
+            self,
+            payload=self.payload[chosen],
+            item=self.item[chosen],
+            trace_id=self.trace_id.filter(kept),
+            span_id=self.span_id.filter(kept),
+            parent_id=self.parent_id.filter(kept),
+            bad_id=self.bad_id[chosen],
+            name=self.name.filter(kept),
+            kind=self.kind[chosen],
+            start_ns=self.start_ns[chosen],
+            end_ns=self.end_ns[chosen],
+            error=self.error[chosen],
+            resource=self.resource[chosen],
+            attributes=_attributes_of(self.attributes, chosen),
+            peer=of_spans(self.peer),
+            shared=None if self.shared is None else self.shared[chosen],
+            trace_state=of_spans(self.trace_state),
+            status_message=of_spans(self.status_message),
+            events=_events_of(self.events, chosen),
+            links=_owned_by(self.links, chosen),
+            follows=_owned_by(self.follows, chosen),
+        )
+
+
+def _attributes_of(table: AttributeTable, chosen: B1) -> AttributeTable:
+    """Attributes of some owners, which are numbered anew."""
+    kept = table.rows(chosen[table.owner])
+    return replace(kept, owner=(np.cumsum(chosen) - 1)[kept.owner])
+
+
+def _events_of(events: SpanEvents, chosen: B1) -> SpanEvents:
+    own = chosen[events.owner]
+    return SpanEvents(
+        (np.cumsum(chosen) - 1)[events.owner[own]],
+        events.ts_ns[own],
+        events.name.filter(pa.array(own)),
+        _attributes_of(events.attributes, own),
+    )
+
+
+def _owned_by(owned: Owned, chosen: B1) -> Owned:
+    own = chosen[owned.owner]
+    return Owned((np.cumsum(chosen) - 1)[owned.owner[own]], owned.value.filter(pa.array(own)))
 
 
 FAULTS: tuple[tuple[Reason, str], ...] = (

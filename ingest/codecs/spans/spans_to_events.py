@@ -18,7 +18,15 @@ from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, BadSpans, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
 from ingest.codecs.values.columns import event_table, list_column, mask
-from ingest.codecs.values.names import NUL_MARK, clean_words, constant_words, cut_utf8, normalise_name, words
+from ingest.codecs.values.names import (
+    NUL_MARK,
+    clean_words,
+    constant_words,
+    cut_utf8,
+    normalise_name,
+    point_name,
+    words,
+)
 from ingest.codecs.values.params import params_column
 from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
@@ -64,12 +72,11 @@ def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
     problems = BadSpans(spans.payload[~good], spans.item[~good], fault[~good])
     if not good.any():
         return SpanResult(empty_events(), spans.payload[:0], problems, oddities)
-    oddities["untimed"] += int(((spans.start_ns == NO_TIME) & good).sum())
-    columns = _columns(spans, config, oddities)
-    table = event_table(columns, len(spans))
-    if len(problems):
-        table = table.filter(pa.array(good))
-    return SpanResult(table, spans.payload[good], problems, +oddities)
+    if len(problems):  # what a refused span would have been says nothing about those that are kept
+        spans = spans.rows(good)
+    oddities["untimed"] += int((spans.start_ns == NO_TIME).sum())
+    table = event_table(_columns(spans, config, oddities), len(spans))
+    return SpanResult(table, spans.payload, problems, +oddities)
 
 
 def in_payload_order(results: list[SpanResult]) -> pa.Table:
@@ -112,7 +119,7 @@ def _faults(spans: SpanBatch) -> U1:
 def _columns(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> dict[str, pa.Array]:
     n = len(spans)
     names = words(pc.fill_null(spans.name, ""))
-    point = clean_words(names, config.max_name_bytes, oddities, lambda w: normalise_name(w) or "?")
+    point = clean_words(names, config.max_name_bytes, oddities, point_name)
     component, host, resource_attributes = _resources(spans, config, oddities)
     attributes, label = _take_label(spans.attributes, n, config, oddities)
     params = [
@@ -342,7 +349,7 @@ def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list
         return []
     names = events.name.dictionary_encode()
     plain = ~_is_mark(events, config)
-    prefixes = [_key(name, config) for name in names.dictionary.to_pylist()]
+    prefixes = [event_key(name, config) for name in names.dictionary.to_pylist()]
     code = np.asarray(names.indices, np.int64)
     tables = [_times(events, start_ns, plain, code, tuple(prefixes))]
     inner = events.attributes
@@ -379,6 +386,7 @@ def _is_mark(events: SpanEvents, config: DecodeConfig) -> B1:
     return marks
 
 
-def _key(name: str, config: DecodeConfig) -> str:
+def event_key(name: str, config: DecodeConfig) -> str:
+    """The key of the parameter that says when an event was."""
     short = cut_utf8(name, 4 * config.max_name_bytes).replace("\0", NUL_MARK)
     return "event." + cut_utf8(normalise_name(short), config.max_name_bytes)

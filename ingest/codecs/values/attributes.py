@@ -69,7 +69,9 @@ class AttributeTable:
             return out
         at = at[np.unique(self.owner[at], return_index=True)[1]]
         index = pa.array(at if self.row is None else self.row[at])
-        values = pc.coalesce(self.text.take(index), number_text(self.num.take(index)))
+        values = self.text.take(index)
+        if values.null_count:
+            values = pc.coalesce(values, number_text(self.num.take(index)))
         there = np.zeros(n_rows, np.bool_)
         there[self.owner[at]] = True
         return pc.replace_with_mask(out, pa.array(there), values)

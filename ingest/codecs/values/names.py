@@ -95,10 +95,20 @@ def clean_words(
     _count(column, [i for i, w in enumerate(texts) if "\0" in w], "nul-replaced", oddities)
     long = [i for i, w in enumerate(texts) if len(w) * 4 > max_bytes and len(w.encode()) > max_bytes]
     _count(column, long, "name-cut", oddities)
-    # Cut first: normalising 100 kB for a name that keeps 256 bytes is work for nothing.
-    return map_words(
-        column, lambda w: cut_utf8(change(cut_utf8(w, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
-    )
+    return map_words(column, lambda word: clean_word(word, max_bytes, change))
+
+
+def clean_word(word: str, max_bytes: int, change: Callable[[str], str] = str) -> str:
+    """The word as it is stored: without NUL, changed, cut.
+
+    Cut first: normalising 100 kB for a name that keeps 256 bytes is work for nothing.
+    """
+    return cut_utf8(change(cut_utf8(word, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
+
+
+def point_name(name: str) -> str:
+    """The trace point of a span's name."""
+    return normalise_name(name) or "?"
 
 
 def _count(column: pa.DictionaryArray, codes: list[int], what: str, oddities: Counter[str]) -> None:

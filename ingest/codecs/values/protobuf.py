@@ -28,87 +28,34 @@ _MUCH = 8 * 2**20
 """Columns of fewer bytes do no harm."""
 
 
-def batches_of(
-    handler: Any,
-    message: Any,
-    payloads: Sequence[bytes],
-    indexes: list[int],
-    group_bytes: int = GROUP_BYTES,
-    refused: set[int] | None = None,
-) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    """(payload indexes, their messages) for the payloads that a ptars handler of `message` takes.
+def canonical(message: Any, payload: bytes) -> bytes | None:
+    """The payload as protobuf writes it; None where protobuf's own parser refuses it.
 
-    A part is in order; the parts need not be. One malformed message makes ptars refuse a whole list: those
-    that protobuf's own parser refuses stand alone then. Which of them ptars refuses too is added to
-    `refused`: no smaller group helps them. A group that is all items and no content is left out as well: with
-    2 bytes an item its columns take 80 times its size.
+    Unknown fields are left out, of a field that was written twice the last counts (messages are merged), and
+    every number is as short as it can be, so that other readers have no case of their own to decide.
     """
-    panicking = {
-        i for i in indexes if overflow_sign(payloads[i]) in payloads[i] and not _parses(message, payloads[i])
-    }
-    refused = set() if refused is None else refused
-    refused |= panicking
-    indexes = [i for i in indexes if i not in panicking]
-    for group in runs_of(indexes, [len(payloads[i]) for i in indexes], group_bytes):
-        size = sum(len(payloads[i]) for i in group)
-        for part, batch in _batches_of(handler, message, payloads, group, refused):
-            if batch.nbytes <= max(_DENSE * size, _MUCH) or group_bytes <= PART_BYTES:
-                yield part, batch
-
-
-def overflow_sign(payload: bytes) -> bytes:
-    """Bytes of a length so near 2^64 that adding a position in the payload overflows: ptars then panics.
-
-    A varint has 7 bits a byte, so all bits but the lowest 14 (21, 35) are seven (six, four) bytes 0xff. The
-    longer the run, the faster the search. Other bytes that hold it (negative numbers, mostly) are read by
-    protobuf's own parser first.
-    """
-    return _RUNS_OF_ONES[(len(payload) >= 2**14) + (len(payload) >= 2**21)]
-
-
-_RUNS_OF_ONES = (b"\xff" * 7, b"\xff" * 6, b"\xff" * 4)
-
-
-def _parses(message: Any, payload: bytes) -> bool:
     try:
-        message.FromString(payload)
+        parsed = message.FromString(payload)
     except DecodeError:
-        return False
-    return True
-
-
-def _batches_of(
-    handler: Any, message: Any, payloads: Sequence[bytes], indexes: list[int], refused: set[int]
-) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    batch = _batch_of(handler, [payloads[i] for i in indexes])
-    if batch is not None:
-        yield indexes, batch
-        return
-    if len(indexes) == 1:
-        refused.update(indexes)
-        return
-    # ptars does not say which one it is, and a call costs as much as a hundred messages: halving alone made
-    # messages of which one in ten is malformed take 25 times as long. The two parsers agree on nearly all.
-    sound = [i for i in indexes if _parses(message, payloads[i])]
-    if len(sound) == len(indexes):
-        middle = len(indexes) // 2
-        groups = [indexes[:middle], indexes[middle:]]
-    else:
-        groups = [[i] for i in sorted(set(indexes).difference(sound))]
-        groups += [sound] if sound else []
-    for group in groups:
-        yield from _batches_of(handler, message, payloads, group, refused)
-
-
-def _batch_of(handler: Any, messages: list[bytes]) -> pa.RecordBatch | None:
-    """Their columns; None where ptars refuses one of them."""
-    try:
-        return handler.list_to_record_batch(messages)
-    except BaseException as error:
-        # A panic of ptars is no Exception, and its class cannot be imported.
-        if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
-            raise
         return None
+    parsed.DiscardUnknownFields()
+    written: bytes = parsed.SerializeToString()
+    return written
+
+
+def batches_of(
+    handler: Any, messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
+) -> Iterator[tuple[list[int], pa.RecordBatch]]:
+    """(places, their messages) for those `canonical` messages that a ptars handler reads, in order.
+
+    A group that is all items and no content is left out: with 2 bytes an item its columns take 80 times its
+    size.
+    """
+    for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
+        size = sum(len(messages[i]) for i in group)
+        batch = handler.list_to_record_batch([messages[i] for i in group])
+        if batch.nbytes <= max(_DENSE * size, _MUCH) or group_bytes <= PART_BYTES:
+            yield group, batch
 
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
