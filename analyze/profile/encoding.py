@@ -307,7 +307,7 @@ def is_of_other_version(data: pa.Buffer | bytes) -> bool:
     """Whether a file holds statistics of another version, of whatever form; of no statistics it is false."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
-        return metadata.get(META_VERSION, version().encode()) != version().encode()
+        return bool(metadata.get(META_VERSION, version().encode()) != version().encode())
     except _UNREADABLE:
         return False
 

@@ -58,7 +58,7 @@ def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection
     The bar goes to standard output, among the rows. In a notebook's kernel without ipywidgets it is off, and
     DuckDB refuses to touch the setting.
     """
-    connection = duckdb.connect(":memory:", config=settings)
+    connection = duckdb.connect(":memory:", config=dict[str, str | bool | int | float | list[str]](settings))
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
         connection.execute("SET enable_progress_bar = false")
     return connection

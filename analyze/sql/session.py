@@ -19,8 +19,9 @@ import pyarrow as pa
 from duckdb.func import PythonUDFType
 
 from analyze.scope import LakePeriod
+from analyze.sql.asked_comparison import Comparing
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.comparisons import COMPARING, Comparing, Comparisons, with_named_where
+from analyze.sql.comparisons import COMPARING, Comparisons, with_named_where
 from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes

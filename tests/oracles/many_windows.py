@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
 from oracles.lake_script import flows_table, structures_table
 
 from schemas.commits import CommitBody, Counters
@@ -13,7 +14,7 @@ from stitch.lake import staging
 from stitch.lake.disk import LocalDisk
 from stitch.lake.encoding import encode
 from stitch.lake.lane import Lane
-from stitch.lake.layout import ensure_lake
+from stitch.lake.layout import WindowTable, ensure_lake
 from stitch.lake.store import LocalStore
 
 WINDOW_NS = 5 * NS_PER_MINUTE
@@ -32,7 +33,10 @@ def make(folder: Path, windows: int, *, first_ns: int = 0) -> Path:
     folder.mkdir()
     store = LocalStore(_NoSync(folder))
     lane = Lane(store, ensure_lake(store, WINDOW_NS, WINDOW_NS, "test"), owner="test", created_by="test")
-    tables = {"flows": flows_table(["r"], [first_ns]), "structures": structures_table()}
+    tables: dict[WindowTable, pa.Table] = {
+        "flows": flows_table(["r"], [first_ns]),
+        "structures": structures_table(),
+    }
     made = {name: encode(name, table, Window(first_ns, WINDOW_NS)) for name, table in tables.items()}
     with patch.object(staging, "encode", lambda name, _table, _window: made[name]):
         for some in _thousands(windows):

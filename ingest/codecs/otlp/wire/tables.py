@@ -290,7 +290,7 @@ def parameter_columns(
         error,
         counts,
     )
-    kept = (column[:n_parameters] for column in (key, text, num))
+    kept = key[:n_parameters], text[:n_parameters], num[:n_parameters]
     return ParameterColumns(offsets, *kept, peer, label, error, *counts.tolist())
 
 
