@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from flowdiff.tables import Table
+from schemas.visible import visible
 
 if TYPE_CHECKING:
     from analyze.report.gate import Outcome
@@ -129,9 +130,13 @@ class Analysis:
         return Analysis(with_trace_url(self._outcome, self._lake, trace_url), self._lake)
 
     def _repr_html_(self) -> str:
-        # In the sandbox the page has its own origin, and reaches neither the notebook nor its session.
+        # In the sandbox the page has its own origin, and reaches neither the notebook nor its session. An
+        # untrusted notebook shows no frame, only the summary before it.
+        found = "".join(f"<li>{escape(visible(finding.title))}</li>" for finding in self.findings)
+        verdict = escape(visible(self.verdict.text))
+        summary = f"<details><summary>{verdict}</summary><ol>{found}</ol></details>"
         page = escape(self.html(), quote=True)
-        return f'<iframe sandbox="allow-scripts" style="{FRAME}" srcdoc="{page}"></iframe>'
+        return f'{summary}<iframe sandbox="allow-scripts" style="{FRAME}" srcdoc="{page}"></iframe>'
 
 
 @dataclass(frozen=True, slots=True, repr=False)
