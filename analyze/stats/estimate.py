@@ -38,6 +38,8 @@ LEAST_IN_ENVELOPE = 5
 """Requests of a block that show how far the system goes: one of fewer is too easily all of a kind."""
 SURE = 0.95
 """That a share of few requests lies outside of the envelope: by its exact one-sided bound."""
+_ORDER = float(np.log(10.0))
+"""An order of magnitude, as a logarithm."""
 _MOST_LOG = 700.0
 """Logarithms over this are no numbers of 64 bits."""
 
@@ -140,6 +142,23 @@ class Estimate:
         """Half the length of the interval of the change."""
         return enough_errors(float(ndtri((1 + level) / 2)), self.freedom) * self.se
 
+    def bounded_interval(self, level: float = 0.95) -> tuple[F8, F8]:
+        """Give the interval of the change as it may be shown; its upper end is infinite where that says
+        nothing.
+
+        Of logarithms an upper end that is of another order than both values says nothing: there the interval
+        is that of these two periods, without the noise between blocks, if that is a better one.
+        """
+        low, high = self.interval(level)
+        if self.unit == "share":
+            return low, high
+        with np.errstate(invalid="ignore"):
+            most = np.maximum(self.change, 0.0) + _ORDER
+            inside = self.within().interval(level)
+            better = (high > most) & (inside[1] <= most)
+            low = np.where(better, inside[0], low)
+            return low, np.where(better, inside[1], np.where(high > most, np.inf, high))
+
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
         """Give the interval of the change; of shares from Wilson's, requests over φ (`newcombe`)."""
         if self.unit == "share":
@@ -155,6 +174,12 @@ class Estimate:
         floor."""
         size = np.abs(self.change)
         return np.asarray((size > enough_errors(z, self.freedom) * self.se) & (size > floor))
+
+    def stands_alone(self, least: float) -> B1:
+        """Tell which changes are so large that ordinary times are no excuse: over `least` and a standard
+        error, without the noise between blocks."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.abs(self.change) - np.sqrt(self.sampling) > least)
 
     def outside(self) -> B1:
         """Tell which values after leave the envelope, by more than their own chance; all where there is none.
@@ -176,14 +201,6 @@ class Estimate:
         above = (self.before > self.high + self.margin) & (least > self.high)
         below = (self.before < self.low - self.margin) & (most < self.low)
         return np.asarray((above | below) & np.isfinite(self.high))
-
-    def furthest(self) -> tuple[I8, F8]:
-        """Find the block with the value furthest in the direction of the change: ([places] number, value)."""
-        if not self.blocks.shape[1]:
-            return np.full(len(self.p), -1), np.full(len(self.p), np.nan)
-        sign = np.where(self.change > 0, 1.0, -1.0)[:, None]
-        block = np.where(np.isnan(self.blocks), -np.inf, self.blocks * sign).argmax(axis=1)
-        return block.astype(np.int64), self.blocks[np.arange(len(block)), block]
 
     def largest(self, level: float = 0.95) -> F8:
         """Give the largest size that the change may have, in either direction."""
