@@ -65,7 +65,7 @@ def test_a_fault_in_history_does_not_widen_tau() -> None:
 @pytest.mark.parametrize("ill", [1, 3, 4])
 @pytest.mark.parametrize("factor", [-2.0, 0.7, 5.0])
 def test_a_third_of_the_windows_cannot_move_tau(ill: int, factor: float) -> None:
-    """Of twelve windows up to four are of an incident, all to one side; of half of them nobody knows which."""
+    """Of twelve windows up to four are of an incident, to one side; of half of them nobody knows which."""
     clean = windows_of(0.05, 300, 12, 200, 6)
     value = clean.value.copy()
     value[:, :ill] += factor

@@ -18,7 +18,7 @@ from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.view import not_normal
 from analyze.profile.names import NO_CALLER, Names, reached
 from analyze.report.measures import UNKNOWN
-from analyze.stats.estimate import LEAST_IN_BLOCK, Estimate
+from analyze.stats.estimate import LEAST_IN_BLOCK, LEAST_IN_ENVELOPE, Estimate
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import enough_errors
@@ -300,10 +300,13 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
 
 
 def _has_reference(seen: Observed) -> B1:
-    """Tell at which rows the reference has a value, which is then the value before; one request has none."""
-    if seen.reference is None:
+    """Tell at which rows the reference has a value, which is then the value before: of times three requests
+    have one, and of shares five, as fewer are too easily all of a kind."""
+    alone = seen.reference
+    if alone is None:
         return np.zeros(len(seen.site), dtype=np.bool_)
-    return np.asarray((seen.reference.n0 >= LEAST_IN_BLOCK) & ~np.isnan(seen.reference.change))
+    least = LEAST_IN_ENVELOPE if alone.unit == "share" else LEAST_IN_BLOCK
+    return np.asarray((alone.n0 >= least) & ~np.isnan(alone.change))
 
 
 def _change(row: _Row, at: int, *, alone: bool = False) -> Change:

@@ -303,7 +303,10 @@ def hidden_sentence(hidden: Sequence[HiddenChange], total: int) -> str:
             f"{', '.join(when)}{f' and {rest} more' if rest else ''}"
         )
         where = "history" if any(w.in_history for w in first.windows) else "reference"
-        said += f". Were these incidents, leave them out of the {where}"
+        if 2 * len(first.windows) > first.windows_of:
+            said += ". Most are: so it may be the reference that is odd"
+        else:
+            said += f". Were these incidents, leave them out of the {where}"
     others = f"; the same of {counted(total - 1, 'other place')}" if total > 1 else ""
     return f"{said}{others}."
 
